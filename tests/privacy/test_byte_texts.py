@@ -1,19 +1,21 @@
-"""Texts as bytes: the same numbers for the same texts, and never one number for two."""
+"""Texts as bytes: one number for the same texts, another for others, and digests of many."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault import byte_texts, digests
-from dpsql.privacy.vault.byte_texts import LONG, ByteTexts, TextNumbers
+from dpsql.privacy.vault import digests, row_texts, text_names
+from dpsql.privacy.vault.byte_texts import LONG, ByteTexts
 from dpsql.privacy.vault.digests import first_digits
 from dpsql.privacy.vault.owners import FEW, Digest, UnitNumbers
 from dpsql.privacy.vault.pile import PileRoom
+from dpsql.privacy.vault.row_texts import write_rows
+from dpsql.privacy.vault.text_names import PLACES, TextNames
 
 PARTS = ["", "a", "b", "\0", "é", "\U0001f600", "\udc80", "12345678", "x" * 9, "y" * LONG]
 
@@ -26,18 +28,65 @@ def draw(seed: int, count: int) -> list[str]:
 def test_texts_are_told_apart_byte_by_byte() -> None:
     listed = draw(1, 3000)
     found = ByteTexts.of(listed)
-    numbers = TextNumbers().number(found).tolist()
-    assert len({*numbers}) == len({*listed}) == len({*zip(listed, numbers, strict=True)})
-    some = np.random.default_rng(0).permutation(3000)
     parts = [each.encode("utf-8", "surrogatepass") for each in listed]
+    some = np.random.default_rng(0).permutation(3000)
     assert [*found.take(some).each()] == [parts[each] for each in some]
-    assert found.take(some).packed().tobytes() == b"".join(parts[each] for each in some)
-    assert found.take(some).same(ByteTexts.of([listed[each] for each in some]))
-    other = [*listed]
-    other[-1] = f"{other[-1]}\0"
-    assert not found.same(ByteTexts.of(other))
-    other[-1] = "\0" * len(parts[-1])
-    assert not found.same(ByteTexts.of(other)) or parts[-1] == other[-1].encode()
+    assert [found.bytes_of(each) for each in some] == [parts[each] for each in some]
+    words = [bytearray() for _ in parts]
+    for rows, column in found.words():
+        for row, word in zip(rows.tolist(), column.tolist(), strict=True):
+            words[row] += word.to_bytes(8, "little")
+    for part, word in zip(parts, words, strict=True):
+        expected = b"" if len(part) >= LONG else part.ljust(-(-len(part) // 8) * 8, b"\0")
+        assert word == expected
+
+
+def number(listed: list[str], batch: int) -> tuple[list[int], list[str]]:
+    names, found = TextNames(), []
+    for start in range(0, len(listed), batch):
+        found += names.add(ByteTexts.of(listed[start : start + batch])).tolist()
+    return found, names.names().tolist()
+
+
+def in_order_of_first(listed: list[str]) -> tuple[list[int], list[str]]:
+    known = [*dict.fromkeys(ByteTexts.of(listed).tolist())]
+    return [known.index(each) for each in ByteTexts.of(listed).tolist()], known
+
+
+@pytest.mark.parametrize("batch", [1, 7, 400, 3000])
+def test_equal_texts_have_one_number_and_others_another(batch: int) -> None:
+    listed = draw(5, 3000)
+    numbers, names = number(listed, batch)
+    assert len(names) == len({*names})
+    assert [names[each] for each in numbers] == ByteTexts.of(listed).tolist()
+    assert sorted(names) == sorted(in_order_of_first(listed)[1])
+
+
+@pytest.mark.parametrize("place", [0, PLACES - 1])
+def test_texts_of_one_place_are_told_apart(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        TextNames, "_places", lambda _, texts, spelled: np.full(len(texts), place, np.int64)
+    )
+    listed = [f"{i % 700}" for i in range(1500)] + draw(6, 300)
+    numbers, names = number(listed, 100)  # more than the table has places for at first
+    assert len(names) == len({*names})
+    assert [names[each] for each in numbers] == ByteTexts.of(listed).tolist()
+
+
+def test_texts_keep_their_numbers_when_the_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_names, "MANY", 900)
+    listed = [f"person {i * 7919 % 5000}" for i in range(20_000)] + ["y" * LONG, "z" * LONG] * 3
+    numbers, names = number(listed, 1)[0], number(listed, 640)[1]
+    assert numbers == in_order_of_first(listed)[0]
+    assert sorted(names) == sorted({*listed})
+
+
+def test_records_have_a_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_names, "FREE", 40)
+    names = TextNames()
+    names.add(ByteTexts.of(["a", "b" * 100]))
+    with pytest.raises(MemoryError):
+        names.add(ByteTexts.of([f"{i}" for i in range(20)]))
 
 
 @pytest.mark.parametrize("spilled", [False, True])
@@ -56,29 +105,6 @@ def test_units_of_texts_are_numbered_over_batches(spilled: bool, tmp_path: objec
     ]
 
 
-def test_names_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_texts, "MANY", 5)
-    listed = draw(3, 500)
-    units = UnitNumbers(PileRoom())
-    for start in range(0, 500, 7):
-        some = ByteTexts.of(listed[start : start + 7])
-        units.add(some, np.ones(len(some), dtype=bool))
-    owners = units.owners()
-    assert len(owners.names) == len({*listed})
-    assert [owners.listed[each] for each in owners.units] == ByteTexts.of(listed).tolist()
-
-
-def test_two_texts_of_one_number_are_an_error() -> None:
-    with mock.patch.object(byte_texts.TextNumbers, "number", lambda _, each: each.sizes):
-        units = UnitNumbers(PileRoom())
-        with pytest.raises(ValueError, match="one number"):
-            units.add(ByteTexts.of(["a", "b"]), np.ones(2, dtype=bool))
-        units.add(ByteTexts.of(["b", "cc"]), np.ones(2, dtype=bool))
-        units.add(ByteTexts.of(["c", "cc"]), np.ones(2, dtype=bool))
-        with pytest.raises(ValueError, match="one number"):
-            units.owners()
-
-
 @pytest.mark.parametrize("few", [0, digests.FEW])
 def test_digests_of_many_texts_are_those_of_one_by_one(
     few: int, monkeypatch: pytest.MonkeyPatch
@@ -94,11 +120,53 @@ def test_digests_of_many_texts_are_those_of_one_by_one(
         assert [each.to_bytes(8) for each in found.tolist()[::-1]] == expected
 
 
-def test_rows_have_one_digest_whichever_way_it_is_worked_out() -> None:
-    draw = np.random.default_rng(5)
-    keys = draw.integers(0, 1 << 63, FEW + 100).astype(np.uint64) * np.uint64(2)
+def rows_of_numbers(seed: int, rows: int) -> list[np.ndarray[Any, Any]]:
+    """Columns of small, long, negative and extreme numbers, of many types."""
+    rng = np.random.default_rng(seed)
+    extremes = np.iinfo(np.int64)
+    content = [rng.integers(-2, 1 << size, rows) for size in (1, 14, 24, 62)]
+    content += [rng.integers(0, 200, rows).astype(np.uint8) for _ in range(3)]
+    content += [rng.integers(0, 9, rows).astype(np.uint8) for _ in range(5)]
+    content += [rng.integers(9_990, 10_010, rows).astype(np.uint16), np.zeros(rows, np.uint32)]
+    content += [rng.integers(0, 10_000, rows).astype(np.uint16), rng.integers(-9_999, 1, rows)]
+    content.append(rng.integers(extremes.min, extremes.max, rows, endpoint=True))
+    content.append(rng.choice([extremes.min, extremes.max, -1, 0, 9_999, 10**8, -(10**12)], rows))
+    content.append(rng.choice(np.array([0, 1, 10**16, (1 << 64) - 1], dtype=np.uint64), rows))
+    chosen = rng.permutation(len(content))[: rng.integers(1, len(content) + 1)]
+    return [content[each] for each in chosen]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_are_written_as_python_writes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_texts, "ROWS", 150)
+    rng, rows = np.random.default_rng(seed), 400
+    content = rows_of_numbers(seed, rows)
+    keys = rng.integers(0, (1 << 64) - 1, rows, dtype=np.uint64, endpoint=True)
+    prefix = rng.bytes(seed)
+    found: list[bytes] = []
+    for each in write_rows(prefix, keys, content):
+        words = [np.full(len(each.sizes), word, np.uint64) for word in each.shared]
+        texts = np.stack([*words, *each.words], axis=1).astype("<u8")
+        found += [
+            text.tobytes()[:size] for text, size in zip(texts, each.sizes.tolist(), strict=True)
+        ]
+        assert all(
+            not any(text.tobytes()[size:])
+            for text, size in zip(texts, each.sizes.tolist(), strict=True)
+        )
+    lists = [each.tolist() for each in (keys, *content)]
+    assert found == [
+        prefix + "|".join([f"{key:016x}", *map(str, of)]).encode()
+        for key, *of in zip(*lists, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("salt", ["", "salt", "0123456789abcdef" * 2, "a" * 39, "b" * 64])
+def test_rows_have_one_digest_whichever_way_it_is_worked_out(salt: str) -> None:
+    rng = np.random.default_rng(5)
+    keys = rng.integers(0, 1 << 63, FEW + 100).astype(np.uint64) * np.uint64(2)
     keys[0] = 1
-    content = [draw.integers(-2, 1 << size, len(keys)) for size in (1, 24, 62)]
-    content.append(draw.integers(0, 200, len(keys)).astype(np.uint8))
-    few = Digest("salt").of_rows(keys[:FEW], [each[:FEW] for each in content])
-    np.testing.assert_array_equal(Digest("salt").of_rows(keys, content)[:FEW], few)
+    for seed in range(3):
+        content = rows_of_numbers(seed, len(keys))
+        few = Digest(salt).of_rows(keys[:FEW], [each[:FEW] for each in content])
+        np.testing.assert_array_equal(Digest(salt).of_rows(keys, content)[:FEW], few)

@@ -99,7 +99,8 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     table, peaks, found = large(tmp_path / "t.parquet"), [], []
     monkeypatch.setattr(owners, "STRIDE", 10_000)
-    monkeypatch.setattr(owners, "DIGESTS", 2048)
+    monkeypatch.setattr(owners, "CONTENTS", 2048)
+    monkeypatch.setattr(owners, "FEW", 100)
     monkeypatch.setattr("dpsql.privacy.vault.duckdb.ROWS", 8192)
     monkeypatch.setattr("dpsql.privacy.vault.digests.TOGETHER", 1024)
     for each in (table, spilled(table, folder)):

@@ -14,7 +14,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.data_engine import Counts
+from dpsql.privacy.vault.data_engine import Counts, Floats
 from dpsql.privacy.vault.owners import in_order
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
@@ -126,14 +126,20 @@ def test_rows_of_a_unit_are_kept_evenly_over_salts() -> None:
     even_choice()
 
 
-@pytest.mark.parametrize(("units", "digests", "ties"), [(1, 1, 2), (7, 5, 1), (300, 2**63, 1)])
-def test_rows_are_lined_up_as_all_numbers_together_say(units: int, digests: int, ties: int) -> None:
+@pytest.mark.parametrize(("units", "digests", "columns"), [(1, 1, 2), (7, 5, 1), (300, 2**63, 1)])
+def test_rows_are_lined_up_as_all_numbers_together_say(
+    units: int, digests: int, columns: int
+) -> None:
     rng = np.random.default_rng(units)
     whose = rng.integers(9, 9 + units, 2000).astype(np.uint32)
     drawn = rng.integers(0, digests, 2000).astype(np.uint64)
-    values = [np.where(rng.random(2000) < 0.2, np.nan, rng.integers(0, 3, 2000) / 1)] * ties
+    values = [np.where(rng.random(2000) < 0.2, np.nan, rng.integers(0, 3, 2000) / 1)] * columns
+
+    def ties(some: Counts) -> list[Floats]:
+        return [each[some] for each in values]
+
     expected = np.lexsort((*reversed(values), drawn, whose))
-    np.testing.assert_array_equal(in_order(whose, drawn, values), expected)
+    np.testing.assert_array_equal(in_order(np.arange(2000), whose, drawn, ties), expected)
     low = drawn & np.uint64(1)  # digests that differ in their last bit alone are still in order
     expected = np.lexsort((*reversed(values), low, whose))
-    np.testing.assert_array_equal(in_order(whose, low, values), expected)
+    np.testing.assert_array_equal(in_order(np.arange(2000), whose, low, ties), expected)

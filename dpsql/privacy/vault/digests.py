@@ -17,7 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.byte_texts import FIRST, HALF, WORD, ByteTexts
+from dpsql.privacy.vault.byte_texts import FIRST, HALF, WORD, ByteTexts, Counts, Words
+from dpsql.privacy.vault.row_texts import RowTexts
 
 Lanes = npt.NDArray[np.uint32]
 Codes = npt.NDArray[np.unsignedinteger]
@@ -31,7 +32,8 @@ FEW = 512
 BLOCK = 64
 """Bytes of a block, which holds nine more than the last part of a text."""
 START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
-SINES = [np.uint32(int(abs(math.sin(i + 1)) * 2**32)) for i in range(BLOCK)]
+ALL = (1 << 32) - 1
+SINES = [int(abs(math.sin(i + 1)) * 2**32) for i in range(BLOCK)]
 TURNS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))
 TAKEN = ((1, 0), (5, 1), (3, 5), (7, 0))
 """Which word a step takes in every round: its number times the first, plus the second."""
@@ -47,8 +49,8 @@ def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:
     room = np.zeros(MOST * BLOCK, dtype=np.uint8)  # words are read beyond the ends of a text
     padded = np.concatenate([room, texts.data, room])
     texts = ByteTexts(padded, texts.starts + len(room), texts.sizes)
-    blocks = (len(prefix) + texts.sizes + BLOCK // 8) // BLOCK + 1
-    for count in np.unique(blocks).tolist():
+    blocks = _blocks(len(prefix) + texts.sizes)
+    for count in np.flatnonzero(np.bincount(blocks)).tolist():
         rows = np.flatnonzero(blocks == count)
         for start in range(0, len(rows), TOGETHER):
             some = rows[start : start + TOGETHER]
@@ -63,30 +65,63 @@ def _each(prefix: bytes, texts: ByteTexts) -> Codes:
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
 
 
+def digits_of_rows(texts: RowTexts) -> Codes:
+    """Return the first 16 hexadecimal digits of md5(text) as a number, for every row.
+
+    The texts are used up.
+    """
+    sizes, rows = texts.sizes, np.arange(len(texts.sizes))
+    last = np.uint64(0x80) << (sizes % WORD * 8).astype(np.uint64)
+    texts.words[sizes // WORD - len(texts.shared), rows] |= last
+    found, blocks = np.zeros(len(rows), dtype=np.uint64), _blocks(sizes)
+    for count in np.flatnonzero(np.bincount(blocks)).tolist():
+        some = np.flatnonzero(blocks == count)
+        own = texts.words if len(some) == len(rows) else np.take(texts.words, some, axis=1)
+        words = [*texts.shared, *own][: count * BLOCK // WORD - 1]
+        words += [0] * (count * BLOCK // WORD - 1 - len(words))
+        found[some] = _digits([*words, (sizes[some] * 8).astype(np.uint64)], len(some))
+    return found
+
+
+def _blocks(sizes: Counts) -> Counts:
+    """Count the blocks of texts of so many bytes."""
+    return (sizes + BLOCK // 8) // BLOCK + 1
+
+
 def _together(prefix: bytes, texts: ByteTexts, blocks: int) -> Codes:
-    words = _words(prefix, texts, blocks * BLOCK // WORD)
-    state = [np.full(len(texts), each, dtype=np.uint32) for each in START]
+    return _digits(_words(prefix, texts, blocks * BLOCK // WORD), len(texts))
+
+
+def _digits(words: Sequence[Words | int], rows: int) -> Codes:
+    """Return the first digits of the digests of padded messages of some rows."""
+    state = [np.full(rows, each, dtype=np.uint32) for each in START]
     for first in range(0, len(words), BLOCK // WORD):
-        some = words[first : first + BLOCK // WORD]
-        halves = [each.view(np.uint32).reshape(-1, 2) for each in some]
-        _add_block(state, [np.ascontiguousarray(each[:, i]) for each in halves for i in (0, 1)])
+        halves = [_halves(each) for each in words[first : first + BLOCK // WORD]]
+        _add_block(state, [each for pair in halves for each in pair])
     first_two = state[0].byteswap().astype(np.uint64), state[1].byteswap().astype(np.uint64)
     digits: Codes = (first_two[0] << HALF) | first_two[1]
     return digits
 
 
-def _words(prefix: bytes, texts: ByteTexts, count: int) -> list[npt.NDArray[np.uint64]]:
-    """Return the padded message of every text as words: one array per place of a word."""
+def _halves(word: Words | int) -> Sequence[Lanes | int]:
+    if isinstance(word, int):
+        return word & ALL, word >> 32
+    pairs = word.view(np.uint32).reshape(-1, 2)
+    return [np.ascontiguousarray(pairs[:, i]) for i in (0, 1)]
+
+
+def _words(prefix: bytes, texts: ByteTexts, count: int) -> list[Words | int]:
+    """Return the padded message of every text: for every place a word of each, or one for all."""
     every = np.ndarray(len(texts.data) - WORD + 1, np.dtype("<u8"), texts.data, strides=(1,))
     before = np.frombuffer(prefix.ljust(count * WORD, b"\0"), "<u8")
     starts = texts.starts - len(prefix)
     ends = len(prefix) + texts.sizes
     shortest = int(ends.min())
-    found = []
+    found: list[Words | int] = []
     for i in range(count):
         first = FIRST[min(max(len(prefix) - i * WORD, 0), WORD)]
         if first == FIRST[WORD]:
-            found.append(np.full(len(texts), before[i]))
+            found.append(int(before[i]))
             continue
         word = every[starts + i * WORD]
         if shortest < (i + 1) * WORD:
@@ -99,8 +134,8 @@ def _words(prefix: bytes, texts: ByteTexts, count: int) -> list[npt.NDArray[np.u
     return found
 
 
-def _add_block(state: list[Lanes], words: Sequence[Lanes]) -> None:
-    """Change the state of every text by a block of sixteen words."""
+def _add_block(state: list[Lanes], words: Sequence[Lanes | int]) -> None:
+    """Change the state of every text by a block of sixteen words, some of them the same for all."""
     a, b, c, d = (each.copy() for each in state)
     mixed, turned = np.empty_like(a), np.empty_like(a)
     for i in range(BLOCK):
@@ -108,8 +143,12 @@ def _add_block(state: list[Lanes], words: Sequence[Lanes]) -> None:
         _mix(turn, b, c, d, mixed)
         times, more = TAKEN[turn]
         mixed += a
-        mixed += SINES[i]
-        mixed += words[(times * step + more) % 16]
+        word = words[(times * step + more) % 16]
+        if isinstance(word, int):
+            mixed += np.uint32((SINES[i] + word) & ALL)
+        else:
+            mixed += np.uint32(SINES[i])
+            mixed += word
         bits = TURNS[turn][i % 4]
         np.right_shift(mixed, np.uint32(32 - bits), out=turned)
         np.left_shift(mixed, np.uint32(bits), out=mixed)

@@ -15,22 +15,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from duckdb import DuckDBPyConnection
 
-from dpsql.privacy.vault.arrow_stream import read_stream
-from dpsql.privacy.vault.byte_texts import ByteTexts, TextNames
+from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
-from dpsql.privacy.vault.digests import first_digits
+from dpsql.privacy.vault.digests import digits_of_rows, first_digits
 from dpsql.privacy.vault.pile import Pile, PileRoom
-from dpsql.privacy.vault.source import RowQuery, connect
+from dpsql.privacy.vault.row_texts import write_rows
+from dpsql.privacy.vault.text_names import TextNames
 from dpsql.privacy.vault.whole_numbers import find_distinct
-from dpsql.records import dataclass, replace
+from dpsql.records import dataclass
 
-Ties = Sequence[Floats]
-Content = Callable[[Counts], tuple[Sequence[Codes | Counts], Ties]]
-"""For some rows, whole numbers that decide their order, and what does where these are the same."""
+Content = Callable[[Counts], Sequence[Codes | Counts]]
+"""For some rows, whole numbers that decide their order."""
+Ties = Callable[[Counts], Sequence[Floats]]
+"""For some rows, what decides their order where those numbers are the same."""
 
-STRIDE = 1 << 22
+STRIDE = 1 << 21
 """Rows that are numbered, sorted and counted together; a unit with more stays together."""
 
 
@@ -59,31 +59,37 @@ class UnitNumbers:
         self._names: TextNames | None = None
         self._owned: Pile = room.pile()
         self._owned.add(np.zeros(0, dtype=np.bool_))
-        self._whole: Pile = room.pile()
-        self._whole.add(np.zeros(0, dtype=np.int64))
+        self._numbers: Pile | None = None
 
     def add(self, units: npt.NDArray[Any] | ByteTexts, owned: Flags) -> None:
         """Number the units of some rows; ``units`` and ``owned`` have shape (rows,).
 
         Of doubles -0.0 is 0.0, and NaN is nobody; texts are compared byte by byte.
-        Raises: ValueError where two texts have one number, for which the chance is 2^-64.
         """
         if not isinstance(units, ByteTexts) and units.dtype == np.object_:
             owned = owned & np.array([each is not None and each == each for each in units], bool)
             units = ByteTexts.of(np.where(owned, units, ""))
         if isinstance(units, ByteTexts):
             self._names = self._names or TextNames()
-            whole = self._names.add(units)
+            self._pile_up(self._names.add(units))
         else:
             whole, owned = (units, owned) if units.dtype == np.int64 else _bits(units, owned)
-            whole = np.where(owned, whole, 0)
-        self._whole.add(whole)
+            self._pile_up(np.where(owned, whole, 0))
         self._owned.add(owned)
+
+    def _pile_up(self, numbers: npt.NDArray[Any]) -> None:
+        self._numbers = self._numbers or self._room.pile()
+        self._numbers.add(numbers)
 
     def owners(self) -> Owners:
         """Return the units of all rows; a table without rows has none."""
-        found, whole = _number_whole(self._room, self._whole.array(), self._owned.array())
-        return found if self._names is None else replace(found, names=self._names.named(whole))
+        owned = self._owned.array()
+        if self._numbers is None:
+            return Owners(np.zeros(0, dtype=np.uint32), owned, np.zeros(0, dtype=np.int64))
+        numbers = self._numbers.array()
+        if self._names is not None:
+            return Owners(numbers, owned, self._names.names())
+        return _number_whole(self._room, numbers, owned)
 
 
 def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
@@ -91,11 +97,11 @@ def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
     return (np.where(known, doubles, 0.0) + 0.0).view(np.int64), known
 
 
-def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> tuple[Owners, Counts]:
+def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
     """Number units that are known by whole numbers; those in files are not all sorted together."""
     if room.folder is None:
         names, units = find_distinct(identities)
-        return Owners(units.astype(np.uint32), owned, names), names
+        return Owners(units.astype(np.uint32), owned, names)
     names = np.zeros(0, dtype=np.int64)
     for some in strides(len(identities)):
         names = np.union1d(names, identities[some])
@@ -103,7 +109,7 @@ def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> tuple[Own
     pile.add(np.zeros(0, dtype=np.uint32))
     for some in strides(len(identities)):
         pile.add(np.searchsorted(names, identities[some]).astype(np.uint32))
-    return Owners(pile.array(), owned, names), names
+    return Owners(pile.array(), owned, names)
 
 
 def strides(rows: int) -> Iterator[slice]:
@@ -146,12 +152,10 @@ def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
 
 KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
-DIGESTS = 1 << 18
-"""Rows whose digests are worked out together."""
-CONTENTS = 1 << 20
+CONTENTS = 1 << 18
 """Rows whose contents are held together."""
 FEW = 1 << 13
-"""Rows whose digests are worked out one by one, in 15 ms: DuckDB takes as long to start."""
+"""Rows whose digests are worked out one by one, in 15 ms: tables of digits take as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,30 +211,8 @@ class Digest:
         return np.frombuffer(b"".join(each[:8] for each in digests), ">u8").astype(np.uint64)
 
     def _together(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
-        """DuckDB writes the texts, 2^18 rows at a time."""
-        digests = np.zeros(len(keys), dtype=np.uint64)
-        prefix = f"{self.salt}|".encode()
-        with connect() as connection:
-            for start in range(0, len(keys), DIGESTS):
-                some = slice(start, start + DIGESTS)
-                part = [each[some] for each in content]
-                for place, texts in _written(connection, keys[some], part):
-                    digests[some][place] = first_digits(prefix, texts)
-        return digests
-
-
-def _written(
-    connection: DuckDBPyConnection, keys: Codes, content: Sequence[Codes | Counts]
-) -> Iterator[tuple[Counts, ByteTexts]]:
-    """Yield key | content of some rows as texts, with the places of these rows."""
-    columns: dict[str, Codes | Counts] = {"place": np.arange(len(keys)), "key": keys}
-    columns |= {f"c{i}": each for i, each in enumerate(content)}
-    listed = ", ".join(["lpad(lower(to_hex(key)), 16, '0')", *list(columns)[2:]])
-    connection.register("content", columns)
-    found = RowQuery(connection, f"SELECT place, concat_ws('|', {listed}) AS t FROM content")
-    for each in read_stream(found.stream(), DIGESTS, "t"):
-        yield each["place"], each["t"]
-    connection.unregister("content")
+        written = write_rows(f"{self.salt}|".encode(), keys, content)
+        return np.concatenate([digits_of_rows(each) for each in written])
 
 
 def queue_up(
@@ -238,12 +220,12 @@ def queue_up(
     owners: Owners,
     max_rows: int,
     content: Content,
+    ties: Ties,
     room: PileRoom,
 ) -> Queue:
     """Return the rows of units with more than ``max_rows``, in the order in which they are kept.
 
-    ``content`` gives whole numbers of some rows, and what decides where they are the same; each is
-    as long as the rows.
+    ``content`` and ``ties`` are as long as the rows that they are given.
     """
     size = len(owners.names)
     crowded = count_rows(owners.units, owners.owned, size) > max_rows
@@ -255,34 +237,27 @@ def queue_up(
     piles[1].add(np.zeros(0, dtype=owners.units.dtype))
     for rows in unit_by_unit(owners.units, waiting, size):
         units = owners.units[rows]
-        digests, ties = _hashed(digest, keys[units], rows, content)
-        order = in_order(units, digests, ties)
+        digests = np.empty(len(rows), dtype=np.uint64)
+        for start in range(0, len(rows), CONTENTS):
+            some = slice(start, start + CONTENTS)
+            digests[some] = digest.of_rows(keys[units[some]], content(rows[some]))
+        order = in_order(rows, units, digests, ties)
         piles[0].add(rows[order].astype(places))
         piles[1].add(units[order])
     ordered, theirs = (pile.array() for pile in piles)
     return Queue(ordered, theirs, max_rows)
 
 
-def _hashed(digest: Digest, keys: Codes, rows: Counts, content: Content) -> tuple[Codes, Ties]:
-    """Return the digests of some rows, and what decides where they are the same."""
-    digests, ties = [np.zeros(0, dtype=np.uint64)], [content(rows[:0])[1]]
-    for start in range(0, len(rows), CONTENTS):
-        some = slice(start, start + CONTENTS)
-        whole, values = content(rows[some])
-        digests.append(digest.of_rows(keys[some], whole))
-        ties.append(values)
-    return np.concatenate(digests), [np.concatenate(each) for each in zip(*ties, strict=True)]
-
-
-def in_order(units: Codes, digests: Codes, ties: Ties) -> Counts:
-    """Return the order of rows by unit, by digest, by what decides ties, and then by place.
+def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
+    """Return the order of some rows by unit, by digest, by what decides ties, and then by place.
 
     Units and the first bits of digests are sorted as one number, which takes a fifth of the time;
     rows whose numbers are the same are then sorted by all that there is.
 
     >>> digests = np.array([9, 3, 9, 3], dtype=np.uint64)
     >>> units = np.array([1, 0, 0, 0], dtype=np.uint32)
-    >>> in_order(units, digests, [np.array([0.0, 2.0, 0.0, 1.0])]).tolist()
+    >>> values = np.array([0.0, 2.0, 0.0, 1.0])
+    >>> in_order(np.arange(4), units, digests, lambda rows: [values[rows]]).tolist()
     [3, 1, 2, 0]
     """
     if not len(units):
@@ -295,8 +270,7 @@ def in_order(units: Codes, digests: Codes, ties: Ties) -> Counts:
     same = np.diff(numbers[order]) == 0
     places = np.flatnonzero(np.append(same, False) | np.append(False, same))
     some = np.sort(order[places])
-    keys = [each[some] for each in (*reversed(ties), digests, numbers)]
-    order[places] = some[np.lexsort(keys)]
+    order[places] = some[np.lexsort([*reversed(ties(rows[some])), digests[some], numbers[some]])]
     return order
 
 

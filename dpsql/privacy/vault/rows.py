@@ -203,13 +203,15 @@ def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
     if rows.owners is None:
         return None
 
-    def content(some: Counts) -> tuple[list[Codes | Counts], list[Floats]]:
+    def content(some: Counts) -> list[Codes | Counts]:
         whole = [each[some] for each in (*rows.codes.values(), *rows.places.values())]
-        values = {key: each[some] for key, each in rows.numbers.items()}
-        steps = [find_steps(each, table.columns[key]) for key, each in values.items()]
-        return [*whole, *steps], list(values.values())
+        steps = [find_steps(v[some], table.columns[key]) for key, v in rows.numbers.items()]
+        return [*whole, *steps]
 
-    return queue_up(digest, rows.owners, table.unit.max_rows, content, rows.room)
+    def ties(some: Counts) -> list[Floats]:
+        return [each[some] for each in rows.numbers.values()]
+
+    return queue_up(digest, rows.owners, table.unit.max_rows, content, ties, rows.room)
 
 
 def view(rows: Rows, table: Table, columns: Collection[str]) -> Flags:

@@ -36,12 +36,15 @@ NEAR = 0.95
 FEW = ("few queries", "workload")
 """Methods of which other weights are planned as quickly: no other family comes near them."""
 
+STILL = 2e-4
+"""Relative change of an error below which weights have settled."""
+
 SETTLING = 4
 """Rounds that look for the least weights where a round is a plan of its own."""
 
-LAST, ALMOST = 8, 1.25
-"""Rounds at the end in which only what is beyond its limit grows, at the first pace, and the ratio
-of variances from which on they begin: of 286 tables few are left that hold up all others."""
+PRESSES, ALMOST = 16, 1.05
+"""Most times that weights grow for the blocks of one search, and the ratio of variances below which
+small steps towards the limits are no reason to end."""
 
 HOPELESS = 10.0
 """Ratio of variances at the start from which no search goes back and forth before it ends."""
@@ -118,23 +121,21 @@ class Weighing:
         if foreseen is not None and worst_of(foreseen, limits) <= 1:
             return [foreseen]
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
-        worst, last = [worst_of(start, limits)], 0
+        worst = [worst_of(start, limits)]
         patience = CALM if reach == "near" or worst[0] > HOPELESS else 2 * CALM
-        for number in range(ROUNDS + LAST):
-            power = STEP / 2 / (1 if last else 1 + number // CALM)
+        for number in range(ROUNDS):
+            power = STEP / 2 / (1 + number // CALM)
             for place, mean in chosen.means.items():
-                if mean > limits[place] or not last:
-                    grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
-                    emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
+                grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
+                emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
             chosen = self.quick(start, emphasis, reach)
+            if reach == "far":
+                chosen = self.pressed(chosen, emphasis, limits, NEAR)
             worst.append(worst_of(chosen, limits))
             if worst[-1] <= 1:
                 within = [chosen]
-            is_close = number + 1 >= 2 * CALM and worst[-1] <= ALMOST
             is_stuck = number > patience and min(worst[-2:]) > STUCK * min(worst[:-2])
-            last += last > 0 or (is_close and reach == "far")
-            is_over = last > LAST or (not last and (is_stuck or number + 1 == ROUNDS))
-            if within or is_over or not may_go_on():
+            if within or is_stuck or not may_go_on():
                 break
         within += self.mixed(start, within, limits)
         if within:
@@ -143,6 +144,32 @@ class Weighing:
         if is_dear and reach == "far" and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
         return [each for each in within if worst_of(each, limits) <= 1]
+
+    def pressed(
+        self,
+        chosen: Chosen,
+        emphasis: dict[Place, float],
+        limits: Mapping[Place, float],
+        aim: float,
+    ) -> Chosen:
+        """Return the same blocks with shares that bring answers within the limits, or nearer.
+
+        Weights of answers beyond their limits grow while that helps, aiming at a part of these:
+        ``emphasis`` is changed.
+        """
+        worst = [worst_of(chosen, limits)]
+        while worst[-1] > 1 and len(worst) <= PRESSES:
+            for place, mean in chosen.means.items():
+                if mean > limits[place]:
+                    emphasis[place] *= (mean / (limits[place] * aim)) ** (STEP / 2)
+            anew = self.shared(chosen, emphasis, "own")
+            if anew is None:
+                break
+            chosen = anew
+            worst.append(worst_of(chosen, limits))
+            if len(worst) > 3 and worst[-1] > ALMOST and min(worst[-3:]) > STUCK * min(worst[:-3]):
+                break
+        return chosen
 
     def foreseen(self, start: Chosen, limits: Mapping[Place, float]) -> Chosen | None:
         """Return the optimum within the limits, where that is known for unions of marginals."""
@@ -173,11 +200,16 @@ class Weighing:
                 settled = self.quick(chosen, weights)
             if settled is None:
                 break
+            is_still = bool(out) and abs(settled.error - chosen.error) < STILL * chosen.error
             chosen = settled
             out.append(chosen)
+            if is_still:
+                break
             for place, mean in chosen.means.items():
                 grown = weights[place] * (mean / (limits[place] * CLOSE)) ** (STEP / 4)
                 weights[place] = max(1.0, grown)
+        if out and worst_of(chosen, limits) > 1:
+            out.append(self.pressed(chosen, weights, limits, CLOSE))
         return out
 
     def shared(self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach) -> Chosen | None:

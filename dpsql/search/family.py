@@ -37,6 +37,11 @@ class Family:
             pairs = _contained(self.sets, self.components)
             self._of_set, self._of_component = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
+    @property
+    def pairs(self) -> int:
+        """Return how many components are within some set, for every set of those listed."""
+        return len(self._of_set)
+
     def sup(self, x: Floats) -> Floats:
         """Return per component the sum of x over the sets that contain it."""
         if not self.dense:
@@ -55,9 +60,14 @@ class Family:
     def rows(self, totals: Floats, sets: NDArray[np.intp], components: NDArray[np.intp]) -> Floats:
         """Return the precision that a unit weight of each set gives to each component."""
         over_sets, over_components = self.measure(totals)
+        out = self.contains(sets, components) * over_sets[sets, np.newaxis]
+        out /= over_components[components]
+        return out
+
+    def contains(self, sets: NDArray[np.intp], components: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return whether each set contains each component, shape (sets, components)."""
         member, inside = self._member[sets], self._inside[components]
-        contains = member @ inside.T == inside.sum(axis=1)
-        return np.where(contains, over_sets[sets, np.newaxis] / over_components[components], 0.0)
+        return np.asarray(member @ inside.T == inside.sum(axis=1))
 
     def measure(self, totals: Floats) -> tuple[Floats, Floats]:
         """Return prod of 1/tau_i over each set and over each component; totals are 1/tau."""

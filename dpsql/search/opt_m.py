@@ -13,6 +13,7 @@ from dpsql.records import dataclass
 from dpsql.search.family import Family
 from dpsql.search.joint import Found, Objective, Union
 from dpsql.search.meter import SECOND, left, may_go_on, spend
+from dpsql.search.set_rows import SetRows
 from dpsql.strategy.noise_law import Noise, law
 
 FLOOR = 1e-12
@@ -24,15 +25,16 @@ LONGEST = 64.0
 
 
 def relax(
-    w: Floats, rows: Floats, R: Floats, noise: Noise, *, cycles: int, tol: float
+    w: Floats, rows: Floats | SetRows, R: Floats, noise: Noise, *, cycles: int, tol: float
 ) -> tuple[Floats, Floats, int]:
     """Return (errors, weights, evaluations) of a batch of starts after a number of cycles.
 
     ``w`` has shape (batch, sets) and ``rows`` (batch, sets, components): the precision that a unit
-    squared weight gives. At an optimum the shares p of the sensitivity are the shares q of the
-    error, and w (q/p)^(1/3) (Laplace; 1/4 for Gaussian) is the exact optimum for disjoint
-    supports. Two such steps in log w give the direction and length of an extrapolated third,
-    which is taken where the error falls. Ends early when every predicted decrease is below tol.
+    squared weight gives; those of one start may be ``SetRows``. At an optimum the shares p of the
+    sensitivity are the shares q of the error, and w (q/p)^(1/3) (Laplace; 1/4 for Gaussian) is the
+    exact optimum for disjoint supports. Two such steps in log w give the direction and length of an
+    extrapolated third, which is taken where the error falls. Ends early when every predicted
+    decrease is below tol.
 
     Source: HDMM, section 6.3 (the objective); Varadhan and Roland 2008 (the extrapolation).
     """
@@ -53,12 +55,15 @@ def relax(
         w = tried
         if worse.any():
             w[worse] = second[worse]
-            errors[worse], p[worse], q[worse] = evaluate(w[worse], rows[worse], R, noise)
+            again = rows if isinstance(rows, SetRows) else rows[worse]
+            errors[worse], p[worse], q[worse] = evaluate(w[worse], again, R, noise)
             count += 1
     return errors, w, count
 
 
-def evaluate(w: Floats, rows: Floats, R: Floats, noise: Noise) -> tuple[Floats, Floats, Floats]:
+def evaluate(
+    w: Floats, rows: Floats | SetRows, R: Floats, noise: Noise
+) -> tuple[Floats, Floats, Floats]:
     """Return the errors, and per set its shares of the sensitivity and of the error.
 
     ``w`` is (starts, sets), the weights; ``rows`` (starts, sets, eigenspaces) what the square of
@@ -66,11 +71,17 @@ def evaluate(w: Floats, rows: Floats, R: Floats, noise: Noise) -> tuple[Floats, 
     shares (starts, sets).
     """
     squares = w * w
-    precision = np.matmul(squares[:, np.newaxis, :], rows)[:, 0]
+    if isinstance(rows, SetRows):
+        precision = rows.precision(squares[0])[np.newaxis]
+    else:
+        precision = np.matmul(squares[:, np.newaxis, :], rows)[:, 0]
     parts = R / precision
     total = np.add.reduce(parts, axis=1)  # without what .sum() asks first: arrays are small
     parts /= precision
-    q = np.matmul(rows, parts[:, :, np.newaxis])[:, :, 0]
+    if isinstance(rows, SetRows):
+        q = rows.within(parts[0])[np.newaxis]
+    else:
+        q = np.matmul(rows, parts[:, :, np.newaxis])[:, :, 0]
     q *= squares
     q /= total[:, np.newaxis]
     is_l1 = law(noise).norm == 1
@@ -120,11 +131,14 @@ RANDOM_STARTS = 3
 RANDOM_SETS = 512
 """Most sets that a random start spreads over."""
 
+WRITTEN = 1 << 19
+"""Numbers of the rows of one start beyond which they are not written out."""
+
 BATCH, CHUNK = 16, 1 << 17
 """Most hops tried at once, and most numbers they may hold together."""
 
-OVERHEAD, TOUCH = 5e-5, 1e-9
-"""Nominal seconds of one evaluation, and of one number it touches."""
+OVERHEAD, TOUCH, LISTED = 5e-5, 1e-9, 4
+"""Nominal seconds of one evaluation, and of one number it touches; how often a shortlist does."""
 
 ADDED = np.array([1, 1, 2, 3, 6])
 SHAKES = np.array([0.0, 0.1, 0.5, 1.0])
@@ -172,17 +186,18 @@ class WeightSearch:
         asked = np.flatnonzero(1e-13 * R.max(initial=0) < R)
         self.count = len(family.sets)
         self.usable = np.flatnonzero(allowed > 0)
-        self.rows = family.rows(totals, self.usable, asked)
+        self.all = SetRows(family, totals, self.usable, asked)
+        self.rows = self.all.dense()
         self.R = R[asked]
         self.noise = noise
         self.spent = 0.0
-        self.listing = 2 * TOUCH * len(STEPS) * self.rows.size
+        self.listing = LISTED * TOUCH * len(STEPS) * self.all.pairs
         self.state = LocalOptimum(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
 
     def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> LocalOptimum:
         """Return the local optimum reached from weights over some sets, without idle sets."""
         active, w = active[w > 0], w[w > 0]
-        if not (self.rows[active].max(axis=0, initial=0.0) > 0).all():
+        if not (self.all.take(active).precision(np.ones(len(active))) > 0).all():
             return LocalOptimum(np.inf, active, w / w.sum())
         return self._finished(active, w[np.newaxis], tol)
 
@@ -198,12 +213,14 @@ class WeightSearch:
         errors, _, _ = evaluate(w, rows, self.R, self.noise)
         return LocalOptimum(float(errors[0]), active, w[0] / w[0].sum())
 
-    def _rows(self, active: Indices) -> Floats:
-        """Return the rows of one start, without a copy where they are all of them."""
-        are_all = np.array_equal(active, np.arange(len(self.rows)))
-        return (self.rows if are_all else self.rows[active])[np.newaxis]
+    def _rows(self, active: Indices) -> Floats | SetRows:
+        """Return the rows of one start, not written out where they are many."""
+        is_large = len(active) * len(self.R) > WRITTEN
+        return self.all.take(active) if is_large else self.rows[active][np.newaxis]
 
-    def _relax(self, w: Floats, rows: Floats, cycles: int, tol: float) -> tuple[Floats, Floats]:
+    def _relax(
+        self, w: Floats, rows: Floats | SetRows, cycles: int, tol: float
+    ) -> tuple[Floats, Floats]:
         errors, w, count = relax(w, rows, self.R, self.noise, cycles=cycles, tol=tol)
         self.spent += count * (OVERHEAD + TOUCH * rows.size)
         return errors, w
@@ -211,13 +228,8 @@ class WeightSearch:
     def shortlist(self, state: LocalOptimum) -> tuple[Indices, Floats]:
         """Return the sets whose addition alone helps most, best first, and with which weight."""
         precision = (state.w * state.w) @ self.rows[state.active]
-        found = np.full((len(STEPS), len(self.rows)), np.inf)
-        for k, step in enumerate(STEPS):
-            cost = (1 + step) ** 2 if law(self.noise).norm == 1 else 1 + step**2
-            for start in range(0, len(self.rows), 256):
-                added = self.rows[start : start + 256] * step**2
-                added += precision
-                found[k, start : start + 256] = cost * ((1 / added) @ self.R)
+        cost = (1 + STEPS) ** 2 if law(self.noise).norm == 1 else 1 + STEPS**2
+        found = cost[:, np.newaxis] * self.all.added(precision, self.R, STEPS)
         found[:, state.active] = np.inf
         best = found.min(axis=0)
         order = np.argsort(best, kind="stable")[:SHORTLIST]

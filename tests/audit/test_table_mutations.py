@@ -79,8 +79,8 @@ def test_rows_of_a_unit_clipped_after_counting(
     unbounded(monkeypatch)
     tally = TableVault._tally
 
-    def clipped(self: TableVault, resolutions: Sequence[Any], units: bool) -> NDArray[np.int64]:
-        return np.minimum(tally(self, resolutions, units), tables.LIMIT * 100)
+    def clipped(self: TableVault, *asked: Any) -> NDArray[np.int64]:
+        return np.minimum(tally(self, *asked), tables.LIMIT * 100)
 
     monkeypatch.setattr(TableVault, "_tally", clipped)
     caught(lambda: tables.units(tmp_path))
@@ -199,13 +199,14 @@ def test_rows_dropped_by_a_condition_in_sql(
 
 
 def test_lines_that_reach_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: str, columns: int, wanted: Sequence[int]) -> Iterator[list[Any]]:
+    def read(path: str, columns: int) -> Iterator[dict[str, Any]]:
         text = Path(path).read_bytes().decode(errors="replace")
         found = list(csv.reader(io.StringIO(text, newline="")))[1:]
-        kept = [row for row in found if len(row) == columns]
-        yield [np.array([row[i] for row in kept], dtype=object) for i in wanted]
+        kept = ["\n".join(row) for row in found if len(row) == columns]
+        lines = np.array(kept, dtype=object)
+        yield {"line": lines, "is_apart": np.ones(len(lines), dtype=np.bool_)}
 
-    monkeypatch.setattr(sources, "read_fields", read)
+    monkeypatch.setattr(sources, "read_rows", read)
     caught(lambda: additivity.check_some(tmp_path, range(60), ["csv"]))
 
 

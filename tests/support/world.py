@@ -136,7 +136,7 @@ class Watch:
 def watching() -> Iterator[Watch]:
     """Count every touch of the data while the vaults go on working."""
     watch = Watch()
-    init, load, tally = TableVault.__init__, TableVault.load, TableVault.tally
+    init, load = TableVault.__init__, TableVault.load
 
     def opened(self: TableVault, *arguments: Any, **options: Any) -> None:
         watch.opened += 1
@@ -146,14 +146,18 @@ def watching() -> Iterator[Watch]:
         watch.loaded += 1
         load(self, *columns)
 
-    def tallied(self: TableVault, resolutions: Any, *how: Any, **named: Any) -> Any:
-        watch.counted.append(tuple(name for each in resolutions for name in each.columns))
-        return tally(self, resolutions, *how, **named)
+    def counted(by: Callable[..., Any]) -> Callable[..., Any]:
+        def count(self: TableVault, resolutions: Any, *how: Any, **named: Any) -> Any:
+            watch.counted.append(tuple(name for each in resolutions for name in each.columns))
+            return by(self, resolutions, *how, **named)
+
+        return count
 
     with (
         mock.patch.object(TableVault, "__init__", opened),
         mock.patch.object(TableVault, "load", loaded),
-        mock.patch.object(TableVault, "tally", tallied),
+        mock.patch.object(TableVault, "tally", counted(TableVault.tally)),
+        mock.patch.object(TableVault, "mark", counted(TableVault.mark)),
     ):
         yield watch
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Fields = npt.NDArray[np.object_]
 BLOCK = 1 << 22
 """Bytes that are split at once."""
 MAX_HEADER = 1 << 20
@@ -47,16 +47,54 @@ def other_delimiter(header: str) -> str | None:
     return {None: None, "\t": "a tab", ",": "a comma"}.get(found, f"'{found}'")
 
 
-def read_fields(path: str, columns: int, wanted: Sequence[int]) -> Iterator[list[Fields]]:
-    """Yield the wanted fields of all rows, block by block: one array of texts per column.
+def read_rows(path: str, columns: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """Yield the rows of a file, block by block, as arrays that :func:`fields_sql` cuts into fields.
 
     Raises: OSError, EOFError, zlib.error.
     """
-    delimiter = _delimiter(path)
-    for lines in _blocks(path):
-        rows = [split_line(line, delimiter, columns) for line in lines]
-        kept = [row for row in rows if row is not None]
-        yield [np.array([row[i] for row in kept], dtype=object) for i in wanted]
+    for block in _blocks(path):
+        yield split_lines(block, _delimiter(path), columns)
+    # A file without rows has columns.
+    yield {"line": np.empty(0, dtype=object), "is_apart": np.empty(0, dtype=np.bool_)}
+
+
+def fields_sql(path: str) -> str:
+    """The fields of a row of :func:`read_rows`, in order, as a list in DuckDB's SQL."""
+    code = ord(_delimiter(path))
+    return f"string_split(line, CASE WHEN is_apart THEN chr(10) ELSE chr({code}) END)"
+
+
+def split_lines(block: bytes, delimiter: str, columns: int) -> dict[str, npt.NDArray[Any]]:
+    """Return those lines that are rows: texts, and whether their fields are taken apart already.
+
+    These are separated by newlines, which no line has. They are what :func:`split_line` says of a
+    line that cannot be cut at delimiters as it is; cutting here takes six times as long as in SQL.
+
+    >>> {name: each.tolist() for name, each in split_lines(b'1,"a,b"\\n2,c\\n3', ",", 2).items()}
+    {'line': ['1\\na,b', '2,c'], 'is_apart': [True, False]}
+    """
+    lines, is_row = _decode(block), _plain(block, delimiter, columns)
+    if None in lines:
+        is_row &= [line is not None for line in lines]
+    is_apart = ~is_row
+    for place in np.flatnonzero(is_apart):
+        row = split_line(lines[place], delimiter, columns)
+        if row is not None:
+            lines[place], is_row[place] = "\n".join(row), True
+    return {"line": np.array(lines, dtype=object)[is_row], "is_apart": is_apart[is_row]}
+
+
+def _plain(block: bytes, delimiter: str, columns: int) -> npt.NDArray[np.bool_]:
+    """Which lines have all fields, no quote, no NUL and no carriage return but at the end."""
+    data = np.frombuffer(block + b"\n", dtype=np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    delimiters = np.searchsorted(np.flatnonzero(data == ord(delimiter)), ends)
+    plain: npt.NDArray[np.bool_] = np.diff(delimiters, prepend=0) == columns - 1
+    returns = np.flatnonzero(data == ord("\r"))
+    within = returns[data[returns + 1] != ord("\n")]
+    for places in (within, np.flatnonzero((data == ord('"')) | (data == 0))):
+        plain[np.searchsorted(ends, places)] = False
+    return plain
 
 
 def split_line(line: str | None, delimiter: str, columns: int) -> list[str] | None:
@@ -77,16 +115,17 @@ def split_line(line: str | None, delimiter: str, columns: int) -> list[str] | No
     return row if len(row) == columns and "\r" not in line else None
 
 
-def _blocks(path: str) -> Iterator[list[str | None]]:
-    """Yield the lines after the header, without their ends, a few at a time."""
+def _blocks(path: str) -> Iterator[bytes]:
+    """Yield the lines after the header, a few at a time, without the newline of the last."""
     with _open(path) as file:
         file.readline(MAX_HEADER)
         rest = b""
         while block := file.read(BLOCK):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             if newline:
-                yield _decode(whole)
-        yield _decode(rest) if rest else []
+                yield whole
+        if rest:
+            yield rest
 
 
 def _decode(lines: bytes) -> list[str | None]:

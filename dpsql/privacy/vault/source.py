@@ -21,7 +21,7 @@ from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, stored_as
 from dpsql.privacy.vault.instants import read_instants
-from dpsql.privacy.vault.lines import read_fields, read_header
+from dpsql.privacy.vault.lines import fields_sql, read_header, read_rows
 from dpsql.privacy.vault.pile import SHARE
 from dpsql.records import dataclass, replace
 from dpsql.sealed import hush
@@ -197,13 +197,12 @@ class Source:
     def _select_lines(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
     ) -> Iterator[RowQuery]:
-        wanted = wanted or [0]  # so that there are as many rows
-        names = [f"f{i}" for i in wanted]
-        fields = ", ".join(f"nullif(CAST({name} AS VARCHAR), '') AS {name}" for name in names)
-        sql = f"{chosen} (SELECT {fields} FROM {BLOCK}) AS t"
+        listed = [f"nullif(fields[{i + 1}], '') AS f{i}" for i in wanted or [0]]
         for path in self.paths:
-            for block in read_fields(path, len(self.columns), wanted):
-                connection.register(BLOCK, dict(zip(names, block, strict=True)))
+            cut = f"SELECT {fields_sql(path)} AS fields FROM {BLOCK}"
+            sql = f"{chosen} (SELECT {', '.join(listed)} FROM ({cut}) AS r) AS t"
+            for block in read_rows(path, len(self.columns)):
+                connection.register(BLOCK, block)
                 yield RowQuery(connection, sql)
 
     def _quoted(self, position: int) -> str:

@@ -66,7 +66,7 @@ class Vault(Protocol):
         """Count the rows of every combination of classes.
 
         ``classes[i]`` gives the class of every cell of ``attributes[i]``, or -1 for "leave such
-        rows out". Room: the number of classes of each attribute; () for the grand total. Raises:
+        rows out". Shape: the number of classes of each attribute; () for the grand total. Raises:
         InternalError, with one constant text.
         """
 
@@ -74,7 +74,7 @@ class Vault(Protocol):
         """Add up what the rows add to every combination of cells and nodes.
 
         With ``units``, count the different privacy units with at least one row in a cell, which
-        takes resolutions into cells. Room: the size of each, or ``room``, a larger one in which
+        takes resolutions into cells. Shape: the size of each, or ``room``, a larger one in which
         all else is zero, where the vault can give it. The array is the caller's. Raises:
         InternalError, with one constant text.
 

@@ -1,0 +1,72 @@
+"""Lines that are cut together, in DuckDB, are the rows that each line is by itself."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from dpsql.privacy.vault import lines
+from dpsql.privacy.vault.lines import fields_sql, read_rows, split_line
+
+PIECES = (
+    *(b"a", b"bc", b"7", b" ", "é".encode(), "\u2028".encode(), b"\x1c", b"\xff", b"\x00"),
+    *(b",", b",", b",", b"\t", b'"', b'""', b'"x,y"', b"\r", b"\n", b"\n", b"\r\n"),
+)
+
+
+def by_line(block: bytes, delimiter: str, columns: int) -> list[list[str]]:
+    """What the module says of itself: every line decoded and split by itself."""
+    found = []
+    for raw in block.split(b"\n"):
+        try:
+            line = raw.removesuffix(b"\r").decode()
+        except UnicodeDecodeError:
+            continue
+        row = split_line(line, delimiter, columns)
+        if row is not None:
+            found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
+def test_rows_are_those_of_each_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, path, seen = random.Random(name), tmp_path / name, 0
+    delimiter = "\t" if ".tsv" in name else ","
+    database = duckdb.connect()
+    for _ in range(300):
+        columns, head = rng.randint(1, 4), b"h\n"
+        body = b"".join(rng.choices(PIECES, k=rng.randint(0, 60)))
+        path.write_bytes(gzip.compress(head + body) if name.endswith(".gz") else head + body)
+        monkeypatch.setattr(lines, "BLOCK", rng.choice((1, 7, 64, 1 << 22)))
+        found: list[list[str]] = []
+        for block in read_rows(str(path), columns):
+            database.register("block", block)
+            sql = f"SELECT {fields_sql(str(path))} FROM block"
+            found += [fields for (fields,) in database.execute(sql).fetchall()]
+        ended = body.removesuffix(b"\n") if body.endswith(b"\n") else body
+        expected = by_line(ended, delimiter, columns) if body else []
+        assert found == expected, (body, columns)
+        seen += len(found)
+    assert seen > 150
+
+
+def test_a_line_is_cut_by_itself_only_where_it_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    def noted(line: str | None, delimiter: str, columns: int) -> list[str] | None:
+        asked.append(line)
+        return split_line(line, delimiter, columns)
+
+    monkeypatch.setattr(lines, "split_line", noted)
+    found = lines.split_lines(b'1,2\n"3",4\n5\n6,7\r\n8\r,9\n\x00,1', ",", 2)
+    assert asked == ['"3",4', "5", "8\r,9", "\x00,1"]
+    assert found["line"].tolist() == ["1,2", "3\n4", "6,7", "\x00\n1"]
+    assert found["is_apart"].tolist() == [False, True, False, True]
+    assert found["is_apart"].dtype == np.bool_

@@ -89,6 +89,51 @@ def _persons(folder: Path, size: int) -> None:
     _ten_columns(folder, size, PERSON)
 
 
+def _lines(folder: Path, size: int) -> None:
+    """The same ten columns in a CSV file."""
+    _ten_columns(folder, size)
+    catalog = folder / "c.toml"
+    catalog.write_text(catalog.read_text().replace("t.parquet", "t.csv"))
+    with duckdb.connect() as scribe:
+        scribe.execute(f"COPY (FROM '{folder}/t.parquet') TO '{folder}/t.csv'")
+    (folder / "t.parquet").unlink()
+
+
+CLINIC = """
+[unit.person]
+[table.people]
+source = "people.parquet"
+privacy_unit = { column = "person", max_rows = 1 }
+[table.people.column]
+region = { type = "integer", domain = [0, 4] }
+[table.visits]
+source = "visits.parquet"
+privacy_unit = { column = "person", max_rows = 4 }
+references = { people = "person" }
+[table.visits.column]
+ward = { type = "integer", domain = [0, 7] }
+[table.drugs]
+source = "drugs.parquet"
+privacy_unit = { through = "visits", on = "visit", max_rows = 8 }
+[table.drugs.column]
+drug = { type = "integer", domain = [0, 11] }
+"""
+
+
+def _clinic(folder: Path, size: int) -> None:
+    """So many visits of a quarter as many persons, a drug of each on average."""
+    people = size // 4
+    tables = {
+        "people": f"i AS person, i % 5 AS region FROM range({people}) r(i)",
+        "visits": f"i AS visit, i % {people} AS person, i % 8 AS ward FROM range({size}) r(i)",
+        "drugs": f"(hash(i) % {size})::BIGINT AS visit, i % 12 AS drug FROM range({size}) r(i)",
+    }
+    (folder / "c.toml").write_text(BUDGET + CLINIC)
+    with duckdb.connect() as scribe:
+        for name, selected in tables.items():
+            scribe.execute(f"COPY (SELECT {selected}) TO '{folder}/{name}.parquet'")
+
+
 def _statement(rng: np.random.Generator) -> str:
     names = rng.choice(list(floor.DOMAINS), size=int(rng.integers(1, 4)), replace=False)
     where = " AND ".join(floor.condition(rng, str(name)) for name in names)
@@ -129,6 +174,10 @@ TIMES = ";".join(
     f"SELECT {part}(seen) AS x, COUNT(*) FROM t GROUP BY x"
     for part in ("hour", "dayofweek", "month")
 )
+JOINED = _answered(
+    "SELECT region, drug, COUNT(*) FROM drugs JOIN visits USING (visit) JOIN people USING (person) "
+    "WHERE ward < 4 GROUP BY region, drug"
+)
 TABLE_OF_TWO = _answered("SELECT c0, c2, COUNT(*) FROM t GROUP BY c0, c2")
 
 PARTS = {
@@ -157,8 +206,10 @@ PARTS = {
     ),
     "rows": Growing((100_000, 1_000_000), (10_000_000, 100_000_000), _ten_columns, TABLE_OF_TWO),
     "persons": Growing((100_000, 1_000_000), (10_000_000,), _persons, TABLE_OF_TWO),
+    "lines": Growing((100_000, 1_000_000), (10_000_000,), _lines, TABLE_OF_TWO),
+    "joined": Growing((100_000, 1_000_000), (10_000_000,), _clinic, JOINED),
     "times": Growing((1, 4, 16), (64,), _with_years, _planned(TIMES)),
 }
 """By name: statements of a batch and of a session, values of a column, asked in groups, running
-totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many;
-years of hours, asked by hour, weekday and month."""
+totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many,
+and in CSV; visits in a join of three tables; years of hours, by hour, weekday and month."""

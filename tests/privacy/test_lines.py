@@ -16,6 +16,7 @@ from dpsql.privacy.vault.lines import fields_sql, read_rows, split_line
 PIECES = (
     *(b"a", b"bc", b"7", b" ", "é".encode(), "\u2028".encode(), b"\x1c", b"\xff", b"\x00"),
     *(b",", b",", b",", b"\t", b'"', b'""', b'"x,y"', b"\r", b"\n", b"\n", b"\r\n"),
+    *(b'"a",', b',"bc"', b'"x"\t', b'\t"y"', b'"",', b'\n"7"', b'"8"\n', b'"9"\r\n'),
 )
 
 
@@ -65,8 +66,11 @@ def test_a_line_is_cut_by_itself_only_where_it_has_to_be(monkeypatch: pytest.Mon
         return split_line(line, delimiter, columns)
 
     monkeypatch.setattr(lines, "split_line", noted)
-    found = lines.split_lines(b'1,2\n"3",4\n5\n6,7\r\n8\r,9\n\x00,1', ",", 2)
-    assert asked == ['"3",4', "5", "8\r,9", "\x00,1"]
-    assert found["line"].tolist() == ["1,2", "3\n4", "6,7", "\x00\n1"]
-    assert found["is_apart"].tolist() == [False, True, False, True]
+    text = b'1,2\n"3",4\n5\n6,"7"\r\n8\r,9\n\x00,1\n"a""b",2\n3"",4\n"",""\n"a,b",c'
+    found = lines.split_lines(text, ",", 2)
+    assert asked == ["5", "8\r,9", "\x00,1", '"a""b",2', '3"",4', '"a,b",c']
+    assert found["line"].tolist() == [
+        *("1,2", "3,4", "6,7", "\x00\n1", 'a"b\n2', '3""\n4', ",", "a,b\nc")
+    ]
+    assert found["is_apart"].tolist() == [False, False, False, True, True, True, False, True]
     assert found["is_apart"].dtype == np.bool_

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.errors import ProgrammingError
 from dpsql.plan.chosen import Chosen, emphasised, least_error, total_error, worst_of
 from dpsql.records import dataclass, replace
 from dpsql.search.cache import cached_choice
@@ -47,7 +48,12 @@ PRESSES, ALMOST = 16, 1.05
 small steps towards the limits are no reason to end."""
 
 HOPELESS = 10.0
-"""Ratio of variances at the start from which no search goes back and forth before it ends."""
+"""Ratio of variances at the start from which no search goes back and forth before it ends, and at
+which shares alone do not help."""
+
+HEAVIEST = 1e5
+"""Most that a weight grows: its square is compared with those of others, which are lost below
+1e-13 of it."""
 
 STUCK = 0.97
 """Part of a ratio of variances that two rounds must undercut for there to be more."""
@@ -127,7 +133,8 @@ class Weighing:
             power = STEP / 2 / (1 + number // CALM)
             for place, mean in chosen.means.items():
                 grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
-                emphasis[place] = max(1.0 if number < CALM else emphasis[place], grown)
+                least = 1.0 if number < CALM else emphasis[place]
+                emphasis[place] = min(HEAVIEST, max(least, grown))
             chosen = self.quick(start, emphasis, reach)
             if reach == "far":
                 chosen = self.pressed(chosen, emphasis, limits, NEAR)
@@ -141,7 +148,8 @@ class Weighing:
         if within:
             within += self.settled(within[-1], emphasis, limits)
         is_dear = bool(within) and least_error(within) > DEAR * start.error
-        if is_dear and reach == "far" and len(start.layout.workload.domain) > 1:
+        is_first = math.isinf(self.than)  # of families that are weighed by themselves some is near
+        if is_dear and is_first and reach == "far" and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
         return [each for each in within if worst_of(each, limits) <= 1]
 
@@ -158,10 +166,13 @@ class Weighing:
         ``emphasis`` is changed.
         """
         worst = [worst_of(chosen, limits)]
+        if worst[0] > HOPELESS:
+            return chosen
         while worst[-1] > 1 and len(worst) <= PRESSES:
             for place, mean in chosen.means.items():
                 if mean > limits[place]:
-                    emphasis[place] *= (mean / (limits[place] * aim)) ** (STEP / 2)
+                    grown = emphasis[place] * (mean / (limits[place] * aim)) ** (STEP / 2)
+                    emphasis[place] = min(HEAVIEST, grown)
             anew = self.shared(chosen, emphasis, "own")
             if anew is None:
                 break
@@ -218,9 +229,12 @@ class Weighing:
 
         if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None
-        workload = emphasised(start.layout, emphasis)
-        found = share_anew(start.strategy, workload, CELL_LIMIT, reach)
-        return None if found is None else self.rated(start.layout, found, 0.0)
+        layout = start.layout
+        found = share_anew(start.strategy, emphasised(layout, emphasis), CELL_LIMIT, reach)
+        try:
+            return None if found is None else self.rated(layout, found, 0.0)
+        except ProgrammingError:  # what something needs came to weigh nothing beside the rest
+            return None
 
     def mixed(
         self, start: Chosen, within: Sequence[Chosen], limits: Mapping[Place, float]

@@ -39,14 +39,18 @@ DENSE = 1 << 10
 """Most cells on which few queries are searched for among all strategies of the cells as well."""
 
 
-class FixedRows(Objective):
-    """The error of a union whose factors are given rows of unit L2 columns."""
+def inverse_gram(rows: Floats) -> Floats:
+    """Return the inverse Gram of rows of full rank, shape (r, n): (n, n)."""
+    return np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
 
-    def __init__(self, problem: Problem, family: Family, rows: Sequence[Floats | None]) -> None:
+
+class FixedRows(Objective):
+    """The error of a union whose factors are given by the inverse Grams of unit rows."""
+
+    def __init__(self, problem: Problem, family: Family, inverses: Sequence[Floats | None]) -> None:
         super().__init__(problem, family)
-        for i, A in enumerate(rows):
-            if A is not None:
-                K = np.asarray(np.linalg.inv(A.T @ A), dtype=np.float64)
+        for i, K in enumerate(inverses):
+            if K is not None:
                 self.t[i], self.r[i] = problem.factors[i].tables(K)
                 self.totals[i] = 1 / K.sum()
 
@@ -219,7 +223,8 @@ def _weighted(
     seconds: float,
     method: str,
 ) -> ProductStrategy:
-    objective = FixedRows(problem, family, rows)
+    inverses: list[Floats | None] = [None if A is None else inverse_gram(A) for A in rows]
+    objective = FixedRows(problem, family, inverses)
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     start = split_weights(objective, thetas)
     found = search_weights(objective, thetas, seconds=seconds, starts=[start], allowed=allowed)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import Matrix, largest_entry
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
-from dpsql.algebra.operator import Floats
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.search.family import Family
-from dpsql.search.gaussian import FixedRows
+from dpsql.search.gaussian import FixedRows, inverse_gram
 from dpsql.search.hierarchy import base_of
 from dpsql.search.joint import Union, descend
 from dpsql.search.laplace import room
@@ -37,6 +38,11 @@ ENTRY = 1e-2
 LONG = 1 << 6
 """Entries above this are roundings: not more of such factors may meet than did before."""
 
+REMEMBERED = 1 << 22
+"""Numbers of the inverse Grams that are remembered, 32 MiB, or those of the latest."""
+
+_latest: Keepsakes[Floats | None] = Keepsakes(REMEMBERED)
+
 Reach: TypeAlias = Literal["own", "near", "far"]
 
 
@@ -56,24 +62,27 @@ def share_anew(
     space = room(problem, limit, 1.0)
     full = {name: known[name] for name in problem.names}
     spans = [r for r in full.values() if isinstance(r, np.ndarray)]
-    if space.crowded or any(rank_of(rows) < rows.shape[1] for rows in spans):
+    if space.crowded or any(_inverse(rows) is None for rows in spans):
         return None
     shares = {_mask(problem, block.attributes): float(block.share) for block in strategy.blocks}
     now = np.array([shares.get(M, 0.0) for M in space.family.sets])
     for factors, each in zip(problem.factors, full.values(), strict=True):
         if isinstance(each, Structured):
             factors.base = base_of(factors.operators, each, strategy.noise)
-    rows = [_unit(each) for each in full.values()]
+    inverses = [_inverse(each) if isinstance(each, np.ndarray) else None for each in full.values()]
     allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
     if reach == "far":
-        family, found = space.family, _search(FixedRows(problem, space.family, rows), now, allowed)
+        family, found = (
+            space.family,
+            _search(FixedRows(problem, space.family, inverses), now, allowed),
+        )
     else:
         near = _near(problem) if reach == "near" else set()
         now = now + ENTRY * allowed * np.array([M in near for M in space.family.sets])
         sets = [M for M, w in zip(space.family.sets, now, strict=True) if w > 0]
         family = Family(problem.d, sets, problem.components.masks)
         start = Union((None,) * problem.d, now[now > 0])
-        found = descend(FixedRows(problem, family, rows), start, weights_only=True).union.w
+        found = descend(FixedRows(problem, family, inverses), start, weights_only=True).union.w
     weights = {
         problem.attributes(family.sets[m]): float(found[m]) for m in np.flatnonzero(found > 0)
     }
@@ -115,11 +124,18 @@ def _mask(problem: Problem, names: Sequence[str]) -> int | None:
     return sum(place[name] for name in names) if place.keys() >= set(names) else None
 
 
-def _unit(rows: Matrix) -> Floats | None:
-    """Return a matrix at unit sensitivity; cells and hierarchies are known to the problem."""
-    if rows is None or isinstance(rows, Structured):
+def _inverse(rows: Integers) -> Floats | None:
+    """Return the inverse Gram of a matrix at unit sensitivity, None for less than full rank.
+
+    Remembered: shares are found for the same rows over and over again.
+    """
+    return _latest.of(rows, rows.shape[1] ** 2, lambda: _inverted(rows))
+
+
+def _inverted(rows: Integers) -> Floats | None:
+    if rank_of(rows) < rows.shape[1]:
         return None
-    return np.asarray(rows / column_norm(rows, LAPLACE.name))
+    return inverse_gram(np.asarray(rows / column_norm(rows, LAPLACE.name)))
 
 
 def mix(

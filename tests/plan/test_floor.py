@@ -30,6 +30,7 @@ from dpsql.search.problem import Problem
 from dpsql.search.reduction import groups, orbits_of, size_of
 from dpsql.search.residual import affordable_steps
 from dpsql.search.select import select
+from dpsql.search.shares import Reach
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
 from dpsql.workload.workload import Product, Workload
@@ -322,6 +323,24 @@ def test_no_answer_beside_thousands_is_left_behind(adult: Connection, noise: Noi
     """Before: 3.67 times plain noise, since the limit was not kept beyond 1,536 rows."""
     _, worst = floor.errors(*floor.plan(adult, floor.Case("", 0, MANY, noise), "auto"))
     assert worst <= floor.CAP * (1 + 1e-6)
+
+
+TABLES = ";".join(
+    f"SELECT {keys}, COUNT(*) FROM adult GROUP BY ALL"
+    for keys in ("sex, race", "race, education", "education, workclass", "sex, workclass")
+)
+
+
+@pytest.mark.parametrize("reach", ["near", "far"])
+def test_limits_that_nothing_keeps_end_in_nothing(reach: Reach, adult: Connection) -> None:
+    """Weights that grow without end would leave blocks that others need without any noise."""
+    compiled = adult.engine.compile(parse_script(TABLES))
+    (target,) = Request(compiled, Fraction(1), Fraction(0), "laplace").targets
+    chooser = Chooser(target, "laplace", "auto", 1.0)
+    start, limits = chooser.select(target.layouts[0]), find_limits(target, "laplace")
+    for place, part in zip(list(limits), (1e-9, 1e-3), strict=False):
+        limits[place] *= part
+    assert chooser.weighed(start, limits, reach) == []
 
 
 def test_blocks_of_their_own_keep_the_limits_by_their_shares(adult: Connection) -> None:

@@ -28,7 +28,7 @@ from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault import tally as nodes
 from dpsql.privacy.vault.data_engine import Asked, Codes, Flags, Floats, Values64
-from dpsql.privacy.vault.duckdb import Fetch
+from dpsql.privacy.vault.fetched_columns import Fetch
 from dpsql.privacy.vault.owners import Digest, Queue
 from dpsql.privacy.vault.source import RowQuery, Source
 from dpsql.privacy.vault.tally import Chunk

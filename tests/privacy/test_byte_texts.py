@@ -64,9 +64,7 @@ def test_equal_texts_have_one_number_and_others_another(batch: int) -> None:
 
 @pytest.mark.parametrize("place", [0, PLACES - 1])
 def test_texts_of_one_place_are_told_apart(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        TextNames, "_places", lambda _, texts, spelled: np.full(len(texts), place, np.int64)
-    )
+    monkeypatch.setattr(TextNames, "_places", lambda _, each: np.full(len(each), place, np.int64))
     listed = [f"{i % 700}" for i in range(1500)] + draw(6, 300)
     numbers, names = number(listed, 100)  # more than the table has places for at first
     assert len(names) == len({*names})

@@ -102,7 +102,8 @@ def test_memory_does_not_grow_with_the_rows(
     monkeypatch.setattr(owners, "CONTENTS", 2048)
     monkeypatch.setattr(owners, "FEW", 100)
     monkeypatch.setattr("dpsql.privacy.vault.duckdb.ROWS", 8192)
-    monkeypatch.setattr("dpsql.privacy.vault.digests.TOGETHER", 1024)
+    monkeypatch.setattr("dpsql.privacy.vault.digests.ROWS", 1024)
+    monkeypatch.setattr("dpsql.privacy.vault.row_texts.ROWS", 1024)
     for each in (table, spilled(table, folder)):
         vault = open_vault(each, SALT)
         tracemalloc.start()

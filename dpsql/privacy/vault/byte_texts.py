@@ -65,8 +65,10 @@ class ByteTexts:
 
     def each(self) -> Iterator[bytes]:
         """Yield the bytes of every text."""
-        data = self.data.tobytes()
-        pairs = zip(self.starts.tolist(), (self.starts + self.sizes).tolist(), strict=True)
+        first = int(self.starts.min(initial=len(self.data)))
+        starts, ends = self.starts - first, self.starts + self.sizes - first
+        data = self.data[first : first + int(ends.max(initial=0))].tobytes()
+        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
         return (data[one:two] for one, two in pairs)
 
     def objects(self) -> npt.NDArray[np.object_]:

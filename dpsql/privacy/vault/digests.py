@@ -12,21 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.byte_texts import FIRST, HALF, WORD, ByteTexts, Counts, Words
-from dpsql.privacy.vault.row_texts import RowTexts
+from dpsql.privacy.vault.byte_texts import HALF, LONG, WORD, ByteTexts, Words
+from dpsql.privacy.vault.row_texts import ROWS, RowTexts, write_texts
 
 Lanes = npt.NDArray[np.uint32]
 Codes = npt.NDArray[np.unsignedinteger]
 
-TOGETHER = 1 << 14
-"""Texts that are worked out together: their words stay in a cache."""
-MOST = 8
-"""Blocks up to which texts are; longer ones are worked out one by one."""
 FEW = 512
 """Texts for every block up to which one by one is sooner."""
 BLOCK = 64
@@ -46,23 +42,15 @@ def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:
     ['900150983cd24fb0', '0cc175b9c0f1b6a8']
     """
     found = np.zeros(len(texts), dtype=np.uint64)
-    room = np.zeros(MOST * BLOCK, dtype=np.uint8)  # words are read beyond the ends of a text
-    padded = np.concatenate([room, texts.data, room])
-    texts = ByteTexts(padded, texts.starts + len(room), texts.sizes)
-    blocks = _blocks(len(prefix) + texts.sizes)
-    for count in np.flatnonzero(np.bincount(blocks)).tolist():
-        rows = np.flatnonzero(blocks == count)
-        for start in range(0, len(rows), TOGETHER):
-            some = rows[start : start + TOGETHER]
-            part = texts.take(some)
-            is_many = count <= MOST and len(some) > FEW * count
-            found[some] = _together(prefix, part, count) if is_many else _each(prefix, part)
+    for start in range(0, len(texts), ROWS):
+        some = texts.take(slice(start, start + ROWS))
+        digits, is_long = found[start : start + ROWS], some.sizes >= LONG
+        if len(some) > FEW:
+            digits[:] = digits_of_rows(write_texts(prefix, some))
+        else:
+            is_long[:] = True
+        digits[is_long] = _one_by_one(prefix + each for each in some.take(is_long).each())
     return found
-
-
-def _each(prefix: bytes, texts: ByteTexts) -> Codes:
-    digests = (hashlib.md5(prefix + t, usedforsecurity=False).digest()[:8] for t in texts.each())
-    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
 
 
 def digits_of_rows(texts: RowTexts) -> Codes:
@@ -73,9 +61,12 @@ def digits_of_rows(texts: RowTexts) -> Codes:
     sizes, rows = texts.sizes, np.arange(len(texts.sizes))
     last = np.uint64(0x80) << (sizes % WORD * 8).astype(np.uint64)
     texts.words[sizes // WORD - len(texts.shared), rows] |= last
-    found, blocks = np.zeros(len(rows), dtype=np.uint64), _blocks(sizes)
+    found, blocks = np.zeros(len(rows), dtype=np.uint64), (sizes + BLOCK // 8) // BLOCK + 1
     for count in np.flatnonzero(np.bincount(blocks)).tolist():
         some = np.flatnonzero(blocks == count)
+        if len(some) <= FEW * count:
+            found[some] = _one_by_one(texts.each(some))
+            continue
         own = texts.words if len(some) == len(rows) else np.take(texts.words, some, axis=1)
         words = [*texts.shared, *own][: count * BLOCK // WORD - 1]
         words += [0] * (count * BLOCK // WORD - 1 - len(words))
@@ -83,13 +74,9 @@ def digits_of_rows(texts: RowTexts) -> Codes:
     return found
 
 
-def _blocks(sizes: Counts) -> Counts:
-    """Count the blocks of texts of so many bytes."""
-    return (sizes + BLOCK // 8) // BLOCK + 1
-
-
-def _together(prefix: bytes, texts: ByteTexts, blocks: int) -> Codes:
-    return _digits(_words(prefix, texts, blocks * BLOCK // WORD), len(texts))
+def _one_by_one(texts: Iterable[bytes]) -> Codes:
+    digests = (hashlib.md5(each, usedforsecurity=False).digest()[:8] for each in texts)
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
 
 
 def _digits(words: Sequence[Words | int], rows: int) -> Codes:
@@ -108,30 +95,6 @@ def _halves(word: Words | int) -> Sequence[Lanes | int]:
         return word & ALL, word >> 32
     pairs = word.view(np.uint32).reshape(-1, 2)
     return [np.ascontiguousarray(pairs[:, i]) for i in (0, 1)]
-
-
-def _words(prefix: bytes, texts: ByteTexts, count: int) -> list[Words | int]:
-    """Return the padded message of every text: for every place a word of each, or one for all."""
-    every = np.ndarray(len(texts.data) - WORD + 1, np.dtype("<u8"), texts.data, strides=(1,))
-    before = np.frombuffer(prefix.ljust(count * WORD, b"\0"), "<u8")
-    starts = texts.starts - len(prefix)
-    ends = len(prefix) + texts.sizes
-    shortest = int(ends.min())
-    found: list[Words | int] = []
-    for i in range(count):
-        first = FIRST[min(max(len(prefix) - i * WORD, 0), WORD)]
-        if first == FIRST[WORD]:
-            found.append(int(before[i]))
-            continue
-        word = every[starts + i * WORD]
-        if shortest < (i + 1) * WORD:
-            left = np.clip(ends - i * WORD, 0, WORD)
-            word &= FIRST[left]
-            is_last = np.flatnonzero((ends >= i * WORD) & (left < WORD))
-            word[is_last] |= np.uint64(0x80) << (left[is_last] * 8).astype(np.uint64)
-        found.append(word & ~first | before[i] if first else word)
-    found[-1] = (ends * 8).astype(np.uint64)
-    return found
 
 
 def _add_block(state: list[Lanes], words: Sequence[Lanes | int]) -> None:

@@ -10,6 +10,7 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ Content = Callable[[Counts], Sequence[Codes | Counts]]
 Ties = Callable[[Counts], Sequence[Floats]]
 """For some rows, what decides their order where those numbers are the same."""
 
-STRIDE = 1 << 21
+STRIDE = 1 << 20
 """Rows that are numbered, sorted and counted together; a unit with more stays together."""
 
 
@@ -130,20 +131,31 @@ def count_rows(units: Codes, chosen: Flags, size: int) -> Counts:
     return found
 
 
-def unit_by_unit(units: Codes, chosen: Flags, size: int) -> Iterator[Counts]:
-    """Yield the chosen rows, of some units at a time, in the order of the rows."""
-    ends = np.cumsum(count_rows(units, chosen, size))
-    if not size or ends[-1] <= STRIDE:
-        yield np.flatnonzero(chosen)
-        return
-    first = 0
-    while first < size:
+def gather_units(counts: Counts) -> list[tuple[int, int]]:
+    """Return ranges of units that have some STRIDE rows, or that are one unit with more.
+
+    ``counts`` (units,) are their rows.
+    """
+    ends, edges = np.cumsum(counts), [0]
+    while edges[-1] < len(ends):
+        first = edges[-1]
         before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + STRIDE, side="right")))
+        last = int(np.searchsorted(ends, before + STRIDE, side="right"))
+        edges.append(max(first + 1, last))
+    return [*itertools.pairwise(edges)]
+
+
+def unit_by_unit(
+    units: Codes, chosen: Flags, ranges: Sequence[tuple[int, int]]
+) -> Iterator[Counts]:
+    """Yield the chosen rows of every range of units, in the order of the rows."""
+    for first, last in ranges:
+        if len(ranges) == 1:
+            yield np.flatnonzero(chosen)
+            return
         found = [_within(units[some], chosen[some], first, last) for some in strides(len(units))]
         starts = (some.start for some in strides(len(units)))
         yield np.concatenate([each + start for each, start in zip(found, starts, strict=True)])
-        first = last
 
 
 def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
@@ -152,7 +164,7 @@ def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
 
 KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
-CONTENTS = 1 << 18
+CONTENTS = 1 << 17
 """Rows whose contents are held together."""
 FEW = 1 << 13
 """Rows whose digests are worked out one by one, in 15 ms: tables of digits take as long."""
@@ -228,14 +240,17 @@ def queue_up(
     ``content`` and ``ties`` are as long as the rows that they are given.
     """
     size = len(owners.names)
-    crowded = count_rows(owners.units, owners.owned, size) > max_rows
-    keys = keys_of(digest.salt, owners, crowded)
+    counts = count_rows(owners.units, owners.owned, size)
+    crowded = counts > max_rows
+    keys, ranges = keys_of(digest.salt, owners, crowded), gather_units(counts * crowded)
+    del counts
     waiting = owners.owned & crowded[owners.units] if size else owners.owned
-    piles = room.pile(), room.pile()
+    count = int(np.count_nonzero(waiting))
+    piles = room.pile(count), room.pile(count)
     places = np.uint32 if len(owners.units) <= 1 << 32 else np.int64
     piles[0].add(np.zeros(0, dtype=places))
     piles[1].add(np.zeros(0, dtype=owners.units.dtype))
-    for rows in unit_by_unit(owners.units, waiting, size):
+    for rows in unit_by_unit(owners.units, waiting, ranges):
         units = owners.units[rows]
         digests = np.empty(len(rows), dtype=np.uint64)
         for start in range(0, len(rows), CONTENTS):

@@ -39,9 +39,9 @@ class PileRoom:
         if self._left < 0:
             raise MemoryError
 
-    def pile(self) -> Pile:
-        """Start an array."""
-        return Pile(self)
+    def pile(self, size: int = 0) -> Pile:
+        """Start an array, that of so many numbers where that is known."""
+        return Pile(self, size)
 
     def flags(self, rows: int) -> npt.NDArray[np.bool_]:
         """Return flags (rows,) that are all set."""
@@ -64,8 +64,9 @@ class Pile:
     In memory it grows in place where it can: pages that are written once are not written again.
     """
 
-    def __init__(self, room: PileRoom) -> None:
+    def __init__(self, room: PileRoom, size: int = 0) -> None:
         self._room = room
+        self._expected = 0 if room.folder else size
         self._found: npt.NDArray[Any] | None = None
         self._size = 0
         self._file: BinaryIO | None = None
@@ -73,7 +74,7 @@ class Pile:
     def add(self, part: npt.NDArray[Any]) -> None:
         """Add numbers (rows,) at the end. Raises: MemoryError; OSError for a disk that is full."""
         if self._found is None:
-            self._found = np.zeros(0, dtype=part.dtype)
+            self._found = np.empty(self._expected, dtype=part.dtype)
         if self._found.dtype != part.dtype:
             raise ValueError("parts of one array have one type")
         if self._room.folder is None:

@@ -18,7 +18,8 @@ from dpsql.privacy.vault.data_engine import (
     find,
     unavailable,
 )
-from dpsql.privacy.vault.duckdb import FILES, FileTable, identity_of
+from dpsql.privacy.vault.duckdb import FILES, FileTable
+from dpsql.privacy.vault.fetched_columns import identity_of
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.plugged import find_plugged

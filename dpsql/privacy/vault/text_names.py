@@ -50,6 +50,7 @@ class TextNames:
         self._keys: list[Words] = []
         self._table = np.full(PLACES, FREE, dtype=np.uint32)
         self._starts = np.zeros(0, dtype=np.uint32)
+        self._hashes = np.zeros(0, dtype=np.uint32)
         self._count = 0
         self._records = np.zeros(LONG, dtype=np.uint64)
         self._written = 0
@@ -59,10 +60,11 @@ class TextNames:
         self._make_room(self._count + len(texts))
         found = np.zeros(len(texts), dtype=np.uint32)
         rows, spelled = np.arange(len(texts)), [*texts.words()]
-        places, turn = self._places(texts, spelled), 0
+        hashes = self._hash(texts, spelled)
+        places, turn = self._places(hashes), 0
         while len(rows):
             free = np.flatnonzero(self._table[places] == FREE)
-            self._append(texts.take(free), places[free])
+            self._append(texts.take(free), hashes[rows[free]], places[free])
             starts = self._table[places].astype(np.int64)
             heads = self._records[starts]
             found[rows] = heads & LOW
@@ -76,7 +78,7 @@ class TextNames:
         """Return the texts by number."""
         starts = self._starts[: self._count].astype(np.int64)
         sizes = (self._records[starts] >> HALF).view(np.int64)
-        return ByteTexts(self._records.view(np.uint8), (starts + 1) * WORD, sizes)
+        return ByteTexts(self._records[: self._written].view(np.uint8), (starts + 1) * WORD, sizes)
 
     def _same(self, texts: ByteTexts, spelled: Spelled, heads: Words, starts: Counts) -> Flags:
         """Say whether each text is that of a record."""
@@ -93,7 +95,7 @@ class TextNames:
             )
         return found
 
-    def _append(self, texts: ByteTexts, places: Counts) -> None:
+    def _append(self, texts: ByteTexts, hashes: Numbers, places: Counts) -> None:
         """Number texts whose places are free; of those with one place, one."""
         order = np.arange(len(texts), dtype=np.uint32)
         self._table[places] = order
@@ -105,8 +107,10 @@ class TextNames:
         if written >= FREE:
             raise MemoryError
         _lengthen(self._starts, count)
+        _lengthen(self._hashes, count)
         _lengthen(self._records, written + LONG)  # a longer text is compared with the last ones
         self._table[places[first]] = self._starts[self._count : count] = starts
+        self._hashes[self._count : count] = hashes[first]
         numbers = np.arange(self._count, count, dtype=np.uint64)
         self._records[starts] = texts.sizes.view(np.uint64) << HALF | numbers
         for place, (rows, words) in enumerate(texts.words(), start=1):
@@ -121,11 +125,9 @@ class TextNames:
         if count * SPARE <= len(self._table):
             return
         self._table = np.full(1 << (count * SPARE - 1).bit_length(), FREE, dtype=np.uint32)
-        names = self.names()
-        for start in range(0, len(names), MANY):
-            some = slice(start, start + MANY)
-            texts, starts = names.take(some), self._starts[: self._count][some]
-            places, turn = self._places(texts, [*texts.words()]), 0
+        for first in range(0, self._count, MANY):
+            some = slice(first, min(first + MANY, self._count))
+            starts, places, turn = self._starts[some], self._places(self._hashes[some]), 0
             while len(starts):
                 is_free = self._table[places] == FREE
                 self._table[places[is_free]] = starts[is_free]
@@ -137,8 +139,12 @@ class TextNames:
         """Return the next places to look in, all of them sooner or later."""
         return (places + turn) & (len(self._table) - 1)
 
-    def _places(self, texts: ByteTexts, spelled: Spelled) -> Counts:
-        """Return the first place (rows,) in which each text is looked for."""
+    def _places(self, hashes: Numbers) -> Counts:
+        """Return the places in which texts are looked for first."""
+        return (hashes >> np.uint32(33 - len(self._table).bit_length())).astype(np.int64)
+
+    def _hash(self, texts: ByteTexts, spelled: Spelled) -> Numbers:
+        """Return a hash of every text (rows,)."""
         sums = self._key(0)[0] + self._key(0)[1] * texts.sizes.view(np.uint64)
         for place, (rows, words) in enumerate(spelled, start=1):
             key = self._key(place)
@@ -149,9 +155,8 @@ class TextNames:
                 sums[rows] += more
         for row in np.flatnonzero(texts.sizes >= LONG):
             sums[row] = self._digest(texts.bytes_of(row))
-        sums = (sums ^ sums >> HALF) * MIX
-        places: Counts = (sums >> np.uint64(65 - len(self._table).bit_length())).view(np.int64)
-        return places
+        found: Numbers = ((sums ^ sums >> HALF) * MIX >> HALF).astype(np.uint32)
+        return found
 
     def _key(self, place: int) -> Words:
         while len(self._keys) <= place:

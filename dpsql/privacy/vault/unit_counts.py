@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
-from dpsql.privacy.vault.owners import unit_by_unit
+from dpsql.privacy.vault.owners import count_rows, gather_units, unit_by_unit
 from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, spread_out
 
 MARKS = 1 << 24
@@ -36,7 +36,7 @@ def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units
     tally = np.zeros(size, dtype=np.int64)
     shared = math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
     most = int(units.max(initial=0)) + 1
-    for rows in unit_by_unit(units, kept, most):
+    for rows in unit_by_unit(units, kept, gather_units(count_rows(units, kept, most))):
         order = rows[np.argsort(units[rows], kind="stable")]
         owners = units[order].astype(np.int64)
         for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):

@@ -99,6 +99,17 @@ def _lines(folder: Path, size: int) -> None:
     (folder / "t.parquet").unlink()
 
 
+def _files(folder: Path, size: int) -> None:
+    """A thousand rows in each of so many Parquet files."""
+    _ten_columns(folder, 1000)
+    catalog = folder / "c.toml"
+    catalog.write_text(catalog.read_text().replace("t.parquet", "parts/*.parquet"))
+    (folder / "parts").mkdir()
+    content = (folder / "t.parquet").read_bytes()
+    for place in range(size):
+        (folder / "parts" / f"{place:05}.parquet").write_bytes(content)
+
+
 CLINIC = """
 [unit.person]
 [table.people]
@@ -207,9 +218,11 @@ PARTS = {
     "rows": Growing((100_000, 1_000_000), (10_000_000, 100_000_000), _ten_columns, TABLE_OF_TWO),
     "persons": Growing((100_000, 1_000_000), (10_000_000,), _persons, TABLE_OF_TWO),
     "lines": Growing((100_000, 1_000_000), (10_000_000,), _lines, TABLE_OF_TWO),
+    "files": Growing((10, 100, 1000), (4000,), _files, TABLE_OF_TWO),
     "joined": Growing((100_000, 1_000_000), (10_000_000,), _clinic, JOINED),
     "times": Growing((1, 4, 16), (64,), _with_years, _planned(TIMES)),
 }
 """By name: statements of a batch and of a session, values of a column, asked in groups, running
 totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many,
-and in CSV; visits in a join of three tables; years of hours, by hour, weekday and month."""
+and in CSV; files of a table; visits in a join of three tables; years of hours, asked by hour,
+weekday and month."""

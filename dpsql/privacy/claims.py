@@ -16,13 +16,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import engine_of
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
-from dpsql.files import exclusive, make_folder, replace_file
+from dpsql.files import exclusive, make_folder, real_paths, replace_file, replace_files
 from dpsql.records import asdict, dataclass, replace
 
 
@@ -107,15 +108,17 @@ def claim_sources(
     Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     wanted = Claim(str(ledger), ledger_id, anchors=os.path.realpath(folders[0]))
+    changed: dict[Path, bytes] = {}
     with _locked(folders) as places:
-        for source in map(_real, sources):
+        for source in _real(sources):
             found = _find_file(source)
-            noted = {folder: _notes(folder, source, found) for folder in places}
-            for folder, notes in noted.items():
-                _refuse(folder, source, _stamp(found), notes, wanted)
             claim = replace(wanted, source=source, stamp=_stamp(found))
-            for notes in noted.values():
-                _write(notes, claim)
+            for folder in places:
+                notes = _notes(folder, source, found)
+                _refuse(folder, source, claim.stamp, notes, wanted)
+                content = (json.dumps(asdict(claim)) + "\n").encode()
+                changed |= {note: content for note, known in notes.items() if known != claim}
+        replace_files(changed)
 
 
 def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
@@ -124,16 +127,19 @@ def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
     Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     with _locked([folder for folder in folders if folder.is_dir()]) as places:
-        for source in map(_real, sources):
+        for source in _real(sources):
             found = _find_file(source)
             for folder in places:
                 notes = _notes(folder, source, found)
                 _refuse(folder, source, _stamp(found), notes, Claim("", ""))
 
 
-def _real(source: str) -> str:
-    """The real path of a file; a name that an engine gives its tables is one already."""
-    return source if engine_of(source) else os.path.realpath(source)
+def _real(sources: Iterable[str]) -> list[str]:
+    """The real paths of files; a name that an engine gives its tables is one already."""
+    named = list(sources)
+    files = [source for source in named if not engine_of(source)]
+    real = dict(zip(files, real_paths(files), strict=True))
+    return [real.get(source, source) for source in named]
 
 
 @contextmanager
@@ -184,12 +190,6 @@ def _conflict(claim: Claim, wanted: Claim, note: Path) -> tuple[str, str]:
     )
 
 
-def _write(notes: Notes, wanted: Claim) -> None:
-    for note, claim in notes.items():
-        if claim != wanted:
-            replace_file(note, (json.dumps(asdict(wanted)) + "\n").encode())
-
-
 def _notes(folder: Path, source: str, found: os.stat_result | None) -> Notes:
     """The notes about a source, whether or not they are there, and what they say."""
     notes = [folder / f"{_digest(os.fsencode(source))}.source"]
@@ -223,12 +223,20 @@ def _digest(name: bytes) -> str:
 
 
 def _read(note: Path) -> Claim | None:
+    """What a note says; what a file has said is remembered for as long as it stays as it is."""
+    try:
+        found = os.stat(note)
+        return _said(note, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _said(note: Path, *_: int) -> Claim:
     try:
         found = json.loads(note.read_bytes())
         seen = [str(found.get(name, "")) for name in ("source", "stamp", "anchors")]
         return Claim(str(found["ledger"]), str(found["ledger_id"]), *seen)
-    except FileNotFoundError:
-        return None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LedgerError(
             "E_LEDGER_TAMPERED",
@@ -314,7 +322,7 @@ class Sources:
 def files_of(source: str) -> tuple[str, ...]:
     """The real paths of the files that a declared source matches now."""
     found = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
-    return tuple(dict.fromkeys(map(os.path.realpath, found))) or (os.path.realpath(source),)
+    return tuple(dict.fromkeys(real_paths(found))) or (os.path.realpath(source),)
 
 
 def _contradiction(one: Table, other: Table) -> str | None:

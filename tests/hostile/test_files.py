@@ -178,3 +178,33 @@ def _writes(call: ast.Call) -> bool:
     if (owner, name) in (("os", "open"), ("sqlite3", "connect"), ("os", "fdopen")):
         return True
     return name == "open" and any(set(t) <= set("rwxab+t") and set(t) & set("wxa+") for t in texts)
+
+
+def test_real_paths_are_those_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, linked = tmp_path / "a" / "b", tmp_path / "c"
+    folder.mkdir(parents=True)
+    linked.symlink_to(folder)
+    (folder / "x").touch()
+    (folder / "y").symlink_to(folder / "x")
+    (folder / "loop").symlink_to(folder / "loop")
+    monkeypatch.chdir(tmp_path / "a")
+    names = ("x", "y", "loop", "none", ".", "..", "", "../b/x", "../../c/y")
+    paths = [f"{start}/{name}" for start in (folder, linked, "b", "../c", ".") for name in names]
+    paths += ["x", "b/x", "b", "", ".", "/", "//", str(linked), f"{linked}/"]
+    assert files.real_paths(paths) == [os.path.realpath(path) for path in paths]
+
+
+def test_many_files_are_replaced_and_their_folders_synced_once(tmp_path: Path) -> None:
+    contents = {tmp_path / place / str(i): bytes([i]) for place in "ab" for i in range(9)}
+    for place in "ab":
+        (tmp_path / place).mkdir()
+    with mock.patch.object(files, "sync_directory", wraps=files.sync_directory) as synced:
+        files.replace_files(contents)
+    assert sorted(call.args[0] for call in synced.call_args_list) == [
+        tmp_path / "a",
+        tmp_path / "b",
+    ]
+    found = {path: path.read_bytes() for path in tmp_path.glob("*/*")}
+    assert found == contents

@@ -14,6 +14,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import engine
 from dpsql.errors import LedgerError
+from dpsql.files import replace_file
 from dpsql.privacy.claims import Sources, claim_sources
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
@@ -75,6 +76,34 @@ def test_notes_are_written_once(tmp_path: Path) -> None:
     before = {note: note.stat().st_mtime_ns for note in tmp_path.glob("*.source")}
     claim_sources([tmp_path], [str(data)], tmp_path / "a.ledger", "a")
     assert before == {note: note.stat().st_mtime_ns for note in tmp_path.glob("*.source")}
+
+
+def test_nothing_is_noted_where_one_of_the_sources_is_refused(tmp_path: Path) -> None:
+    folder, first, second = tmp_path / "anchors", tmp_path / "a.ledger", tmp_path / "b.ledger"
+    first.touch()
+    for name in ("x.csv", "y.csv"):
+        (tmp_path / name).write_text("x\n")
+    claim_sources([folder], [str(tmp_path / "y.csv")], first, "a")
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(LedgerError, match="E_LEDGER_MISMATCH"):
+        claim_sources([folder], [str(tmp_path / "x.csv"), str(tmp_path / "y.csv")], second, "b")
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_note_that_others_replace_is_read_again(tmp_path: Path) -> None:
+    folder, data = tmp_path / "anchors", tmp_path / "data.csv"
+    data.write_text("x\n")
+    ledgers = [tmp_path / f"{name}.ledger" for name in "ab"]
+    for ledger in ledgers:
+        ledger.touch()
+    claim_sources([folder], [str(data)], ledgers[0], "a")
+    claim_sources([folder], [str(data)], ledgers[0], "a")
+    for note in folder.glob("*.[si]*"):
+        content = note.read_text().replace('"a"', '"b"').replace("/a.ledger", "/b.ledger")
+        replace_file(note, content.encode())
+    with pytest.raises(LedgerError, match=r"b\.ledger"):
+        claim_sources([folder], [str(data)], ledgers[0], "a")
+    claim_sources([folder], [str(data)], ledgers[1], "b")
 
 
 def test_a_claim_lapses_with_its_ledger_and_anchor(tmp_path: Path) -> None:

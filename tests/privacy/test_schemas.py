@@ -7,9 +7,11 @@ from pathlib import Path
 from unittest import mock
 
 import duckdb
+import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
+from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.duckdb import FILES
 from dpsql.privacy.vault.footers import stored_as
@@ -43,3 +45,21 @@ def test_a_schema_is_read_once_for_every_version_of_a_file(tmp_path: Path) -> No
     assert [reads(path), reads(path)] == [1, 0]
     path.chmod(0o400)
     assert reads(path) == 1
+
+
+def test_many_files_are_described_once_and_all_compared(tmp_path: Path) -> None:
+    with duckdb.connect() as database:
+        for i in range(30):
+            database.execute(f"COPY (SELECT 1 AS age) TO '{tmp_path}/{i:02}.parquet'")
+        connection = sources.connect(1)
+        described = mock.patch.object(sources, "_describe", wraps=sources._describe)
+        with connection, described as describe:
+            found = sources.open_source(connection, f"{tmp_path}/*.parquet", "t")
+        assert len(found.paths) == 30
+        assert describe.call_count == 1
+        for selected in ("1 AS old", "1::SMALLINT AS age", "'1' AS age", "1 AS age, 2 AS b"):
+            database.execute(f"COPY (SELECT {selected}) TO '{tmp_path}/17.parquet'")
+            with sources.connect(1) as connection, pytest.raises(DataUnavailable) as refused:
+                sources.open_source(connection, f"{tmp_path}/*.parquet", "t")
+            assert "17.parquet" in str(refused.value) or "00.parquet" in str(refused.value)
+            assert "its columns differ" in str(refused.value)

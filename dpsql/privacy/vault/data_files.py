@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from pathlib import Path
 
+from dpsql.files import real_paths
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.delta import is_delta
 
@@ -24,7 +24,7 @@ KINDS = {
 def match_files(source: str) -> tuple[str, ...]:
     """Return the real paths of what a source names, each once."""
     found = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in found))
+    return tuple(dict.fromkeys(real_paths(found)))
 
 
 def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
@@ -64,5 +64,11 @@ def _find_paths(source: str, table: str) -> tuple[str, ...]:
 
 
 def _kind(path: str) -> str | None:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
-    return KINDS.get("".join(suffixes)) or KINDS.get(suffixes[-1] if suffixes else "")
+    """What a file holds by the last two parts of its name, or the last one.
+
+    >>> [_kind(each) for each in ("a.parquet", "b/a.1.CSV.gz", ".csv", "a.gz", "csv")]
+    ['parquet', 'csv', None, None, None]
+    """
+    _, *suffixes = os.path.basename(path).lower().lstrip(".").split(".")
+    kinds = (KINDS.get("".join(f".{each}" for each in suffixes[-n:])) for n in (2, 1))
+    return next(filter(None, kinds), None)

@@ -19,7 +19,7 @@ from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.data_files import find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
-from dpsql.privacy.vault.footers import BESIDES, stored_as
+from dpsql.privacy.vault.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.instants import read_instants
 from dpsql.privacy.vault.lines import fields_sql, read_header, read_rows
 from dpsql.privacy.vault.pile import SHARE
@@ -356,16 +356,18 @@ def read_schema(
     table: str,
 ) -> Source:
     """Read the schema of Parquet or CSV files, which have to agree."""
+    footers = {} if kind == "csv" else read_footers(connection, paths)
     if kind == "csv":
         headers = {path: tuple((name, "VARCHAR") for name in read_header(path)) for path in paths}
     else:
-        headers = {path: _safe(_describe(connection, parquet_sql(), [path])) for path in paths}
+        files = {footer: path for path, footer in footers.items()}  # one of each, where many agree
+        known = {f: _safe(_describe(connection, parquet_sql(), [at])) for f, at in files.items()}
+        headers = {path: known[footer] for path, footer in footers.items()}
     for path, columns in headers.items():
         if columns != headers[paths[0]]:
             unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
-    columns = headers[paths[0]]
-    stored = stored_as(connection, paths, columns) if kind == "parquet" else ()
-    return Source(declared, kind, paths, columns, stored=stored)
+    stored = stored_as(footers.values(), headers[paths[0]]) if footers else ()
+    return Source(declared, kind, paths, headers[paths[0]], stored=stored)
 
 
 def read_relation(

@@ -186,9 +186,7 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
         for path, content in contents.items():
             _replace(path, content)
     else:
-        from concurrent.futures import (
-            ThreadPoolExecutor,
-        )  # 3 ms, for the first charge of many files
+        from concurrent.futures import ThreadPoolExecutor  # 3 ms, and rarely of use
 
         with ThreadPoolExecutor(MANY) as pool:
             list(pool.map(_replace, contents.keys(), contents.values()))

@@ -49,7 +49,7 @@ def parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, ...]:
 
 def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) -> NoReturn:
     name = lexeme.text.lower()
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)  # format is no effort
     hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
     if name == "columns":
         hint = "SHOW COLUMNS FROM and the name of a table"

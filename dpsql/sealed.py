@@ -151,12 +151,15 @@ class Sealed:
 
     def fill(self, table: str, columns: Mapping[str, tuple[str, Sequence[object]]]) -> None:
         """(Re)create ``table`` with columns name -> (DuckDB type, values of equal length)."""
-        unnested = ", ".join(
-            f"unnest(?::{kind}[]) AS {name}" for name, (kind, _) in columns.items()
-        )
+        listed, parameters = [], []
+        for name, (kind, values) in columns.items():
+            if isinstance(values, range) and values.step == 1 and kind == "BIGINT":
+                listed.append(f"unnest(range({values.start}, {values.stop})) AS {name}")
+            else:
+                listed.append(f"unnest(?::{kind}[]) AS {name}")
+                parameters.append(list(values))
         self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {unnested}",
-            [list(values) for _, values in columns.values()],
+            f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {', '.join(listed)}", parameters
         )
 
     def close(self) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from itertools import accumulate, repeat
+from operator import add
 
 from dpsql.records import dataclass, field
 
@@ -149,7 +152,14 @@ class Periods:
 
     @property
     def representatives(self) -> tuple[dt.date | dt.time, ...]:
-        return tuple(self.begin(k) for k in range(self.count))
+        return tuple(self.begins(self.count))
+
+    def begins(self, count: int) -> Iterable[dt.date]:
+        """Where the first periods begin, of which there may be a million."""
+        if self.unit not in SECONDS:
+            return [self.begin(k) for k in range(count)]
+        step = self.length * SECONDS[self.unit]
+        return accumulate(repeat(step, count - 1), add, initial=self.start)
 
     @property
     def end(self) -> dt.date:
@@ -194,7 +204,7 @@ class Times(Spans):
 
     @property
     def representatives(self) -> tuple[dt.time, ...]:
-        return tuple(dt.datetime.time(self.begin(k)) for k in range(self.count))
+        return tuple(dt.datetime.time(each) for each in self.begins(self.count))  # type: ignore[arg-type]
 
     def begin(self, k: int) -> dt.datetime:
         """When span k begins; the one after the last may begin with the day that follows."""
@@ -258,10 +268,10 @@ def end_of_bin(bins: Bins, k: int, *, whole: bool) -> int | float:
     return float(high) if is_last else math.nextafter(float(high), -math.inf)
 
 
-def end_of_period(periods: Periods, k: int) -> dt.date | dt.time:
-    """Return the last day of period k, or the last microsecond of a clock."""
-    end = periods.begin(k + 1)
-    if isinstance(end, dt.datetime):
-        last = end - dt.timedelta(microseconds=1)
-        return last.time() if isinstance(periods, Times) else last
-    return end - dt.timedelta(days=1)
+def ends_of_periods(periods: Periods) -> list[dt.date | dt.time]:
+    """Return the last day of every period, or the last microsecond of a clock."""
+    _, *ends = periods.begins(periods.count + 1)
+    is_clock = isinstance(periods.start, dt.datetime)
+    unit = dt.timedelta(microseconds=1) if is_clock else dt.timedelta(days=1)
+    last = [end - unit for end in ends]
+    return [dt.datetime.time(each) for each in last] if isinstance(periods, Times) else [*last]  # type: ignore[arg-type]

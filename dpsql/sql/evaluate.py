@@ -23,7 +23,7 @@ from dpsql.catalog.domain import (
     Values,
     decimal_places,
     end_of_bin,
-    end_of_period,
+    ends_of_periods,
 )
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import dataclass
@@ -118,15 +118,16 @@ class Evaluator:
         if name not in self._values:
             table = self._domain_table(source)[0]
             rows = self._run(f"SELECT ({key.sql}), typeof({key.sql}) FROM {table} ORDER BY i", key)
-            values = tuple(row[0] for row in rows)
-            if any(isinstance(v, float) and not math.isfinite(v) for v in values):
+            values, kind = tuple(row[0] for row in rows), rows[0][1] if rows else "VARCHAR"
+            is_real = kind in ("DOUBLE", "FLOAT")
+            if is_real and not all(math.isfinite(v) for v in values if v is not None):
                 raise ProgrammingError(
                     "E_DOMAIN_EVAL",
                     "the expression is not a finite number on some declared value",
                     hint="NULLIF(x, 0) under a division; CASE WHEN ... END leaves values out",
                     span=key.span,
                 )
-            self._values[name] = (rows[0][1] if rows else "VARCHAR", values)
+            self._values[name] = kind, values
         return self._values[name]
 
     def is_same(self, column: Column, sql: str) -> bool:
@@ -362,5 +363,5 @@ def ends(column: Column, closed: bool = True) -> tuple[list[Value], list[Value]]
             top = domain.edges[-1]
             highs[domain.size - 1] = int(top) - 1 if whole else math.nextafter(top, -math.inf)
     if isinstance(domain, Periods):
-        highs[: domain.size] = [end_of_period(domain, k) for k in range(domain.size)]
+        highs[: domain.size] = ends_of_periods(domain)
     return lows, highs

@@ -118,7 +118,8 @@ def claim_sources(
                 _refuse(folder, source, claim.stamp, notes, wanted)
                 content = (json.dumps(asdict(claim)) + "\n").encode()
                 changed |= {note: content for note, known in notes.items() if known != claim}
-        replace_files(changed)
+        if changed:
+            replace_files(changed)
 
 
 def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
@@ -138,7 +139,8 @@ def _real(sources: Iterable[str]) -> list[str]:
     """The real paths of files; a name that an engine gives its tables is one already."""
     named = list(sources)
     files = [source for source in named if not engine_of(source)]
-    real = dict(zip(files, real_paths(files), strict=True))
+    found = map(os.path.realpath, files) if len(files) == 1 else real_paths(files)
+    real = dict(zip(files, found, strict=True))
     return [real.get(source, source) for source in named]
 
 

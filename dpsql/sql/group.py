@@ -117,11 +117,11 @@ def partition(
     >>> partition("a", [0], [["x", "y", "x"]], None).labels.tolist()
     [0, 1, 0]
     """
-    groups: dict[tuple[Any, ...], int] = {}
     labels = np.full(len(values[0]), -1, dtype=np.int64)
-    for item, value in enumerate(zip(*values, strict=True)):
-        if kept is None or kept[item]:
-            labels[item] = groups.setdefault(value, len(groups))
+    inside = np.ones(len(labels), dtype=np.bool_) if kept is None else kept
+    items = [*itertools.compress(zip(*values, strict=True), inside.tolist())]
+    groups = {value: number for number, value in enumerate(dict.fromkeys(items))}
+    labels[inside] = np.fromiter(map(groups.__getitem__, items), np.int64, len(items))
     return Grouping(column, tuple(keys), tuple(groups), labels=labels)
 
 

@@ -24,7 +24,8 @@ KINDS = {
 def match_files(source: str) -> tuple[str, ...]:
     """Return the real paths of what a source names, each once."""
     found = [source] if os.path.exists(source) else sorted(glob.glob(source, recursive=True))
-    return tuple(dict.fromkeys(real_paths(found)))
+    real = map(os.path.realpath, found) if len(found) == 1 else real_paths(found)
+    return tuple(dict.fromkeys(real))
 
 
 def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:

@@ -108,7 +108,7 @@ def claim_sources(
     Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     wanted = Claim(str(ledger), ledger_id, anchors=os.path.realpath(folders[0]))
-    changed: dict[Path, bytes] = {}
+    changed: dict[Path, Claim] = {}
     with _locked(folders) as places:
         for source in _real(sources):
             found = _find_file(source)
@@ -116,10 +116,10 @@ def claim_sources(
             for folder in places:
                 notes = _notes(folder, source, found)
                 _refuse(folder, source, claim.stamp, notes, wanted)
-                content = (json.dumps(asdict(claim)) + "\n").encode()
-                changed |= {note: content for note, known in notes.items() if known != claim}
+                changed |= {note: claim for note, known in notes.items() if known != claim}
         if changed:
-            replace_files(changed)
+            texts = {note: json.dumps(asdict(claim)) + "\n" for note, claim in changed.items()}
+            replace_files({note: text.encode() for note, text in texts.items()})
 
 
 def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:

@@ -129,10 +129,15 @@ def exact_columns(whole: Sequence[bool], rows: Sequence[tuple[Any, ...]]) -> tup
     >>> exact_columns((True, True), [(2.0**53, 2.0**54), (None, 1.0)])
     (True, False)
     """
-    return tuple(
-        is_whole and not any(isinstance(row[j], float) and abs(row[j]) > EXACT for row in rows)
-        for j, is_whole in enumerate(whole)
-    )
+    columns = list(zip(*rows, strict=True)) or [()] * len(whole)
+    pairs = zip(whole, columns, strict=True)
+    return tuple(is_whole and not _has_large_double(column) for is_whole, column in pairs)
+
+
+def _has_large_double(values: Sequence[Any]) -> bool:
+    if not any(issubclass(kind, float) for kind in set(map(type, values))):
+        return False
+    return any(isinstance(value, float) and abs(value) > EXACT for value in values)
 
 
 def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:
@@ -172,12 +177,14 @@ def _project(select: Select, filled: Filled) -> _Parts:
         assert output.aggregate is not None
         columns.append(filled.answers[output.aggregate])
         variance = filled.covariances.get((output.aggregate, output.aggregate))
-        unknown = (None,) * select.rows
-        errors.append(
-            unknown if variance is None else tuple(map(_plain, np.sqrt(variance).tolist()))
-        )
+        errors.append((None,) * select.rows if variance is None else _roots(variance))
         types.append(_type_name(select.kinds[output.aggregate]))
     return _Parts(tuple(zip(*columns, strict=True)), tuple(errors), tuple(types))
+
+
+def _roots(variance: Floats) -> tuple[float | None, ...]:
+    roots = np.sqrt(variance)
+    return tuple(roots.tolist() if np.isfinite(roots).all() else map(_plain, roots.tolist()))
 
 
 def _evaluate(

@@ -94,5 +94,7 @@ class SetRows:
 
 def _summed(values: Floats, first: Indices) -> Floats:
     """Return the sums of values of shape (pairs,) set by set, of which some may have none."""
-    sums = np.append(values, 0.0)
-    return np.where(first[1:] > first[:-1], np.add.reduceat(sums, first[:-1]), 0.0)
+    if not len(values):
+        return np.zeros(len(first) - 1)
+    sums = np.add.reduceat(values, np.minimum(first[:-1], len(values) - 1))
+    return np.where(first[1:] > first[:-1], sums, 0.0)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.groups import Groups
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Levels, Structured, edges_of
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
@@ -55,8 +55,14 @@ SEVERAL = 1 << 17
 SAMPLE = 1 << 15
 """Intervals of a factor that are drawn to search with, where there are more than twice as many."""
 
+COUNTS, REMEMBERED = 100, 1 << 18
+"""About how many numbers of runs are tried for the same queries, and results that are kept."""
+
 STEPS, GAIN = 12, 1e-3
 """Most changes of a branching, and the relative gain below which there is no other."""
+
+
+_energies: Keepsakes[dict[int, float]] = Keepsakes(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +118,21 @@ class AskedOfAxis:
         return found if self.pieces is None else found + self.pieces.energy(count, self.of_rows)
 
 
-@lru_cache(maxsize=256)
 def energy(operator: Operator, count: int) -> float:
     """Return the sum over runs of |Q 1_v|^2 / length, for so many runs of nearly equal length.
+
+    Remembered: weights of the same queries are changed over and over again.
 
     >>> energy(Identity(6), 3), energy(AllRange(2), 1)
     (3.0, 3.0)
     """
+    known = _energies.of(operator, COUNTS, dict)
+    if count not in known:
+        known[count] = _energy(operator, count)
+    return known[count]
+
+
+def _energy(operator: Operator, count: int) -> float:
     edges = edges_of(operator.n, count)
     lengths = np.diff(edges).astype(np.float64)
     if isinstance(operator, Identity):

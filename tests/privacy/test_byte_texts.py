@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault import digests, row_texts, text_names
+from dpsql.privacy.vault import digests, owners, row_texts, text_names
 from dpsql.privacy.vault.byte_texts import LONG, ByteTexts
 from dpsql.privacy.vault.digests import first_digits
 from dpsql.privacy.vault.owners import FEW, Digest, UnitNumbers
@@ -101,6 +101,26 @@ def test_units_of_texts_are_numbered_over_batches(spilled: bool, tmp_path: objec
         each.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
         for each in texts_of
     ]
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+@pytest.mark.parametrize("spread", [1, 1 << 40])
+def test_units_of_whole_numbers_are_numbered(
+    spilled: bool, spread: int, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "BATCH", 70)
+    rng, limits = np.random.default_rng(8), np.iinfo(np.int64)
+    values = rng.integers(-90, 90, 1000) * spread
+    if spread > 1:
+        values[[3, 500, 999]] = limits.min, limits.max, limits.min
+    for count in (0, 1, 1000):
+        units = UnitNumbers(PileRoom(str(tmp_path) if spilled else None))
+        units.add(values[:count], np.arange(count) % 7 > 0)
+        found = units.owners()
+        assert (found.units.dtype.name, found.names.dtype.name) == ("uint32", "int64")
+        assert len(found.listed) == len({*found.listed.tolist()})
+        owned = found.owned.nonzero()[0]
+        assert found.listed[found.units[owned]].tolist() == values[owned].tolist()
 
 
 @pytest.mark.parametrize("few", [0, digests.FEW])

@@ -23,7 +23,7 @@ from dpsql.privacy.vault.digests import digits_of_rows, first_digits
 from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.row_texts import write_rows
 from dpsql.privacy.vault.text_names import TextNames
-from dpsql.privacy.vault.whole_numbers import find_distinct
+from dpsql.privacy.vault.whole_numbers import find_distinct, lie_close
 from dpsql.records import dataclass
 
 Content = Callable[[Counts], Sequence[Codes | Counts]]
@@ -31,6 +31,8 @@ Content = Callable[[Counts], Sequence[Codes | Counts]]
 Ties = Callable[[Counts], Sequence[Floats]]
 """For some rows, what decides their order where those numbers are the same."""
 
+BATCH = 1 << 16
+"""Whole numbers that are looked up together."""
 STRIDE = 1 << 20
 """Rows that are numbered, sorted and counted together; a unit with more stays together."""
 
@@ -99,18 +101,18 @@ def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
 
 
 def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
-    """Number units that are known by whole numbers; those in files are not all sorted together."""
-    if room.folder is None:
+    """Number units that are known by whole numbers, which are looked up as texts of eight bytes."""
+    if room.folder is None and lie_close(identities):
         names, units = find_distinct(identities)
         return Owners(units.astype(np.uint32), owned, names)
-    names = np.zeros(0, dtype=np.int64)
-    for some in strides(len(identities)):
-        names = np.union1d(names, identities[some])
-    pile = room.pile()
+    known, pile = TextNames(), room.pile(len(identities))
     pile.add(np.zeros(0, dtype=np.uint32))
-    for some in strides(len(identities)):
-        pile.add(np.searchsorted(names, identities[some]).astype(np.uint32))
-    return Owners(pile.array(), owned, names)
+    for start in range(0, len(identities), BATCH):
+        some = identities[start : start + BATCH]
+        sizes = np.full(len(some), some.itemsize)
+        pile.add(known.add(ByteTexts(some.view(np.uint8), np.cumsum(sizes) - sizes, sizes)))
+    words = [each for _, each in known.names().words()] or [np.zeros(0, dtype=np.uint64)]
+    return Owners(pile.array(), owned, words[0].view(np.int64))
 
 
 def strides(rows: int) -> Iterator[slice]:

@@ -14,6 +14,7 @@ from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.measure import measure
 from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.vault.data_engine import Room
 from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
@@ -49,7 +50,9 @@ class Cells:
         """Return the marginal on some attributes."""
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
-    def tally(self, resolutions: Sequence[Resolution], units: bool = False) -> Counts:
+    def tally(
+        self, resolutions: Sequence[Resolution], units: bool = False, room: Room = None
+    ) -> Counts:
         """Return the marginal on some attributes, in the order of the domain."""
         attributes = [each.columns[0] for each in resolutions]
         others = tuple(i for i, name in enumerate(self.names) if name not in attributes)

@@ -23,7 +23,7 @@ from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import encode
+from dpsql.privacy.vault import encode, fetched_columns
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault import tally as nodes
@@ -155,7 +155,7 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     """Change the SQL that fetches doubles."""
-    fetch_column = files.fetch_column
+    fetch_column = fetched_columns.fetch_column
 
     def changed(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
         found = fetch_column(asked, raw, stored, index)

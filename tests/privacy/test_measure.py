@@ -27,6 +27,7 @@ from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
 from dpsql.privacy.ledger import Ledger, Receipt
 from dpsql.privacy.measure import _is_wide, check_cost, measure
+from dpsql.privacy.vault.data_engine import Room
 from dpsql.privacy.vault.distinct import Pairs
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.privacy.vaults import Vaults, read_public
@@ -65,7 +66,9 @@ class FakeVault:
         """The marginal on some attributes."""
         return self.tally([cells_of(a, c) for a, c in zip(attributes, classes, strict=True)])
 
-    def tally(self, resolutions: Sequence[AnyResolution], units: bool = False) -> NDArray[np.int64]:
+    def tally(
+        self, resolutions: Sequence[AnyResolution], units: bool = False, room: Room = None
+    ) -> NDArray[np.int64]:
         """The marginal on some attributes; classes must be the identity here."""
         attributes = [each.columns[0] for each in resolutions]
         others = tuple(i for i, name in enumerate(self.axes) if name not in attributes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -129,9 +130,10 @@ def exact_columns(whole: Sequence[bool], rows: Sequence[tuple[Any, ...]]) -> tup
     >>> exact_columns((True, True), [(2.0**53, 2.0**54), (None, 1.0)])
     (True, False)
     """
-    columns = list(zip(*rows, strict=True)) or [()] * len(whole)
-    pairs = zip(whole, columns, strict=True)
-    return tuple(is_whole and not _has_large_double(column) for is_whole, column in pairs)
+    return tuple(
+        is_whole and not _has_large_double(list(map(itemgetter(place), rows)))
+        for place, is_whole in enumerate(whole)
+    )
 
 
 def _has_large_double(values: Sequence[Any]) -> bool:

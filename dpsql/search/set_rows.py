@@ -32,8 +32,8 @@ class SetRows:
         self.size = 2 * family.d << family.d if family.dense else family.pairs
 
     def take(self, places: Indices) -> SetRows:
-        """Return the rows of some of the sets."""
-        if len(places) == len(self._sets):
+        """Return the rows of some of the sets, in the order of their places."""
+        if np.array_equal(places, np.arange(len(self._sets))):
             return self
         return SetRows(self._family, self._totals, self._sets[places], self._components)
 

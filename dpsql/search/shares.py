@@ -72,10 +72,8 @@ def share_anew(
     inverses = [_inverse(each) if isinstance(each, np.ndarray) else None for each in full.values()]
     allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
     if reach == "far":
-        family, found = (
-            space.family,
-            _search(FixedRows(problem, space.family, inverses), now, allowed),
-        )
+        family = space.family
+        found = _search(FixedRows(problem, family, inverses), now, allowed)
     else:
         near = _near(problem) if reach == "near" else set()
         now = now + ENTRY * allowed * np.array([M in near for M in space.family.sets])

@@ -35,10 +35,11 @@ def test_sums_are_those_of_the_matrix(d: int, listed: bool, seed: int) -> None:
     assert rows.precision(squares) == pytest.approx(squares @ matrix)
     assert rows.within(parts) == pytest.approx(matrix @ parts)
     assert rows.pairs == np.count_nonzero(matrix)
-    places = np.flatnonzero(rng.random(len(matrix)) < 0.5)
-    some = rows.take(places)
-    assert some.precision(squares[places]) == pytest.approx(squares[places] @ matrix[places])
-    assert some.within(parts) == pytest.approx(matrix[places] @ parts)
+    some_of_them = np.flatnonzero(rng.random(len(matrix)) < 0.5)
+    for places in (some_of_them, rng.permutation(some_of_them), rng.permutation(len(matrix))):
+        some = rows.take(places)
+        assert some.precision(squares[places]) == pytest.approx(squares[places] @ matrix[places])
+        assert some.within(parts) == pytest.approx(matrix[places] @ parts)
 
 
 @settings(max_examples=60, deadline=None)

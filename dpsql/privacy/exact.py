@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import has_one_cell_each
+from dpsql.algebra.cores import share_out
 from dpsql.algebra.integer_rows import (
     STRUCTURED,
     IntegerRows,
@@ -224,12 +225,16 @@ def _apply_slabs(matrices: Matrices, counts: NDArray[np.int64], most: int) -> Va
     parts, ones = [_parts(rows) for rows in matrices], np.ones((1,) * out.ndim, dtype=np.int64)
     lead, step = (slice(None),) * axis, max(1, PIECE // (counts.size // sizes[axis]))
     kind = np.float64 if most < EXACT_FLOAT else np.int64
-    memory = np.empty((*sizes[:axis], step, *sizes[axis + 1 :]), dtype=kind)
-    for start in range(0, sizes[axis], step):
-        slab = counts[(*lead, slice(start, start + step))]
-        clipped = memory[(*lead, slice(0, slab.shape[axis]))]  # the same memory for all slabs
-        np.clip(slab, -most, most, out=clipped, casting="unsafe")
-        _put_rows(out[(*lead, slice(start, start + step))], clipped, most, parts, ones)
+
+    def put(starts: Sequence[int]) -> None:
+        memory = np.empty((*sizes[:axis], step, *sizes[axis + 1 :]), dtype=kind)
+        for start in starts:
+            slab = counts[(*lead, slice(start, start + step))]
+            clipped = memory[(*lead, slice(0, slab.shape[axis]))]  # the same memory for all slabs
+            np.clip(slab, -most, most, out=clipped, casting="unsafe")
+            _put_rows(out[(*lead, slice(start, start + step))], clipped, most, parts, ones)
+
+    share_out(put, range(0, sizes[axis], step))
     return out.ravel()
 
 

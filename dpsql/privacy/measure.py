@@ -8,12 +8,14 @@ paid for, in exact fractions, before any row is touched.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.cores import share_out
 from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.worst import worst_cell
@@ -32,7 +34,7 @@ from dpsql.privacy.exact import (
     wrapped,
 )
 from dpsql.privacy.ledger import Receipt
-from dpsql.privacy.noise import sampler
+from dpsql.privacy.noise import SAMPLERS, sampler
 from dpsql.privacy.opendp_noise import certified
 from dpsql.privacy.vault.vault import Vault
 from dpsql.privacy.vaults import Vaults
@@ -279,10 +281,19 @@ def _is_wide(most: int, noise: Noise, scale: Fraction) -> bool:
 
 def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Values:
     """Add noise to exact integers, in place and in pieces: as Python integers, or modulo 2^64."""
-    bits = Bits()
     draw = sampler(noise)
     exact = exact.astype(object if wide else np.int64, copy=False)
-    for start in range(0, exact.size, PIECE):
-        drawn = draw(bits, scale, min(PIECE, exact.size - start))
-        exact[start : start + drawn.size] += drawn if wide else wrapped(drawn)
+
+    def add(starts: Sequence[int]) -> None:
+        bits = Bits()
+        for start in starts:
+            piece = exact[start : start + PIECE]
+            drawn = draw(bits, scale, piece.size)
+            piece += drawn if wide else wrapped(drawn)
+
+    starts = range(0, exact.size, PIECE)
+    if len(starts) > 1 and noise in SAMPLERS:  # an installed sampler may be made for one thread
+        share_out(add, starts)
+    else:
+        add(starts)
     return exact

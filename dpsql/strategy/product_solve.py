@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.cores import share_out
 from dpsql.algebra.kron import contract
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
@@ -30,6 +31,9 @@ SLAB = 1 << 21
 """Numbers of a slab, 16 MiB: few enough for memory, and long enough runs to read and write."""
 
 Solved: TypeAlias = Axis | StructuredAxis
+
+NEAR = 1 << 17
+"""Numbers that a core keeps near itself, 1 MiB."""
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when one-row products are answered one by one."""
@@ -190,18 +194,36 @@ def _in_slabs(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]], along:
     others = [(k, kind) for k, kind in enumerate(kinds) if k != along]
     length, lead = values.shape[along], (slice(None),) * along
     step = max(1, SLAB // (values.size // length))
-    out, sums = np.empty(0), np.zeros(0)
-    for start in range(0, length, step):
+
+    def solved(start: int) -> Floats:
         slab = values[(*lead, slice(start, start + step))]
-        part = _solve_along(slab.astype(np.float64), others)
-        if start == 0:
-            out = np.empty((*part.shape[:along], length + 1, *part.shape[along + 1 :]))
-            sums = np.zeros((*part.shape[:along], 1, *part.shape[along + 1 :]))
-        sums += part.sum(axis=along, keepdims=True)
-        out[(*lead, slice(1 + start, 1 + start + step))] = part
-    out[(*lead, slice(1))] = sums
-    out[(*lead, slice(1, None))] -= sums / length
+        return _solve_along(slab.astype(np.float64), others)
+
+    first = solved(0)
+    out = np.empty((*first.shape[:along], length + 1, *first.shape[along + 1 :]))
+
+    def put(starts: Sequence[int]) -> None:
+        for start in starts:
+            out[(*lead, slice(1 + start, 1 + start + step))] = solved(start) if start else first
+
+    share_out(put, range(0, length, step))
+    _centre(out.reshape(math.prod(first.shape[:along]), length + 1, -1))
     return out
+
+
+def _centre(slabs: Floats) -> None:
+    """Put sums of a middle axis into its first entry, and take the mean off the others."""
+    if slabs.shape[0] < slabs.shape[2]:
+        slabs = slabs.transpose(2, 1, 0)
+    step = max(1, NEAR // (slabs.size // len(slabs)))
+
+    def centre(starts: Sequence[int]) -> None:
+        for start in starts:
+            sums, cells = np.split(slabs[start : start + step], [1], axis=1)
+            cells.sum(axis=1, keepdims=True, out=sums)
+            cells -= sums / cells.shape[1]
+
+    share_out(centre, range(0, len(slabs), step))
 
 
 def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Floats:

@@ -24,9 +24,11 @@ from dpsql.catalog.sought import Sought
 from dpsql.errors import InternalError, LedgerError
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.entropy import Bits
 from dpsql.privacy.exact import apply_rows, apply_rows_unbounded
 from dpsql.privacy.ledger import Ledger, Receipt
-from dpsql.privacy.measure import _is_wide, check_cost, measure
+from dpsql.privacy.measure import _add_noise, _is_wide, check_cost, measure
+from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.vault.data_engine import Room
 from dpsql.privacy.vault.distinct import Pairs
 from dpsql.privacy.vault.vault import Vault, open_vault
@@ -563,3 +565,18 @@ def test_only_public_tables_can_be_read(tmp_path: Path) -> None:
     assert list(found["v"][1])[1:] == found["v"][1][1:] == [1, 2]
     two_columns(tmp_path, [(1, 1, "a")] * 100_001)
     assert len(read_public(replace(table, public=True))["v"][1]) == 100_001
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_noise_of_many_pieces_is_drawn_once_for_every_number(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(bits: Bits, scale: Fraction, size: int) -> NDArray[np.int64]:
+        return (bits.words(size) >> np.uint64(1)).view(np.int64)
+
+    monkeypatch.setattr("dpsql.algebra.cores._cores", lambda: cores)
+    monkeypatch.setattr("dpsql.privacy.measure.PIECE", 100)
+    monkeypatch.setitem(SAMPLERS, "laplace", draw)
+    found = _add_noise(np.zeros(1050, dtype=np.int64), "laplace", Fraction(1), False)
+    assert found.all()
+    assert len(np.unique(found)) == len(found)  # no word is handed out twice

@@ -6,6 +6,7 @@ identifiers and indices only, never text of a query; see :mod:`dpsql.privacy.vau
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.ahead import read_ahead
 from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import (
@@ -47,6 +49,8 @@ ROWS = 1 << 16
 COLUMNS = 64
 """More are fetched as frames, of which one can say how long they are."""
 VECTOR = 2048
+ALONE = 2
+"""Batches that are read as they are asked for: a short table has no more, the last one empty."""
 
 
 class FileEngine:
@@ -118,7 +122,9 @@ class FileTable:
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         with self._reopened() as connection:
-            yield from fetch_rows(connection, self.source, asked, unit)
+            batches = fetch_rows(connection, self.source, asked, unit)
+            yield from itertools.islice(batches, ALONE)
+            yield from read_ahead(batches, connection.interrupt)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         with self._reopened() as connection:

@@ -8,13 +8,13 @@ Guarantee: that session has every setting on which codes depend, checked before 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
 import adbc_driver_postgresql
 from adbc_driver_manager import AdbcConnection, AdbcDatabase, AdbcStatement
 
+from dpsql.privacy.vault.ahead import read_ahead
 from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.postgresql_session import (
     SET_ALL,
@@ -47,15 +47,7 @@ def rows_sent(
         _see(connection, snapshot)
         statement = stack.enter_context(closing(AdbcStatement(connection)))
         batches = _asked(statement, select, as_bytes)
-        pool = stack.enter_context(ThreadPoolExecutor(1))
-        ahead = pool.submit(next, batches, None)
-        try:
-            while (batch := ahead.result()) is not None:
-                ahead = pool.submit(next, batches, None)
-                yield batch
-        finally:
-            if not ahead.done():
-                statement.cancel()
+        yield from read_ahead(batches, statement.cancel)
 
 
 def _see(connection: Any, snapshot: str) -> None:

@@ -26,7 +26,7 @@ Writer = Callable[[slice], Iterator[Piece]]
 
 RADIX = 10_000
 """Digits are looked up by four."""
-ROWS, BYTES = 1 << 14, 1 << 22
+ROWS, BYTES = 1 << 15, 1 << 22
 """Most rows that are written together, and most bytes of them: they stay in a cache."""
 TOGETHER = 1 << 13
 """Most combinations of small numbers that have pieces of their own."""

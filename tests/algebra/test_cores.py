@@ -1,0 +1,50 @@
+"""Pieces are each worked on once, on however many cores, and nothing is at work afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dpsql.algebra import cores
+from dpsql.algebra.cores import share_out
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64])
+@pytest.mark.parametrize("pieces", [0, 1, 2, 7, 100])
+def test_every_piece_is_worked_on_once(
+    count: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_cores", lambda: count)
+    found, threads = np.zeros(pieces, dtype=np.int64), set()
+
+    def work(share: Sequence[int]) -> None:
+        threads.add(threading.get_ident())
+        for piece in share:
+            found[piece] += piece + 1
+
+    share_out(work, range(pieces))
+    assert found.tolist() == list(range(1, pieces + 1))
+    assert len(threads) <= max(1, min(count, pieces, cores.MOST))
+
+
+@pytest.mark.parametrize("failing", [0, 1, 5])
+def test_what_a_piece_raises_is_raised_when_all_have_ended(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_cores", lambda: 3)
+    ended: list[int] = []
+
+    def work(share: Sequence[int]) -> None:
+        for piece in share:
+            if piece == failing:
+                raise KeyboardInterrupt if piece == 0 else ZeroDivisionError
+            ended.append(piece)
+
+    before = threading.active_count()
+    with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+        share_out(work, range(9))
+    assert threading.active_count() == before
+    assert {1, 2, 4, 5, 7, 8} - {failing, *range(failing, 9, 3)} <= {*ended}

@@ -125,8 +125,11 @@ def _section(table: DraftedTable, name: str, shared: Sequence[str]) -> Iterator[
     if table.untyped:
         yield "# The file names columns without types: those here are guessed from the names."
     width = max((len(_key(column)) for column, _ in table.columns), default=0)
+    declared: set[str] = set()
     for column, family in table.columns:
-        yield _line(column, guess_family(column) if table.untyped else family, width)
+        family = guess_family(column) if table.untyped else family
+        yield _line(column, family, width) if _is_usable(column, declared) else _unusable(column)
+        declared.add(column.casefold())
 
 
 def _units(table: DraftedTable, shared: Sequence[str]) -> list[str]:
@@ -149,6 +152,15 @@ def _line(column: str, family: str, width: int) -> str:
     if is_identifier(column):
         return f"# {_key(column)}: an identifier, for privacy_unit or references, not for questions"
     return f"{_key(column):<{width}} = {_facts(family)}"
+
+
+def _is_usable(column: str, declared: set[str]) -> bool:
+    """Whether a catalog takes the name of a column beside those before it."""
+    return column.isprintable() and column.casefold() not in {"", *declared}
+
+
+def _unusable(column: str) -> str:
+    return f"# {_key(column)}: no name, or one that comes twice: names are compared without case"
 
 
 def _toml(source: str | int | Mapping[str, str | int]) -> str:

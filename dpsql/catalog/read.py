@@ -65,7 +65,7 @@ def read_catalog(path: Path) -> Catalog:
     except FileNotFoundError:
         place.fail("there is no such file", "`dpsql init DATA` drafts a catalog for a data file")
     except (OSError, ValueError, RuntimeError) as error:
-        place.fail(f"cannot be read ({type(error).__name__})", "a catalog is a UTF-8 TOML file")
+        place.fail(f"cannot be read: {_reason(error)}", "a catalog is a UTF-8 TOML file")
     try:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (RecursionError, ValueError) as error:
@@ -99,6 +99,12 @@ def read_catalog(path: Path) -> Catalog:
             place.fail(f"view {name!r} is declared twice", "names are compared without case")
         catalog.views[key] = _read_view(place, name, body)
     return catalog
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start + 1} is not UTF-8"
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def _decimal(text: str) -> Decimal:

@@ -29,7 +29,7 @@ class Place:
 
     def fail(self, problem: str, remedy: str, code: str = "E_POLICY") -> NoReturn:
         """Raise the CatalogError that names this place, its line, the problem and the remedy."""
-        parts, line = [printable(self.path.name)], None
+        parts, line = [printable(self.path.name or str(self.path))], None
         if self.path.suffix:
             line = find_line(self.path, self.table, self.column, problem)
         parts += [f"line {line}"] if line is not None else []

@@ -12,6 +12,9 @@ from dpsql.catalog.read_source import read_source
 from dpsql.errors import CatalogError, DataUnavailable, UsageError
 from dpsql.privacy.vaults import describe_data, describe_server, list_server
 
+FILES = "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
+TEXT = "a CSV file is UTF-8 text: a header of different names, then lines with as many commas"
+
 
 def draft_catalog(
     *data: str | os.PathLike[str], folder: str | os.PathLike[str] = ".", **options: str
@@ -37,7 +40,10 @@ def _describe_data(path: str, folder: Path) -> list[DraftedTable]:
     try:
         found = describe_data(path)
     except DataUnavailable as error:
-        remedy = error.hint or "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
+        remedy = error.hint
+        if remedy is None or "`source`" in remedy:  # there is no catalog yet
+            is_text = "not a readable csv" in error.message
+            remedy = TEXT if is_text else FILES
         raise UsageError(error.code, error.message, hint=remedy) from None
     return [each.seen_from(folder) for each in found]
 

@@ -7,15 +7,18 @@ module takes 65 ms of a core, sessions and batches 30 more, the engine a second.
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dpsql import __version__
-from dpsql.errors import Error, Interrupted, printable
+from dpsql.errors import Error, Interrupted, UsageError, printable
 from dpsql.ui.budget import ACTS, show
 from dpsql.ui.check import check
 from dpsql.ui.connect import (
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from dpsql.ui.run import Order
     from dpsql.ui.session import Session
 
-OK, REFUSED, USAGE, UNAVAILABLE, BUDGET, INTERRUPTED = 0, 1, 2, 3, 5, 130
+OK, USAGE, INTERRUPTED = 0, 2, 130
 
 EPILOG = """\b
 Commands:
@@ -237,20 +240,40 @@ SUBCOMMANDS: dict[str, click.Command] = {
 
 
 def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
-    """Return the command that a command line means, its name, and the arguments left for it."""
+    """Return the command that a command line means, its name, and the arguments left for it.
+
+    Raises: UsageError (E_USAGE) for a word that is neither a command nor a file.
+    """
     if arguments[:1] == ["ledger"] and arguments[1:2] and arguments[1] in ACTS:
         return ACTS[arguments[1]], f"dpsql ledger {arguments[1]}", arguments[2:]
     if arguments[:1] == ["user"] and arguments[1:2] and arguments[1] in USER_ACTS:
         return USER_ACTS[arguments[1]], f"dpsql user {arguments[1]}", arguments[2:]
     if arguments and arguments[0] in SUBCOMMANDS:
+        if arguments[0] == "ledger":
+            _refuse_misspelt(arguments[1:], "act", ACTS)
         return SUBCOMMANDS[arguments[0]], f"dpsql {arguments[0]}", arguments[1:]
+    if arguments[:1] == ["user"]:
+        _refuse_misspelt(arguments[1:], "act", USER_ACTS)
+    _refuse_misspelt(arguments, "command", [*SUBCOMMANDS, "user"])
     return query, "dpsql", arguments
+
+
+def _refuse_misspelt(words: list[str], kind: str, known: Iterable[str]) -> None:
+    """Refuse a first word that could be a command, but is neither one nor a catalog."""
+    word = words[0] if words else ""
+    if not re.fullmatch(r"\w+", word) or Path(word).exists() or {"-h", "--help"} & set(words):
+        return
+    near = difflib.get_close_matches(word, known, n=1)
+    if not near and Path(f"{word}.toml").is_file():
+        near = [f"{word}.toml"]
+    hint = f"did you mean {near[0]}?" if near else f"{kind}s: {', '.join(known)}"
+    raise UsageError("E_USAGE", f"there is no {kind} or catalog {word!r}", hint=hint)
 
 
 def run_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit status."""
-    command, name, rest = choose_command(arguments)
     try:
+        command, name, rest = choose_command(arguments)
         status = command.main(
             args=rest,
             prog_name=name,
@@ -268,7 +291,7 @@ def run_command_line(arguments: list[str]) -> int:
     except BrokenPipeError:
         return _close_stdout(OK)
     except OSError as error:
-        print(f"error: {(error.strerror or 'input or output failed').lower()}", file=sys.stderr)
+        _report_error(_unwritten(error))
         return _close_stdout(USAGE)
     except Exception as error:
         from dpsql.engine.faults import unexpected
@@ -283,6 +306,14 @@ def _describe_interrupt(stop: BaseException) -> str:
     return "interrupted: nothing was charged" if before else "interrupted"
 
 
+def _unwritten(error: OSError) -> UsageError:
+    """What is said where stdout takes no more: answers that were paid for are stored by then."""
+    what = f"cannot write the output: {(error.strerror or 'it failed').lower()}"
+    asked = "dpsql.dbapi.connection" in sys.modules
+    hint = "what was charged is stored: asked again it is free" if asked else None
+    return UsageError("E_OUTPUT", what, hint=hint)
+
+
 def _report_error(error: Error) -> int:
     tell(describe_error(error, sys.stderr))
     return error.exit_code
@@ -292,7 +323,8 @@ def _report_usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     if context is not None:
         print(context.get_usage(), file=sys.stderr)
-    print(f"error: {printable(error.format_message())}", file=sys.stderr)
+    told = printable(error.format_message()).rstrip(".")
+    print(f"error: {told} [E_USAGE]", file=sys.stderr)
     return error.exit_code
 
 

@@ -87,7 +87,7 @@ def _refuse(path: Path, problem: str, hint: str | None = None) -> UsageError:
     return UsageError("E_OUTPUT", f"cannot write {printable(str(path))}: {problem}", hint=hint)
 
 
-def _check_place(path: Path, force: bool) -> None:
+def _check_place(path: Path, force: bool, is_folder: bool) -> None:
     if "\0" in str(path):
         raise _refuse(path, "a name cannot hold a null character")
     try:
@@ -97,6 +97,8 @@ def _check_place(path: Path, force: bool) -> None:
     if not parent_exists:
         raise _refuse(path, f"there is no folder {printable(str(path.parent))}")
     if exists and not force:
+        if path.is_dir() != is_folder:
+            raise _refuse(path, "it is not a folder" if is_folder else "it is a folder")
         raise _refuse(path, "it exists", hint="choose another name, or add --force to replace it")
 
 
@@ -136,7 +138,7 @@ class OutputFile(_Reserved):
 
     def __init__(self, path: Path, force: bool) -> None:
         super().__init__(path)
-        _check_place(path, force)
+        _check_place(path, force, is_folder=False)
         if path.is_dir():
             raise _refuse(path, "it is a folder")
         try:
@@ -170,7 +172,7 @@ class OutputDirectory(_Reserved):
 
     def __init__(self, path: Path, force: bool) -> None:
         super().__init__(path)
-        _check_place(path, force)
+        _check_place(path, force, is_folder=True)
         if os.path.lexists(path) and not path.is_dir():
             raise _refuse(path, "it is not a folder")
         self._existing = path.is_dir()

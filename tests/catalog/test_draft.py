@@ -103,7 +103,8 @@ def test_names_of_any_kind_are_valid_toml() -> None:
     columns = [(name, family) for name in names for family in ("text", "nested")]
     text = draft([DraftedTable("🦆 of\n2024", "x\n.parquet", columns)])
     (table,) = tomllib.loads(text)["table"].values()
-    assert set(table["column"]) == set(names) - {"straße_id"}
+    usable = {name for name in names if name and name.isprintable()}
+    assert set(table["column"]) == usable - {"straße_id"}
 
 
 def test_data_are_no_catalog_and_no_data_cannot_be_drafted(tmp_path: Path) -> None:
@@ -115,3 +116,36 @@ def test_data_are_no_catalog_and_no_data_cannot_be_drafted(tmp_path: Path) -> No
     for name in ("empty", "bad.duckdb", "none.csv", "x.txt"):
         with pytest.raises(UsageError):
             draft_catalog(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "header", [",age", "sex,Sex,age", "age,AGE", '"a\u00a0b",age', "a b,c.d,sel ect,ñ,age"]
+)
+def test_a_draft_of_any_header_is_read_once_its_unit_is_decided(
+    tmp_path: Path, header: str
+) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n{',' * header.count(',')}\n")
+    text = draft_catalog(tmp_path / "t.csv", folder=tmp_path)
+    catalog = tmp_path / "t.toml"
+    catalog.write_text(
+        text.replace("# privacy_unit = ", "privacy_unit = ").replace(
+            "privacy_unit = { column", "# privacy_unit = { column"
+        )
+    )
+    with dpsql.connect(catalog, epsilon=1) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM t").fetchall()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"a,a\n1,2\n", "a,b\n1,2\n".encode("utf-16"), b"\xe9,a\n1,2\n"]
+)
+def test_a_csv_file_that_cannot_be_read_is_told_what_one_is(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "t.csv").write_bytes(data)
+    with pytest.raises(UsageError, match="a CSV file is UTF-8 text"):
+        draft_catalog(tmp_path / "t.csv")
+
+
+def test_what_is_not_there_is_no_matter_of_a_catalog(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such file") as caught:
+        draft_catalog(tmp_path / "gone.csv")
+    assert "`source`" not in str(caught.value)

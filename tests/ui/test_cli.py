@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dpsql.ui.budget import ACTS
+from dpsql.ui.cli import SUBCOMMANDS
+from dpsql.ui.serve import USER_ACTS
 
 pytestmark = pytest.mark.slow
 
@@ -170,6 +176,77 @@ def test_usage_and_catalog_errors_exit_2(dpsql: Run, adult: Path, arguments: lis
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize("command", [*SUBCOMMANDS, "user"])
+def test_a_misspelt_command_is_not_taken_for_a_catalog(
+    dpsql: Run, adult: Path, command: str
+) -> None:
+    acts = {"ledger": ACTS, "user": USER_ACTS}.get(command, {})
+    lines = [((), command), *(((command,), act) for act in acts)]
+    for before, word in lines:
+        swapped = word[0] + word[2] + word[1] + word[3:]
+        for wrong in (word[:-1], swapped, f"{word}s", word.upper()):
+            if {wrong} & {*SUBCOMMANDS, *acts, "user", word}:
+                continue
+            for more in ([], [str(adult)], [str(adult), "ana"]):
+                done = dpsql(*before, wrong, *more)
+                assert (done.status, done.out) == (2, "")
+                assert f"or catalog '{wrong}' [E_USAGE]\nhint: " in done.err
+                assert f"did you mean {word}?" in done.err or wrong == word.upper()
+
+
+def test_a_word_that_is_no_command_is_told_the_commands_or_the_catalog(
+    dpsql: Run, adult: Path
+) -> None:
+    assert "hint: did you mean adult.toml?" in dpsql("adult").err
+    assert "hint: commands: run, init, check, ledger, serve, user" in dpsql("nothing").err
+    assert "hint: acts: add, passwd, remove, list" in dpsql("user", "nothing", adult).err
+    shutil.copy(adult, "plain")
+    assert dpsql("plain", "-c", "SHOW budget").status == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--versio"],
+        ["{adult}", "surplus"],
+        ["{adult}", "-c"],
+        ["{adult}", "-q"],
+        *([name, "--nonsense"] for name in SUBCOMMANDS),
+        *(["ledger", act, "--nonsense"] for act in ACTS),
+        *(["user", act] for act in USER_ACTS),
+        ["run", "x.sql"],
+        ["ledger", "{adult}", "--by", "year"],
+        ["serve", "{adult}", "--sessions", "0"],
+        ["user"],
+        ["."],
+        [""],
+        ["/"],
+        ["init", "adult.parquet", "-o", "."],
+        ["run", "x.sql", "--catalog", "."],
+    ],
+)
+def test_every_usage_error_has_a_code_and_a_subject(
+    dpsql: Run, adult: Path, arguments: list[str]
+) -> None:
+    done = dpsql(*[argument.replace("{adult}", str(adult)) for argument in arguments])
+    assert (done.status, done.out) == (2, "")
+    assert re.search(r"^error: [^: ].* \[E_[A-Z]+\]$", done.err, re.MULTILINE)
+    assert "Error)" not in done.err
+    assert "it exists" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [(b"\xff", "byte 1 is not UTF-8"), (None, "is a directory")]
+)
+def test_a_catalog_that_cannot_be_read_says_why(
+    dpsql: Run, tmp_path: Path, data: bytes | None, why: str
+) -> None:
+    path = tmp_path / "any.toml"
+    path.mkdir() if data is None else path.write_bytes(data)
+    assert f"any.toml: cannot be read: {why} [E_POLICY]" in dpsql(path).err
+
+
 def test_a_broken_catalog_names_what_is_wrong(dpsql: Run, adult: Path) -> None:
     adult.write_text(adult.read_text().replace("[budget]", "[budget]\nepsilom = 1"))
     done = dpsql(adult, "-c", "SHOW budget")
@@ -250,7 +327,8 @@ def test_a_full_disk_is_told(adult: Path) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
     assert done.returncode == 2
-    assert "no space left" in done.stderr
+    assert "no space left on device [E_OUTPUT]" in done.stderr
+    assert "asked again it is free" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -36,15 +36,15 @@ SELECT COUNT(*) FROM t WHERE a > > 3;
 -- hint: SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]
 
 SELECT COUNT(*) FROM t WHERE b = $$x$$;
--- E_PARSE at line 1, column 34: dollar quotes are not supported
--- hint: quote texts by '
+-- E_PARSE at line 1, column 34: $ is not supported
+-- hint: texts are quoted by ', parameters are given beside the SQL
 
 SELECT COUNT(*) FROM t WHERE b ~ 'x';
 -- E_PARSE at line 1, column 32: ~ is not supported
 -- hint: write regexp_matches(column, pattern)
 
 SELECT COUNT(*) FROM t WHERE b = 'x;
--- E_PARSE at line 1, column 34: a quote or comment is not closed
+-- E_PARSE at line 1, column 34: a quote is not closed
 -- hint: a quote within a text is written twice
 
 SELECT COUNT(*) FROM t GROUP BY ROLLUP (a > 3);
@@ -178,7 +178,7 @@ SELECT COUNT(*) FROM t WHERE u.a = 1;
 -- hint: tables: t
 
 DESCRIBE nothing;
--- E_UNKNOWN_TABLE: there is no table 'nothing' in the catalog
+-- E_UNKNOWN_TABLE at line 1, column 1: there is no table 'nothing' in the catalog
 -- hint: tables: t, bands, adult, visits
 
 --- values and domains

@@ -24,6 +24,7 @@ from dpsql.plan.request import Request, make_plan
 from dpsql.records import dataclass, replace
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
+from dpsql.sql.relations import suggest
 from dpsql.strategy.noise_law import LAPLACE
 from dpsql.workload.workload import Product
 
@@ -96,7 +97,7 @@ def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table
         raise ProgrammingError(
             "E_UNKNOWN_TABLE",
             f"there is no table {printable(name)!r} in the catalog",
-            hint=f"tables: {', '.join(table.name for table in tables.values())}",
+            hint=suggest(name, [table.name for table in tables.values()], "tables"),
         )
     return (tables[name.casefold()],)
 

@@ -22,6 +22,7 @@ from dpsql.privacy.status import Nested
 from dpsql.settings import SETTINGS
 from dpsql.sql.parse import Statement
 from dpsql.sql.qualified import find_key
+from dpsql.sql.relations import suggest
 from dpsql.sql.unlisted import WORDS
 
 LISTED = 50
@@ -165,7 +166,8 @@ def describe(desk: Desk, statement: Statement) -> Result:
         raise ProgrammingError(
             "E_UNKNOWN_TABLE",
             f"there is no table {printable(name)!r} in the catalog",
-            hint=f"tables: {', '.join(names)}",
+            hint=suggest(name, names, "tables"),
+            span=statement.fragment.whole(),
         )
     rows: list[tuple[Any, ...]] = list(describe_table(table))
     shown = listing(("column", "type", "values", "cells"), rows, statement.fragment.body)

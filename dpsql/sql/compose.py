@@ -144,9 +144,20 @@ def _check_syntax(statement: Statement, compiler: Compiler) -> None:
         start = len(statement.sql.encode()[:place].decode(errors="ignore"))
         word = re.match(r"\w+|.|", statement.sql[start:], re.DOTALL)
         end = start + max(1, len(word.group()) if word else 1)
-        raise ProgrammingError(
-            "E_PARSE", printable(text), hint=FORM, span=statement.fragment.span(start, end)
-        )
+        span = statement.fragment.span(start, end)
+        hint = _quoted_name(statement.sql[:start], compiler.catalog) or FORM
+        raise ProgrammingError("E_PARSE", printable(text), hint=hint, span=span)
+
+
+def _quoted_name(before: str, catalog: Catalog) -> str | None:
+    """The hint where the last word before a mistake is the name of a column: SQL has a use for it.
+
+    Such a name may be AT, END or ORDER.
+    """
+    word = re.search(r"(\w+)\s*$", before)
+    if word is None or not any(word[1].casefold() in t.columns for t in catalog.tables.values()):
+        return None
+    return f'a name that is a word of SQL is quoted: "{word[1]}"'
 
 
 def _compose(shape: Shape, tree: exp.Expr) -> Compiled:

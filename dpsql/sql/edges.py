@@ -8,6 +8,7 @@ split a cell, which these checks make sure of.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import datetime as dt
 import difflib
 import re
@@ -243,6 +244,7 @@ def _constant(tree: exp.Expr) -> Fraction | dt.date | None:
 def _refuse(
     column: Column, domain: Bins | Periods, node: exp.Expr, locate: Locate
 ) -> ProgrammingError:
+    _refuse_other_kind(node, domain, locate)
     if is_daily(column):
         hint = f"the cells of {column.name} are days: compare it with a DATE"
     elif isinstance(domain, Periods):
@@ -258,6 +260,37 @@ def _refuse(
         hint=hint,
         span=locate(node),
     )
+
+
+def _refuse_other_kind(node: exp.Expr, domain: Bins | Periods, locate: Locate) -> None:
+    """Refuse a literal that is compared with a column and cannot be a value of it.
+
+    Raises: ProgrammingError (E_LITERAL).
+    """
+    literal = node.unnest()
+    literal = literal.this if isinstance(literal, exp.Cast) else literal
+    test = literal.find_ancestor(exp.Predicate)
+    if not isinstance(literal, exp.Literal) or test is None:
+        return
+    if not any(isinstance(test.args.get(side), exp.Column) for side in ("this", "expression")):
+        return
+    kind, example, read = _kind(domain)
+    with contextlib.suppress(ValueError):
+        if literal.is_string or isinstance(domain, Bins):
+            read(literal.name.strip())
+            return
+    what = f"{printable(literal.sql('duckdb'))} is not a {kind}"
+    hint = f"write it as {example}"
+    raise ProgrammingError("E_LITERAL", what, hint=hint, span=locate(node))
+
+
+def _kind(domain: Bins | Periods) -> tuple[str, str, Callable[[str], object]]:
+    """What the values of a domain are, how one is written, and what reads one."""
+    if isinstance(domain, Bins):
+        return "number", "10.5", float
+    if isinstance(domain, Times):
+        return "time of day", "'08:00'", dt.time.fromisoformat
+    return "date", "DATE '2024-01-31'", dt.datetime.fromisoformat
 
 
 def _nearest(column: Column, domain: Bins, node: exp.Expr) -> str:

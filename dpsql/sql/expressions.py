@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import Locate, check_answer, check_frame, check_window
+from dpsql.sql.misspelt import refuse_misspelt
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
 from dpsql.sql.whole import is_whole, marked, settled
@@ -62,6 +63,7 @@ class Expressions(ABC):
 
     def not_grouped(self, node: exp.Column) -> NoReturn:
         """Refuse a column that is neither a key nor inside an aggregate."""
+        refuse_misspelt(node, self.locate)
         span = self.locate(node)
         is_made = not node.name.isidentifier()  # a column of a sub-query is told as it is written
         name = printable(span.text[span.start : span.end] if is_made else node.name)
@@ -255,6 +257,7 @@ def is_all(item: exp.Expr) -> bool:
 
 def refuse_rows(node: exp.Expr, locate: Locate) -> NoReturn:
     """Refuse a SELECT that shows rows of a private table."""
+    refuse_misspelt(node, locate)
     raise ProgrammingError(
         "E_NO_AGGREGATE",
         "rows cannot be returned, only aggregates",

@@ -25,8 +25,11 @@ from dpsql.sql.admitted import (
     WINDOWS,
     WORKS,
 )
+from dpsql.sql.function_names import nearest_function
 from dpsql.sql.lexemes import Fragment
 
+MAX_TITLE = 40
+"""Characters of a part of a statement that a message quotes."""
 Locate = Callable[[exp.Expr], Span]
 """Says where in the text a part of a statement stands."""
 
@@ -58,13 +61,13 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
     allowed = SCALARS.get(type(node))
     if allowed is None:
         raise _refuse_node(node, locate)
+    if isinstance(node, exp.DataType) and node.this not in TYPES:
+        raise _refuse(node, f"the type {node.sql('duckdb')}", locate)
     for key, value in node.args.items():
         if key not in allowed and value is not None and value is not False and value != []:
             if isinstance(value, exp.Query):
                 raise _refuse_node(value, locate)
             raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate)
-    if isinstance(node, exp.DataType) and node.this not in TYPES:
-        raise _refuse(node, f"the type {node.sql('duckdb')}", locate)
 
 
 def check_window(node: exp.Expr, locate: Locate) -> None:
@@ -96,9 +99,10 @@ def written_name(node: exp.Expr, locate: Locate) -> str:
 
 
 def _title(node: exp.Expr, locate: Locate) -> str:
-    if isinstance(node, exp.Func):
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Binary):
         return f"{written_name(node, locate)}()"
-    return str(node.key).upper()
+    text = node.sql("duckdb", comments=False)
+    return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 3]}..."
 
 
 def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION") -> Error:
@@ -114,7 +118,10 @@ def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION")
 def _refuse_function(node: exp.Expr, name: str, locate: Locate) -> Error:
     if name in RANDOM:
         return _refuse_random(node, name, locate)
-    return _refuse(node, f"the function {name}()", locate)
+    error = _refuse(node, f"the function {name}()", locate)
+    if (near := nearest_function(name)) is not None:
+        error.hint = f"did you mean {near}()?"
+    return error
 
 
 def _refuse_random(node: exp.Expr, name: str, locate: Locate) -> Error:
@@ -128,6 +135,9 @@ def _refuse_random(node: exp.Expr, name: str, locate: Locate) -> Error:
 
 def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
     name = node.sql_name().lower() if isinstance(node, exp.Func) else str(node.key)
+    if isinstance(node, exp.Placeholder | exp.Parameter):
+        what, hint = "there is a parameter without a value", "execute(sql, {'name': value})"
+        return ProgrammingError("E_PARSE", what, hint=hint, span=locate(node))
     if name in RANDOM or node.key in RANDOM | {"currentdate", "currenttimestamp", "currenttime"}:
         return _refuse_random(node, name, locate)
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists | exp.Any):

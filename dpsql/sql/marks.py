@@ -57,15 +57,17 @@ def _bind_places(text: str, values: Sequence[object], style: str) -> str:
         place = int(name) - 1 if name else len(used)
         if not 0 <= place < len(values):
             known = f"there is no parameter {name}" if name else "more ? marks than parameters"
-            raise ProgrammingError("E_PARSE", known.replace("?", _mark(style)))
+            hint = "execute(sql, [value, ...])"
+            raise ProgrammingError("E_PARSE", known.replace("?", _mark(style)), hint=hint)
         used.add(place)
         return render_literal(values[place])
 
     found = "".join(_written(text, style, False, value))
     if len(used) < len(values):
         left = len(values) - len(used)
-        what = f"{left} parameters too many for the {_mark(style)} marks"
-        raise ProgrammingError("E_PARSE", what)
+        what = f"{left} parameter{'s' * (left > 1)} too many for the {_mark(style)} marks"
+        hint = "a sequence is for them; a mapping is for names such as :name"
+        raise ProgrammingError("E_PARSE", what, hint=hint)
     return found
 
 

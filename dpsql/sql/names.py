@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sql.language import Locate
-from dpsql.sql.relations import Field, suggest
+from dpsql.sql.relations import Field, suggest, suggest_column
 
 Place = tuple[int, int]
 """The number of a table in FROM, and of a column in it."""
@@ -97,7 +97,7 @@ class Names:
         raise ProgrammingError(
             "E_UNKNOWN_COLUMN",
             f"there is no column {printable(column.sql('duckdb', comments=False))!r} here",
-            hint=suggest(column.name, known, "columns"),
+            hint=suggest_column(column, known),
             span=self.locate(column),
         )
 

@@ -22,6 +22,7 @@ from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_
 from dpsql.sql.constants import constants_of
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
+from dpsql.sql.misspelt import refuse_statement
 from dpsql.sql.other_dialects import Written
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
@@ -55,8 +56,11 @@ _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
 FORM = "SELECT ... FROM table [WHERE ...] [GROUP BY ...] [HAVING ...] [ORDER BY ...] [LIMIT ...]"
 
+_OPEN_QUOTE = "a quote is not closed", "a quote within a text is written twice"
+_OPEN_COMMENT = "a comment is not closed", "*/ ends it"
 _REFUSED_SYMBOLS = {
-    "$": ("dollar quotes are not supported", "quote texts by '"),
+    "$": ("$ is not supported", "texts are quoted by ', parameters are given beside the SQL"),
+    "`": ("` is not supported", "texts are quoted by ', names by \""),
     "~": ("~ is not supported", "write regexp_matches(column, pattern)"),
 }
 
@@ -172,12 +176,7 @@ def _parse(fragment: Fragment) -> Statement:
         case ["select" | "from" | "with" | "(" | "values" | "pivot" | "unpivot", *_]:
             return _parse_select(fragment, lexemes)
         case _:
-            known = (
-                "SELECT, EXPLAIN, SET, SHOW, DESCRIBE, BEGIN, RUN and CANCEL WORKLOAD, ROLLBACK, "
-                "CREATE SYNTHETIC TABLE, MATERIALIZE SYNTHETIC TABLE, CREATE DOMAIN, "
-                "CREATE BOUNDS and DROP DOMAIN"
-            )
-            _refuse(fragment, lexemes, words[0].upper(), known)
+            refuse_statement(fragment, lexemes)
 
 
 def parse_select(fragment: Fragment) -> Statement:
@@ -275,12 +274,9 @@ def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
             lexeme, "E_LITERAL", f"a text of over {MAX_STRING} characters", "write a shorter text"
         )
     elif lexeme.kind == "open":
-        fragment.refuse(
-            lexeme,
-            "E_PARSE",
-            "a quote or comment is not closed",
-            "a quote within a text is written twice",
-        )
+        is_comment = lexeme.text.startswith("/*")
+        what, hint = _OPEN_COMMENT if is_comment else _OPEN_QUOTE
+        fragment.refuse(lexeme, "E_PARSE", what, hint)
     elif lexeme.kind == "symbol" and lexeme.text in _REFUSED_SYMBOLS:
         what, instead = _REFUSED_SYMBOLS[lexeme.text]
         fragment.refuse(lexeme, "E_PARSE", what, instead)

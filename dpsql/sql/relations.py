@@ -21,6 +21,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, field
 from dpsql.sql.language import Locate
+from dpsql.sql.misspelt import hint_of_text
 from dpsql.sql.query import Query
 from dpsql.sql.whole import INTEGERS
 
@@ -278,6 +279,13 @@ def suggest(name: str, known: list[str], kind: str) -> str:
     if near:
         return f"did you mean {next(k for k in known if k.casefold() == near[0])}?"
     return f"{kind}: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}"
+
+
+def suggest_column(column: exp.Column, known: list[str]) -> str:
+    """The hint for a column that is not known, which may be a text in other quotes."""
+    hint = suggest(column.name, known, "columns")
+    text = None if hint.startswith("did") else hint_of_text(column)
+    return f"{text}; {hint}" if text else hint
 
 
 PUBLIC = "public"

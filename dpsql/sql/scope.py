@@ -25,7 +25,7 @@ from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Expression
-from dpsql.sql.relations import as_literal, suggest
+from dpsql.sql.relations import as_literal, suggest_column
 from dpsql.sql.remedies import remedy
 from dpsql.sql.steady import cut_off_sides
 from dpsql.sql.whole import INTEGERS
@@ -118,7 +118,7 @@ class Scope:
             raise ProgrammingError(
                 "E_UNKNOWN_COLUMN",
                 f"there is no column {printable(name)!r} in table {self.table.name}",
-                hint=suggest(name, declared, "columns"),
+                hint=suggest_column(reference, declared),
                 span=self.locate(reference),
             )
         if column.domain is None and not (measure and column.bounds is not None):

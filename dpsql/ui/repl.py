@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.lexers import Lexer
 
 WORDS_TO_LEAVE = ("quit", "exit", "quit;", "exit;")
+WORDS_FOR_HELP = ("help", "help;", "?")
 Reader = Callable[[], str]
 
 
@@ -70,6 +71,8 @@ def answer_input(session: Session, text: str) -> None:
     """
     if text.strip().lower() in WORDS_TO_LEAVE:
         raise Quit
+    if text.strip().lower() in WORDS_FOR_HELP:
+        text = ".help"
     if not is_command(text):
         session.typed = text
     if is_command(text):
@@ -88,7 +91,8 @@ def answer_input(session: Session, text: str) -> None:
 def is_complete(text: str) -> bool:
     """Tell whether Enter should run the text: a command, nothing, or SQL up to a semicolon."""
     stripped = text.strip()
-    if not stripped or is_command(text) or stripped.lower() in WORDS_TO_LEAVE:
+    words = (*WORDS_TO_LEAVE, *WORDS_FOR_HELP)
+    if not stripped or is_command(text) or stripped.lower() in words:
         return True
     from dpsql.dbapi.connection import split_script
 

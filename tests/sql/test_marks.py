@@ -49,7 +49,7 @@ def test_quotes_and_comments_hold_no_marks(style: str) -> None:
     ("style", "text", "given", "said"),
     [
         ("qmark", "a = ?", {"x": 1}, "no mark for the parameter 'x'"),
-        ("qmark", "a = :x", [1], "1 parameters too many"),
+        ("qmark", "a = :x", [1], "1 parameter too many"),
         ("qmark", "a = ? AND b = ?", [1], "more [?] marks than parameters"),
         ("numeric", "a = :2", [1], "there is no parameter 2"),
         ("numeric", "a = :0", [1], "there is no parameter 0"),

@@ -155,6 +155,12 @@ def test_confirm_asks_and_charges_only_after_yes(fancy: Terminal) -> None:
     fancy.see("charged", "adult ε 2.5>")
 
 
+@pytest.mark.parametrize("word", ["help", "HELP;", "?"])
+def test_help_is_given_to_whoever_asks_for_it(dumb: Terminal, word: str) -> None:
+    dumb.enter(word)
+    dumb.see(".read FILE", "EXPLAIN SELECT ... is free", "adult ε 3>")
+
+
 def test_plot_draws_the_last_result(dumb: Terminal) -> None:
     dumb.enter(".plot")
     dumb.see("no result yet")

@@ -24,7 +24,6 @@ from dpsql.strategy.quantise import column_norm, quantise
 Algorithm: TypeAlias = Literal["sqm", "identity", "workload", "timm", "tamm"]
 Family: TypeAlias = Literal["optimal", "greedy"]
 
-ALGORITHMS: tuple[Algorithm, ...] = ("sqm", "identity", "workload", "timm", "tamm")
 BITS = 16
 """Fraction bits of a strategy's integers."""
 CELLS_PER_ROW = 8

@@ -154,7 +154,6 @@ class MarginalRound:
     attributes: Clique
     amount: Fraction
     stddev: float
-    improved: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,7 +320,7 @@ class _MarginalLoop:
         self._fit(last=last)
         moved = float(np.abs(self.model.answer(self.candidates[clique]) - before[clique]).sum())
         learnt = moved > self._expected(measured.stddev) * before[clique].size
-        self.rounds.append(MarginalRound(clique, amount, measured.stddev, learnt))
+        self.rounds.append(MarginalRound(clique, amount, measured.stddev))
         if self.report is not None:
             spent = float(1 - self.handle.remaining() / self.budget)
             self.report(

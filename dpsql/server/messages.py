@@ -11,7 +11,6 @@ from typing import Protocol
 
 from dpsql.records import dataclass
 
-PROTOCOL = 196608
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 MOST_STARTUP = 10_000
 """Bytes of a first message, as in PostgreSQL."""

@@ -15,7 +15,6 @@ from dpsql.sql.lexemes import Fragment, Lexeme, lex
 from dpsql.sql.mentions import tables_of
 
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "unpivot", "("})
-OURS = frozenset({"explain", "describe", "desc", "create", "drop", "materialize", "run"})
 SHOWN = frozenset({"tables", "budget", "ledger", "domains"})
 KEPT = frozenset({"show_stddev", "statement_timeout", "last_charge"})
 """What a session keeps by itself."""

@@ -100,8 +100,12 @@ def read_tls(cert: Path | None, key: Path | None, address: Address) -> ssl.SSLCo
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(cert, key)
+    except (FileNotFoundError, PermissionError) as error:
+        what = f"{cert} and its key cannot be used: {str(error.strerror).lower()}"
+        raise UsageError("E_TLS", what) from None
     except (OSError, ssl.SSLError):
-        raise UsageError("E_TLS", f"{cert} and its key cannot be used") from None
+        what = f"{cert} and its key cannot be used: no certificate with its key, in PEM"
+        raise UsageError("E_TLS", what) from None
     return context
 
 

@@ -64,7 +64,7 @@ class Users:
         Whoever is a curator stays one.
         """
         if not _NAME.fullmatch(name):
-            what = f"{printable(name)} cannot be a user"
+            what = f"{printable(name)!r} cannot be a user"
             raise UsageError("E_USERS", what, hint="letters, digits and . @ - _, a letter first")
         if not password:
             raise UsageError("E_USERS", "a password cannot be empty")

@@ -19,7 +19,6 @@ UNKNOWN, TEXT_TYPE = 705, 25
 _EPOCH = dt.date(2000, 1, 1)
 _MIDNIGHT = dt.datetime(2000, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
-BYTEA = 17
 
 
 class BadValue(Exception):

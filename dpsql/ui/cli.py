@@ -51,7 +51,7 @@ Commands:
   dpsql user add|passwd|remove|list CATALOG NAME    who may sign in there
 \b
 Exit status: 0 ok, 1 query refused or failed, 2 usage or catalog,
-3 data or ledger unavailable, 5 budget refused, 130 interrupted.
+3 data, ledger or a defect of dpsql, 5 budget refused, 130 interrupted.
 """
 
 

@@ -66,6 +66,7 @@ def serve(
     paged = None if http is None else Address.parse(f":{http}" if http.isdigit() else http)
     if paged is not None:
         read_tls(_path(tls_cert), _path(tls_key), paged)
+    at = None if metrics is None else Address.parse(metrics)
     ticks = Ticks() if tick is None else Ticks.parse(tick)
     known = Users(users_path(catalog, users))
     context = read_tls(_path(tls_cert), _path(tls_key), address)
@@ -94,8 +95,7 @@ def serve(
     try:
         if paged is not None:
             page = _open_page(server, paged, tls_cert, tls_key)
-        if metrics is not None:
-            at = Address.parse(metrics)
+        if at is not None:
             here = partial(_sessions, server, page)
             watched = open_metrics(at.host, at.port, server.meter, here, site)
         server.serve()

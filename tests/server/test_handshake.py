@@ -20,6 +20,7 @@ from dpsql.server.messages import Hangup
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.users import Users
 from dpsql.server.wire import Wire
+from dpsql.ui.cli import run_command_line
 from tests.support.served import PASSWORD, Client, rows, served, told, write_certificate
 
 
@@ -189,14 +190,23 @@ def test_beyond_this_machine_tls_is_needed(tmp_path: Path) -> None:
     assert read_tls(None, None, Address.parse("localhost:1")) is None
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
-    with pytest.raises(UsageError, match="cannot be used"):
-        read_tls(broken, None, Address.parse("0.0.0.0"))
+    for path, why in ((broken, "no certificate"), (tmp_path / "gone.pem", "no such file")):
+        with pytest.raises(UsageError, match=f"cannot be used: {why}"):
+            read_tls(path, None, Address.parse("0.0.0.0"))
 
 
 @pytest.mark.parametrize("text", ["host:port", "1.2.3.4:70000", "a:-1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="no address"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize("option", ["--listen", "--http", "--metrics"])
+def test_every_address_is_looked_at_before_anything_starts(
+    catalog: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["serve", str(catalog), option, "host:port", "--check"]) == 2
+    assert "host:port is no address [E_LISTEN]" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_refused(catalog: Path, site: Server) -> None:

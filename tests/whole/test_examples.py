@@ -132,3 +132,14 @@ def test_the_statements_about_keys_run(tmp_path: Path) -> None:
         for block in blocks(DOCS / "keys.md", "sql"):
             for fragment in split_statements(block):
                 assert connection.execute(fragment.body).result is not None
+
+
+def test_what_can_be_installed_is_on_the_page_and_is_all_there_is() -> None:
+    root = DOCS.parent
+    extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    offered = extras["optional-dependencies"].keys() - {"docs", "test"}
+    page = re.findall(r"dpsql\[(\w+)\]", (DOCS / "install.md").read_text("utf-8"))
+    assert set(page) == offered
+    for path in [*PAGES, *(root / "dpsql").rglob("*.py")]:
+        named = re.findall(r"pip install '?dpsql\[([\w,]+)\]", path.read_text("utf-8"))
+        assert {each for one in named for each in one.split(",")} <= offered, path

@@ -62,6 +62,8 @@ age = { type = "integer", domain = [0, 99] }
 hours = { type = "integer", domain = [0, 99] }
 loss = { type = "integer", domain = [0, 99] }
 """
+WORKLOADS = "workloads"
+"""The folder whose files SQL may name."""
 QUERIES = 2000
 SLOWEST = {"rap": 120.0, "marginals": 120.0, "mixture": 120.0, "mwem": 60.0}
 """Seconds that a run may take."""
@@ -76,7 +78,8 @@ def world(columns: str, select: str) -> Iterator[Connection]:
             target = place / "adult.parquet"
             db.execute(f"COPY ({select}) TO '{target}'", [str(DEMO / "adult.parquet")])
         (place / "adult.toml").write_text(CATALOG + columns)
-        with dpsql.connect(place / "adult.toml") as connection:
+        (place / WORKLOADS).mkdir()
+        with dpsql.connect(place / "adult.toml", files=place / WORKLOADS) as connection:
             yield connection
 
 
@@ -195,9 +198,8 @@ def counts(conditions: Sequence[str]) -> list[str]:
 
 def timed(connection: Connection, model: str, workload: Sequence[str], terms: str) -> Row:
     """Return the seconds that one synthetic table takes."""
-    folder = connection.catalog.path.with_name("workloads")
-    folder.mkdir(exist_ok=True)
-    (folder / "workload.sql").write_text(";\n".join(workload))
+    path = connection.catalog.path.with_name(WORKLOADS) / "workload.sql"
+    path.write_text(";\n".join(workload))
     start, used = time.perf_counter(), time.process_time()
     connection.execute(
         f"CREATE SYNTHETIC TABLE s{time.monotonic_ns()} FROM adult"

@@ -220,7 +220,7 @@ PARTS = {
     "lines": Growing((100_000, 1_000_000), (10_000_000,), _lines, TABLE_OF_TWO),
     "files": Growing((10, 100, 1000), (4000,), _files, TABLE_OF_TWO),
     "joined": Growing((100_000, 1_000_000), (10_000_000,), _clinic, JOINED),
-    "times": Growing((1, 4, 16), (64,), _with_years, _planned(TIMES)),
+    "times": Growing((1, 4, 16, 64), (), _with_years, _planned(TIMES)),
 }
 """By name: statements of a batch and of a session, values of a column, asked in groups, running
 totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many,

@@ -137,7 +137,7 @@ def laplace_candidates(
     """
     if problem.d == 1:
         if not problem.factors[0].large:
-            yield from within(JOINT, single_candidates(problem, effort))
+            yield from single_candidates(problem, effort)  # there is no other family
         return
     several = len(problem.components.weights2) > 1
     plain = all(factors.trivial for factors in problem.factors)

@@ -29,6 +29,8 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {}
+STATEMENTS = ("set", "show", "select", "describe", "create", "drop", "materialize", "rollback")
+"""Words of SQL that are typed with a dot before them."""
 
 
 def command(
@@ -60,6 +62,8 @@ def find_command(word: str) -> Command:
         return COMMANDS[begun[0]]
     near = begun or difflib.get_close_matches(word, COMMANDS)
     hint = f"did you mean {' or '.join(near)}?" if near else ".help lists the commands"
+    if word[1:].lower() in STATEMENTS:
+        hint = f"SQL has no dot: {word[1:].upper()} ...;"
     raise UsageError("E_COMMAND", f"unknown command {printable(word)}", hint=hint)
 
 

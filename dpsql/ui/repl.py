@@ -195,6 +195,7 @@ def make_reader(session: Session) -> Reader:
         style=Colours.from_dict(colours) if colour_wanted() else Colours([]),
         include_default_pygments_style=False,
         enable_history_search=False,
+        enable_suspend=True,
     )
 
     def read() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import UsageError
-from dpsql.ui.command import COMMANDS, find_command
+from dpsql.ui.command import COMMANDS, STATEMENTS, find_command
 from dpsql.ui.streams import split_input
 
 Run = Callable[..., Any]
@@ -38,6 +38,13 @@ def test_commands_are_found_by_name_alias_and_beginning() -> None:
     with pytest.raises(UsageError, match="unknown command") as caught:
         find_command(".budgte")
     assert ".budget" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("word", STATEMENTS)
+def test_statements_with_a_dot_are_told_that_sql_has_none(word: str) -> None:
+    with pytest.raises(UsageError, match="unknown command") as caught:
+        find_command(f".{word}")
+    assert caught.value.hint == f"SQL has no dot: {word.upper()} ...;"
 
 
 def test_commands_stand_where_a_statement_could_start() -> None:

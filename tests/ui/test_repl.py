@@ -128,6 +128,13 @@ def test_interrupt_clears_the_line_and_end_of_input_quits(terminal: Terminal) ->
     assert terminal.leave() == 0
 
 
+def test_what_would_suspend_leaves_nothing_in_the_line(fancy: Terminal) -> None:
+    """Nothing waits outside of this terminal, so that dpsql goes on at once."""
+    fancy.type("\x1a")
+    fancy.enter(".timer on")
+    fancy.see("timer on", "ε 3>")
+
+
 def test_a_collected_workload_is_answered_together_and_quit_leaves(dumb: Terminal) -> None:
     dumb.enter("BEGIN WORKLOAD;")
     dumb.see("adult ε 3 [0]>")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dpsql.engine.desk import Desk
-from dpsql.errors import DataError, printable
+from dpsql.engine.terms import Terms
+from dpsql.errors import DataError, ProgrammingError, printable
 from dpsql.settings import SETTINGS
+from dpsql.sql.lexemes import split_statements
 
 LONGEST_NAME = 200
 """Characters of the name of a file that an entry of the ledger keeps."""
@@ -25,3 +29,19 @@ def demand(desk: Desk, max_stddev: str | None) -> None:
     own = SETTINGS["max_stddev"]
     wanted = None if max_stddev is None else own.read(max_stddev, error=DataError)
     desk.demanded = wanted
+
+
+def refuse_other_terms(desk: Desk, text: str, terms: Terms, given: Collection[str]) -> None:
+    """Refuse a script that sets what was given beside it to something else.
+
+    Raises: ProgrammingError (E_SETTING), and whatever reading the script raises.
+    """
+    for statement in map(desk.read, split_statements(text)):
+        if statement.kind != "set" or statement.words[0] not in given:
+            continue
+        name = statement.words[0]
+        if terms.with_text(*statement.words).values != terms.values:
+            shown = terms.display()[name]
+            what = f"the file sets {name}, which is given beside it as {shown}"
+            hint = "leave one of them out: what is charged is not to be a surprise"
+            raise ProgrammingError("E_SETTING", what, hint=hint, span=statement.fragment.whole())

@@ -182,6 +182,7 @@ def run(
         stddev=stddev,
         force=force,
         dry_run=dry_run,
+        given=frozenset(name for name, text in options.items() if text is not None),
     )
     if out is not None or report is not None:
         refuse_draft(scratch, force or dry_run)

@@ -41,6 +41,8 @@ class Order:
     stddev: bool | None = None
     force: bool = False
     dry_run: bool = False
+    given: frozenset[str] = frozenset()
+    """The settings that the command line says."""
 
     @property
     def with_errors(self) -> bool:
@@ -57,9 +59,10 @@ def run_batch(connection: Connection, order: Order) -> None:
     Raises: dpsql.Error.
     """
     chosen = _choose_format(order)
-    from dpsql.dbapi.manner import ask_from  # the engine: a second
+    from dpsql.dbapi.manner import ask_from, refuse_other_terms  # the engine: a second
 
     text = read_text(order.file)
+    refuse_other_terms(connection.engine, text, connection.terms, order.given)
     ask_from(connection.engine, "" if order.file == "-" else Path(order.file).name)
     with contextlib.ExitStack() as stack:
         out = report = None

@@ -299,3 +299,32 @@ def test_answers_that_cannot_be_delivered_are_still_paid_for(
     again = dpsql("run", workload, "--catalog", adult, "-e", "1", "--out", "o")
     assert again.status == 0
     assert "free" in again.err
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "other"),
+    [
+        ("--epsilon", "SET epsilon = 2", "SET epsilon = 0.5"),
+        ("--delta", "SET delta = 1e-7", "SET delta = 1e-9"),
+        ("--noise", "SET noise = 'gaussian'", "SET noise = 'laplace'"),
+        ("--effort", "SET effort = 2", "SET effort = 0.5"),
+    ],
+)
+def test_a_file_that_sets_what_the_command_line_says_agrees_with_it(
+    dpsql: Run, adult: Path, workload: Path, option: str, text: str, other: str
+) -> None:
+    """Else the file of somebody else would charge four times what its reader said."""
+    said = other.split(" = ")[1].strip("'")
+    always = ["--epsilon", "0.5"] if option != "--epsilon" else []
+    command = ["run", workload, "--catalog", adult, option, said, *always, "--dry-run"]
+    workload.write_text(f"{text};\n{WORKLOAD}")
+    done = dpsql(*command[:-1])
+    name = option.removeprefix("--")
+    assert done.status == 1
+    assert f"the file sets {name}, which is given beside it as" in done.err
+    assert "[E_SETTING]\nline 1: SET " in done.err
+    assert debits(dpsql, adult) == 0
+    workload.write_text(f"{other};\nSET reuse = always;\n{WORKLOAD}")
+    assert dpsql(*command).status == 0
+    workload.write_text(f"{text};\n{WORKLOAD}")
+    assert "E_SETTING" not in dpsql("run", workload, "--catalog", adult, *always, "--dry-run").err

@@ -21,11 +21,20 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS
 
 CORRUPTED = int(os.environ.get("CORRUPTED_CATALOGS", "150"))
 
 GOOD: dict[str, Any] = {
-    "budget": {"epsilon": 10, "delta": 1e-9, "max_epsilon_per_request": 5},
+    "budget": {
+        "epsilon": 10,
+        "delta": 1e-9,
+        "max_epsilon_per_request": 5,
+        "default_epsilon": 1,
+        "discovery_delta": 1e-10,
+    },
+    "analyst": {"ana": {"epsilon": 4}},
+    "ledger": {"anchor": "anchors"},
     "noise": {"backend": "dpsql"},
     "scratch": {"epsilon": 2},
     "unit": {"person": {}},
@@ -34,6 +43,8 @@ GOOD: dict[str, Any] = {
             "source": "people.csv",
             "privacy_unit": {"column": "id", "max_rows": 1, "unit": "person"},
             "row_count_hint": 100,
+            "complete": True,
+            "spill": "spilled",
             "column": {
                 "age": {"type": "integer", "domain": [0, 99], "null": True},
                 "sex": {"type": "text", "domain": ["f", "m"], "other": True},
@@ -44,12 +55,30 @@ GOOD: dict[str, Any] = {
             "source": "visits.csv",
             "privacy_unit": {"column": "id", "max_rows": 5, "unit": "person"},
             "references": {"people": "id"},
+            "unit_columns": ["other_id"],
+            "unit_keys": ["bill"],
             "budget": {"epsilon": 3},
             "column": {
                 "ward": {"type": "text", "domain": ["a", "b"]},
                 "cost": {"type": "number", "bounds": [0, 100], "step": 10},
-                "at": {"type": "timestamp", "domain": ["2024-01-01", "2024-01-31"], "by": "hour"},
+                "paid": {"type": "number", "domain": [0, 100], "bins": 5},
+                "fee": {"type": "number", "bounds": [0, 100], "bounds_are": "loose"},
+                "rate": {"type": "decimal", "domain": [0, 9.99], "step": 0.01},
+                "found": {"type": "text", "domain": "discover", "max_keys": 2},
+                "read": {"type": "text", "domain_file": "values.txt"},
+                "seen": {"type": "time", "domain": ["08:00", "18:00"], "by": "15 minutes"},
+                "at": {
+                    "type": "timestamp",
+                    "domain": ["2024-01-01", "2024-01-31"],
+                    "by": "hour",
+                    "zone": "Europe/Berlin",
+                },
             },
+        },
+        "bills": {
+            "source": {"file": "bills.duckdb", "table": "main.bills"},
+            "privacy_unit": {"through": "visits", "on": "bill", "max_rows": 9},
+            "column": {"sum": {"type": "integer", "domain": [0, 9]}},
         },
         "wards": {
             "source": "wards.csv",
@@ -57,7 +86,14 @@ GOOD: dict[str, Any] = {
             "column": {"ward": {"type": "text"}, "floor": {"type": "integer"}},
         },
     },
-    "view": {"old": {"sql": "SELECT * FROM people WHERE age > 64"}},
+    "view": {
+        "old": {"sql": "SELECT * FROM people WHERE age > 64"},
+        "often": {
+            "sql": "SELECT id, ward, COUNT(*) AS n FROM visits GROUP BY id, ward",
+            "max_rows": 2,
+            "column": {"n": {"type": "integer", "domain": [1, 5]}},
+        },
+    },
 }
 JUNK: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2.5, 1e300, -1e300, 10**30, float("nan"), float("inf")),
@@ -156,10 +192,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with duckdb.connect() as database:
         for name, sql in {
             "people": "SELECT i AS id, i AS age, 'f' AS sex, DATE '2020-05-05' AS born",
-            "visits": "SELECT i AS id, 'a' AS ward, i AS cost, TIMESTAMP '2024-01-05' AS at",
+            "visits": "SELECT i AS id, i AS other_id, i AS bill, 'a' AS ward, i AS cost, "
+            "i AS paid, i AS fee, i AS rate, 'k' AS found, 'a' AS read, '09:00' AS seen, "
+            "TIMESTAMP '2024-01-05' AS at",
             "wards": "SELECT 'a' AS ward, i AS floor",
         }.items():
             database.execute(f"COPY ({sql} FROM range(9) r(i)) TO '{found / name}.csv'")
+    (found / "values.txt").write_text("a\nb\n")
+    with duckdb.connect(str(found / "bills.duckdb")) as database:
+        database.execute("CREATE TABLE bills AS SELECT i AS bill, i AS sum FROM range(9) r(i)")
     with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(found / "state")}):
         yield found
 
@@ -167,8 +208,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def refusals(path: Path) -> Iterator[dpsql.Error]:
     """What a catalog, and EXPLAIN of its tables, are refused by; nothing is charged."""
     try:
-        with dpsql.connect(path, epsilon=1) as connection:
-            for table in ("people", "visits"):
+        with dpsql.connect(path, epsilon=1, analyst="ana") as connection:
+            for table in ("people", "visits", "bills", "often"):
                 try:
                     connection.execute(f"EXPLAIN SELECT COUNT(*) FROM {table}").fetchall()
                 except dpsql.Error as error:
@@ -176,6 +217,28 @@ def refusals(path: Path) -> Iterator[dpsql.Error]:
             assert connection.budget.spent_epsilon == 0
     except dpsql.Error as error:
         yield error
+
+
+def forget(folder: Path) -> None:
+    """Leave no catalog, no ledger and no anchor."""
+    for each in folder.glob("c.*"):
+        each.unlink()
+    for name in ("state", "anchors"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def test_every_key_is_there_to_be_corrupted(folder: Path) -> None:
+    tables, columns = GOOD["table"].values(), set[str]()
+    for table in tables:
+        for facts in table["column"].values():
+            columns |= facts.keys()
+    assert columns == set(COLUMN_KEYS)
+    assert {key for table in tables for key in table} == set(TABLE_KEYS)
+    assert GOOD["budget"].keys() == set(BUDGET_KEYS)
+    path = folder / "c.toml"
+    path.write_text("\n".join(f"{json.dumps(key)} = {written(it)}" for key, it in GOOD.items()))
+    assert list(refusals(path)) == []
+    forget(folder)
 
 
 def test_a_corrupted_catalog_is_refused_with_a_hint_or_works(folder: Path) -> None:
@@ -191,9 +254,7 @@ def test_a_corrupted_catalog_is_refused_with_a_hint_or_works(folder: Path) -> No
             assert error.code != "E_INTERNAL", f"{seed}: {error}"
             assert error.message.isprintable(), f"{seed}: {error!r}"
         refused += bool(found)
-        for each in folder.glob("c.*"):
-            each.unlink()
-        shutil.rmtree(folder / "state", ignore_errors=True)
+        forget(folder)
     assert CORRUPTED // 2 < refused < CORRUPTED
 
 

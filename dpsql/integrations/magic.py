@@ -7,6 +7,7 @@ kept under a name: ``%%dpsql -o counts``. Settings hold until the next connectio
 from __future__ import annotations
 
 import argparse
+import keyword
 import shlex
 from typing import Any, NoReturn
 
@@ -28,6 +29,12 @@ class Options(argparse.ArgumentParser):
         raise UsageError("E_SETTING", f"%dpsql: {message}", hint=hint)
 
 
+def _variable(text: str) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a variable")
+    return text
+
+
 def options() -> Options:
     """The options of the magic."""
     found = Options(prog="%dpsql", add_help=False, allow_abbrev=False)
@@ -37,7 +44,7 @@ def options() -> Options:
     found.add_argument("--noise")
     found.add_argument("--analyst")
     found.add_argument("--files")
-    found.add_argument("-o", "--output", metavar="NAME")
+    found.add_argument("-o", "--output", metavar="NAME", type=_variable)
     found.add_argument("--explain", action="store_true")
     return found
 
@@ -58,11 +65,12 @@ class DpsqlMagics(Magics):
         Raises: UsageError for unknown options; ProgrammingError (E_CLOSED) before a catalog is
         named; otherwise as ``Cursor.executescript``.
         """
+        known = options()
         try:
             words = shlex.split(line)
         except ValueError as error:
-            raise UsageError("E_SETTING", f"%dpsql: {error}") from None
-        given = options().parse_args(words)
+            known.error(str(error))
+        given = known.parse_args(words)
         if given.catalog is not None:
             self._connect(given)
         connection = self._connected()

@@ -77,7 +77,10 @@ def test_a_cell_is_a_workload(shell: Any, catalog: Path) -> None:
     [
         ("--frog", "unrecognized arguments: --frog"),
         ("-e", "expected one argument"),
-        ("'open", "No closing quotation"),
+        ("'open", r"No closing quotation \[E_SETTING\]\nhint: "),
+        ("-o 'a b'", "'a b' is no name of a variable"),
+        ("-o 2n", "'2n' is no name of a variable"),
+        ("-o class", "'class' is no name of a variable"),
         ("nowhere.toml", "there is no such file"),
         ("", "has no catalog yet"),
     ],

@@ -176,13 +176,13 @@ class _JointDescent:
             A = _unit_columns(x[place].reshape(-1, n))
             try:
                 root_of = np.asarray(np.linalg.inv(A), dtype=np.float64)
-            except np.linalg.LinAlgError:
+                K = root_of @ root_of.T
+                for i in members:
+                    inverses[i] = root_of, K
+                    t[i], r[i] = problem.factors[i].tables(K)
+                    tau[i] = K.sum()
+            except np.linalg.LinAlgError:  # a step too far: no inverse, or one of lost totals
                 return np.inf, np.zeros_like(x)
-            K = root_of @ root_of.T
-            for i in members:
-                inverses[i] = root_of, K
-                t[i], r[i] = problem.factors[i].tables(K)
-                tau[i] = K.sum()
         if not (tau > 0).all():
             return np.inf, np.zeros_like(x)
         R = components.values(t, r)

@@ -75,6 +75,20 @@ def test_cell_variances_of_marginals() -> None:
     assert got == pytest.approx(np.full(18, want), rel=1e-9)
 
 
+def test_rows_whose_total_is_lost_are_a_step_too_far() -> None:
+    """Nearly alike rows have inverses of huge entries, whose sum is anything."""
+    problem = Problem(MIXED, "gaussian")
+    search = _JointDescent(problem, initial_rows(problem))
+    rng = np.random.default_rng(5)
+    values = []
+    for digits in range(6, 17):
+        for _ in range(40):
+            x = 1.0 + 10.0**-digits * rng.standard_normal(search.start.shape)
+            values.append(search.evaluate(x)[0])
+    assert math.inf in values
+    assert not any(value <= 0 or math.isnan(value) for value in values)
+
+
 def test_joint_gradient() -> None:
     problem = Problem(MIXED, "gaussian")
     search = _JointDescent(problem, initial_rows(problem))

@@ -225,11 +225,12 @@ def _merge(
     parts = [_remembered(column, asked.get(column), merging, known) for column, merging in mergings]
     if cells.labels is None:
         return parts[0]
+    # Not asked for is not the same as asked for and different within classes: None is both here.
+    if any(p is None for c, p in zip(cells.columns, parts, strict=True) if c in asked):
+        return None
     shape = cells.labels.shape
     place = (cells, *(None if p is None else p.key for p in parts))
     if place not in known:
-        if any(p is None for c, p in zip(cells.columns, parts, strict=True) if c in asked):
-            return None
         count = math.prod(p.rows for p in parts if p is not None)
         if count * cells.labels.size > DENSE_LIMIT:
             return None

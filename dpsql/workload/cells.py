@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Integers
 from dpsql.records import dataclass
 
-TOTAL_BITS = 24
-"""Bits of the weights of one row over all nodes of a block together, where some are rounded."""
+TOTAL_BITS = 30
+"""Bits of the weights of one row over all nodes of a block, where some are rounded: decision 10."""
 
 MOST_WEIGHT = (1 << 31) - 1
 """Most that one row adds to all cells of a block together, where nodes keep their own steps.
@@ -319,7 +319,7 @@ def grids_for(meeting: Sequence[tuple[int | None, int]]) -> list[int]:
     >>> grids_for([(90, 1)]), grids_for([(10_000_000, 1), (10, 1), (8, 1)])
     ([90], [10000000, 10, 8])
     >>> grids_for([(None, 1)]), grids_for([(None, 2)]), grids_for([(None, 1), (10, 1), (None, 1)])
-    ([65536], [4096], [1024, 10, 1024])
+    ([65536], [32768], [8192, 10, 8192])
     """
     own = [(max(1, span), degree) for span, degree in meeting if span is not None]
     if len(own) == len(meeting) and math.prod(s**degree for s, degree in own) <= MOST_WEIGHT:

@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.workload.cells import TOTAL_BITS, Nodes, grids_for
+from dpsql.workload.cells import Nodes, grids_for
 from dpsql.workload.coarsen import is_distinct, tell_apart
 from dpsql.workload.term import Polynomial, Term
+
+PLACE_BITS = 24
+"""Bits of the place of a value in its bin, as vaults keep it."""
 
 SHARED = 64
 """Runs of bins up to which counts by bin share the nodes of sums.
@@ -146,7 +149,7 @@ def _nodes(
             ends = [edges[start] for start in (*starts, len(edges) - 1)]
             if column.type == "integer":
                 steps = math.lcm(*(int(hi - lo) for lo, hi in itertools.pairwise(ends)))
-                span = steps if steps <= 1 << TOTAL_BITS else None  # as places in bins are kept
+                span = steps if steps <= 1 << PLACE_BITS else None
             starts = () if intervals == len(edges) - 1 else starts
         case _ if column.type == "integer" and column.bounds is not None:
             least, most = column.bounds if low is None or high is None else (low, high)

@@ -549,4 +549,4 @@ def test_grids_fit_the_bits_of_a_row(meeting: list[tuple[int | None, int]]) -> N
     grids = grids_for(meeting)
     assert min(grids) >= 1
     unit = math.prod(grid**degree for grid, (_, degree) in zip(grids, meeting, strict=True))
-    assert unit <= 1 << (24 if grids != [max(1, span or 0) for span, _ in meeting] else 31)
+    assert unit <= 1 << (30 if grids != [max(1, span or 0) for span, _ in meeting] else 31)

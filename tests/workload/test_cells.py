@@ -74,9 +74,9 @@ def test_grids_keep_the_steps_of_integers_where_they_fit() -> None:
     assert grids_for([(1 << 12, 2)]) == [1 << 12]
     assert grids_for([(0, 1)]) == [1]
     assert grids_for([(10_494_950, 1), (10, 1), (8, 1)]) == [10_494_950, 10, 8]
-    assert grids_for([(1 << 40, 1), (49, 1), (3, 2)]) == [1 << 14, 49, 3]
-    assert grids_for([(None, 1), (None, 1)]) == [1 << 12] * 2
-    assert grids_for([(None, 2), (None, 1)]) == [1 << 8] * 2
+    assert grids_for([(1 << 40, 1), (49, 1), (3, 2)]) == [1 << 16, 49, 3]
+    assert grids_for([(None, 1), (None, 1)]) == [1 << 15] * 2
+    assert grids_for([(None, 2), (None, 1)]) == [1 << 10] * 2
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

@@ -49,6 +49,7 @@ _WHOLE_TYPES = (
 )
 LONG = 200
 """Characters of slopes from which on each is written once: DuckDB plans every copy anew."""
+_UNKNOWN = "CAST('nan' AS DOUBLE)"
 DECIMALS = 3
 """Decimals of a DECIMAL that names none."""
 
@@ -93,7 +94,9 @@ def stddev_sql(
     for each in slopes:
         if isinstance(each, Rounding):
             terms.append(f"{factors[each]} * {factors[each]} * {float(each.step**2 / 12)!r}")
-    root = f"sqrt(greatest(0.0, {' + '.join(terms)}))"
+    # GREATEST passes over NULL, the slope of a root at zero: an unknown error is none of zero.
+    variance = f"coalesce({' + '.join(terms)}, {_UNKNOWN})"
+    root = f"nullif(sqrt(greatest(0.0, {variance})), {_UNKNOWN})"
     if not by_name:
         return root
     known = ", ".join(f"'{names[i][2:]}': {slope}" for i, slope in slopes.items())

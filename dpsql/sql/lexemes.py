@@ -159,12 +159,11 @@ def render_literal(value: object) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case int() if abs(value) < 10**MAX_NUMBER:
-            digits = int.__repr__(value)
-            return digits if value >= 0 else f"({digits})"
+            return _signed(int.__repr__(value))
         case float() if math.isfinite(value):
-            return f"({float.__repr__(value)})"
+            return _signed(float.__repr__(value))
         case Decimal() if value.is_finite() and abs(value.adjusted()) < MAX_NUMBER:
-            return f"({value:f})"
+            return _signed(f"{value:f}")
         case int() | float() | Decimal():
             raise ProgrammingError("E_LITERAL", "a number parameter is too long or not finite")
         case str():
@@ -179,6 +178,11 @@ def render_literal(value: object) -> str:
     if type(plain) is not type(value):
         return render_literal(plain)
     raise ProgrammingError("E_PARSE", f"a {type(value).__name__} cannot be a parameter")
+
+
+def _signed(digits: str) -> str:
+    """A number as SQL; a sign is part of it, whatever stands before or after."""
+    return f"({digits})" if digits.startswith("-") else digits
 
 
 def _plain(value: object) -> object:

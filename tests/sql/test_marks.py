@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ TEXTS = "'a ? :x %s' || \"b ? $x %s\" -- ? :x %s\n/* ? */"
         ("qmark", "a = b::x", (), "a = b::x"),
         ("numeric", "a = :2 AND b = :1 AND c = :2", [1, 2], "a = 2 AND b = 1 AND c = 2"),
         ("named", "a = :low::INT", {"low": -1}, "a = (-1)::INT"),
+        ("qmark", "QUANTILE_CONT(a, ?)", [0.9], "QUANTILE_CONT(a, 0.9)"),
+        ("qmark", "a > ?::INT AND a < ?", [-0.0, Decimal("1.50")], "a > (-0.0)::INT AND a < 1.50"),
         ("format", "a = %s AND b %% 2 = %s", [1, 0], "a = 1 AND b % 2 = 0"),
         ("pyformat", "a = %(a b)s AND b %% 2 = 0", {"a b": 1}, "a = 1 AND b % 2 = 0"),
         ("pyformat", "a = %s", [1], "a = 1"),

@@ -232,20 +232,19 @@ def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
     energies = np.array([asked.energy(count) for count in counts])
     own = np.maximum(np.diff(energies, prepend=0.0), 0.0)
     lengths = asked.size / np.array(counts, dtype=np.float64)
-    is_laplace = law(noise).norm == 1
+    if law(noise).norm == 2:
+        return Weighed(counts, *_best_shares(own, lengths))
 
     def log_error(roots: Floats) -> tuple[float, Floats]:
         # What is measured of the differences at a level is its own rows and all that are finer.
         shares = np.square(roots)
-        squares, slope = (np.square(shares), 2 * shares) if is_laplace else (shares, 1.0)
-        precision = (squares * lengths)[::-1].cumsum()[::-1]
+        precision = (np.square(shares) * lengths)[::-1].cumsum()[::-1]
         if not precision[-1] > 0:
             return math.inf, np.zeros_like(roots)
         parts = own / precision
         budget, total = float(shares.sum()), float(parts.sum())
-        power = 2 if is_laplace else 1
-        gradient = -slope * lengths * (parts / precision).cumsum() / total + power / budget
-        return math.log(total) + power * math.log(budget), gradient * 2 * roots
+        gradient = -shares * lengths * (parts / precision).cumsum() / total + 1 / budget
+        return math.log(total) + 2 * math.log(budget), gradient * 4 * roots
 
     rng = np.random.default_rng(0)
     starts = [np.ones(len(counts)), *(rng.random(len(counts)) for _ in range(STARTS - 1))]
@@ -253,6 +252,32 @@ def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
     value, roots = min(found, key=lambda pair: pair[0])
     shares = np.square(roots)
     return Weighed(counts, np.asarray(shares / shares.sum()), math.exp(value))
+
+
+def _best_shares(own: Floats, lengths: Floats) -> tuple[Floats, float]:
+    """Return the optimal shares of levels under Gaussian noise, and their error.
+
+    The error is the sum of ``own`` over precisions, which fall from level to level and cost what
+    their level adds to runs. Levels whose optimum would rise are pooled, and then it is exact.
+    Source: isotonic regression by pooling adjacent violators.
+
+    >>> shares, error = _best_shares(np.array([9.0, 1.0]), np.array([2.0, 1.0]))
+    >>> shares.round(6).tolist(), round(error, 6)
+    ([0.5, 0.5], 8.0)
+    """
+    cost = np.diff(1 / lengths, prepend=0.0)
+    pools: list[tuple[float, float, int]] = []
+    for asked, price in zip(own.tolist(), cost.tolist(), strict=True):
+        pool = asked, price, 1
+        while pools and pools[-1][0] * pool[1] < pool[0] * pools[-1][1]:
+            before = pools.pop()
+            pool = pool[0] + before[0], pool[1] + before[1], pool[2] + before[2]
+        pools.append(pool)
+    precision = np.repeat(
+        [math.sqrt(a / price) for a, price, _ in pools], [size for _, _, size in pools]
+    )
+    shares = -np.diff(precision, append=0.0) / lengths
+    return shares / shares.sum(), math.fsum(math.sqrt(a * price) for a, price, _ in pools) ** 2
 
 
 def _without_idle(asked: AskedOfAxis, found: Weighed, noise: Noise) -> Weighed:

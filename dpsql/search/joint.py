@@ -216,6 +216,7 @@ def minimise_log(
     *,
     signed: bool = False,
     cost: float = 0.0,
+    lull: float = 0.0,
 ) -> Floats:
     """Minimise the log of a positive function over x >= 0, or over all x if ``signed``.
 
@@ -229,7 +230,9 @@ def minimise_log(
             return 1e3, np.zeros_like(x)
         return math.log(value), gradient / value
 
-    return minimise(log_function, start, ftol=ftol, maxiter=maxiter, signed=signed, cost=cost)[1]
+    return minimise(
+        log_function, start, ftol=ftol, maxiter=maxiter, signed=signed, cost=cost, lull=lull
+    )[1]
 
 
 class _Packing:

@@ -23,6 +23,8 @@ SUFFICIENT = 1e-4
 """Part of the predicted decrease that a step must reach."""
 SMALL = 2
 """Small steps in a row that end a descent."""
+LULL_STEPS = 10
+"""Steps in a row that are looked at together."""
 HALVED_FROM = 1 << 14
 """From this many variables on, directions are computed in single precision: half the traffic."""
 TRIES = 20
@@ -55,12 +57,13 @@ def minimise(
     signed: bool = False,
     memory: int = 10,
     cost: float = 0.0,
+    lull: float = 0.0,
 ) -> tuple[float, Floats]:
     """Return (value, x) of a local minimum over x >= 0, or over all x if ``signed``.
 
     ``cost`` is the work of one evaluation, in products of numbers; where no more may be done, the
     descent ends where it is. It ends when steps in a row lower the value by less than ``ftol``
-    relative to the larger of it and one.
+    relative to the larger of it and one, or LULL_STEPS of them together by less than ``lull``.
     Variables at zero whose derivative is positive stay there for the step; the others move along
     the quasi-Newton direction and are projected.
 
@@ -78,6 +81,7 @@ def minimise(
     pairs: deque[tuple[Array, Array, float]] = deque(maxlen=memory)
     kind = np.float32 if len(x) >= HALVED_FROM else np.float64
     small = 0
+    latest: deque[float] = deque([math.inf] * LULL_STEPS)
     for _ in range(maxiter):
         check()  # planning can be interrupted, in a server's threads too
         if not may_go_on():
@@ -103,7 +107,8 @@ def minimise(
         gain = value - new_value
         value, x, gradient = new_value, new_x, new_gradient
         small = small + 1 if gain <= ftol * max(abs(value), abs(value + gain), 1.0) else 0
-        if small == SMALL:
+        latest.append(value)
+        if small == SMALL or latest.popleft() - value < lull:
             break
     return value, x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -13,108 +14,9 @@ from dpsql.records import dataclass
 from dpsql.search.family import Family
 from dpsql.search.joint import Found, Objective, Union
 from dpsql.search.meter import SECOND, left, may_go_on, spend
+from dpsql.search.relaxation import evaluate, relax
 from dpsql.search.set_rows import SetRows
 from dpsql.strategy.noise_law import Noise, law
-
-FLOOR = 1e-12
-"""Least weight relative to the largest: small weights fall to it and then count for nothing."""
-
-LEAST = float(np.log(FLOOR))
-LONGEST = 64.0
-"""Longest extrapolation, in steps; and the logarithm of FLOOR."""
-
-
-def relax(
-    w: Floats, rows: Floats | SetRows, R: Floats, noise: Noise, *, cycles: int, tol: float
-) -> tuple[Floats, Floats, int]:
-    """Return (errors, weights, evaluations) of a batch of starts after a number of cycles.
-
-    ``w`` has shape (batch, sets) and ``rows`` (batch, sets, components): the precision that a unit
-    squared weight gives; those of one start may be ``SetRows``. At an optimum the shares p of the
-    sensitivity are the shares q of the error, and w (q/p)^(1/3) (Laplace; 1/4 for Gaussian) is the
-    exact optimum for disjoint supports. Two such steps in log w give the direction and length of an
-    extrapolated third, which is taken where the error falls. Ends early when every predicted
-    decrease is below tol.
-
-    Source: HDMM, section 6.3 (the objective); Varadhan and Roland 2008 (the extrapolation).
-    """
-    w = _scaled(w)
-    errors, p, q = evaluate(w, rows, R, noise)
-    count = 1
-    for _ in range(cycles):
-        gap = (p - q) * np.log(np.maximum(p, FLOOR) / np.maximum(q, FLOOR))
-        if not (np.add.reduce(gap, axis=1) > tol).any():
-            break
-        first = _step(w, p, q, noise)
-        middle, p1, q1 = evaluate(first, rows, R, noise)
-        second = _step(first, p1, q1, noise)
-        tried = _extrapolated(w, first, second, p)
-        errors, p, q = evaluate(tried, rows, R, noise)
-        count += 2
-        worse = ~(errors <= middle)
-        w = tried
-        if worse.any():
-            w[worse] = second[worse]
-            again = rows if isinstance(rows, SetRows) else rows[worse]
-            errors[worse], p[worse], q[worse] = evaluate(w[worse], again, R, noise)
-            count += 1
-    return errors, w, count
-
-
-def evaluate(
-    w: Floats, rows: Floats | SetRows, R: Floats, noise: Noise
-) -> tuple[Floats, Floats, Floats]:
-    """Return the errors, and per set its shares of the sensitivity and of the error.
-
-    ``w`` is (starts, sets), the weights; ``rows`` (starts, sets, eigenspaces) what the square of
-    each adds to the precision there; ``R`` (eigenspaces,) what is asked. Errors are (starts,), both
-    shares (starts, sets).
-    """
-    squares = w * w
-    if isinstance(rows, SetRows):
-        precision = rows.precision(squares[0])[np.newaxis]
-    else:
-        precision = np.matmul(squares[:, np.newaxis, :], rows)[:, 0]
-    parts = R / precision
-    total = np.add.reduce(parts, axis=1)  # without what .sum() asks first: arrays are small
-    parts /= precision
-    if isinstance(rows, SetRows):
-        q = rows.within(parts[0])[np.newaxis]
-    else:
-        q = np.matmul(rows, parts[:, :, np.newaxis])[:, :, 0]
-    q *= squares
-    q /= total[:, np.newaxis]
-    is_l1 = law(noise).norm == 1
-    shared = w if is_l1 else squares
-    norm = np.add.reduce(shared, axis=1)
-    p = shared / norm[:, np.newaxis]
-    return np.asarray((norm**2 if is_l1 else norm) * total), p, q
-
-
-def _step(w: Floats, p: Floats, q: Floats, noise: Noise) -> Floats:
-    ratio = np.maximum(q, 1e-200) / np.maximum(p, 1e-200)
-    return _scaled(w * (np.cbrt(ratio) if law(noise).norm == 1 else ratio**0.25))
-
-
-def _scaled(w: Floats) -> Floats:
-    scaled = w / np.maximum.reduce(w, axis=1, keepdims=True)
-    return np.asarray(np.maximum(scaled, FLOOR, out=scaled))
-
-
-def _extrapolated(w: Floats, first: Floats, second: Floats, p: Floats) -> Floats:
-    z, z1 = np.log(w), np.log(first)
-    change = z1 - z
-    turn = np.log(second) - z1 - change
-    steps, turns = (
-        np.add.reduce(p * change * change, axis=1),
-        np.add.reduce(p * turn * turn, axis=1),
-    )
-    lengths = np.sqrt(steps / np.maximum(turns, 1e-300))
-    a = np.minimum(np.maximum(lengths, 1.0), LONGEST)[:, np.newaxis]
-    moved = z + 2 * a * change + a * a * turn
-    moved -= np.maximum.reduce(moved, axis=1, keepdims=True)
-    return np.asarray(np.exp(np.maximum(moved, LEAST, out=moved)))
-
 
 STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
 """Weights at which a set that is not measured yet is tried, relative to the sum of all."""
@@ -159,6 +61,13 @@ GAIN = 1e-4
 
 PATIENCE, PER_SET = 40, 2
 """Idle hops in a row that end a climb, and more per measured set; more still in later rounds."""
+
+SETTLED, TIGHT = 1e-6, 1e-9
+"""Relative gain of an exchange below which there is no other, and the tolerance of the last
+descent, under Gaussian noise."""
+
+MOST_ADDED, ENTRY = 64, 0.1
+"""Most sets that come in with one exchange, and their weight, relative to the largest."""
 
 Indices = NDArray[np.intp]
 T = TypeVar("T", np.int64, np.float64)
@@ -309,12 +218,53 @@ class WeightSearch:
 
     def run(self, starts: Sequence[Floats], seconds: float, seed: int, effort: float) -> None:
         """Search once for every whole unit of effort, each time from other random starts."""
+        if law(self.noise).norm == 2:
+            self.state = self._exchanged(starts, seconds)
+            return
         rounds = max(1, int(effort))
         for k in range(rounds):
             rng = np.random.default_rng([seed, k])
             found = self._tournament(starts, rng, self.spent, seconds / rounds, effort / rounds)
             tight = self.descend(found.active, found.w, 1e-11)
             self.state = min(self.state, found, tight, key=lambda state: state.error)
+
+    def _exchanged(self, starts: Sequence[Floats], seconds: float) -> LocalOptimum:
+        """Return the optimum under Gaussian noise, whose error is convex in squared weights.
+
+        Sets whose slope is steeper than that of what is measured come in, until that gains nothing.
+        """
+        found = [start[self.usable] for start in starts]
+        placed = [(np.flatnonzero(w), w[w > 0]) for w in found]
+        state = min((self._as_given(*each) for each in placed), key=lambda each: each.error)
+        before, state = math.inf, self.descend(state.active, state.w)
+        while state.error < before * (1 - SETTLED) and self.spent < seconds:
+            before = state.error
+            added = self._steepest(state)
+            w = np.concatenate([state.w, np.full(len(added), ENTRY * state.w.max())])
+            tried = self.descend(np.concatenate([state.active, added]), w)
+            state = min(state, tried, key=lambda each: each.error)
+        tight = self.descend(state.active, state.w, TIGHT)
+        return min(state, tight, key=lambda each: each.error)
+
+    def _as_given(self, active: Indices, w: Floats) -> LocalOptimum:
+        """Return weights over some sets with their error, infinite where something has none."""
+        rows = self.all.take(active)
+        if not (rows.precision(w * w) > 0).all():
+            return LocalOptimum(np.inf, active, w)
+        errors, _, _ = evaluate(w[np.newaxis], self._rows(active), self.R, self.noise)
+        self.spent += OVERHEAD + TOUCH * rows.size
+        return LocalOptimum(float(errors[0]), active, w)
+
+    def _steepest(self, state: LocalOptimum) -> Indices:
+        """Return sets that are not measured, and would lower the error most for little weight."""
+        squares = np.square(state.w)
+        precision = self.all.take(state.active).precision(squares / squares.sum())
+        parts = self.R / precision
+        slopes = self.all.within(parts / precision)
+        slopes[state.active] = 0.0
+        self.spent += OVERHEAD + TOUCH * self.all.size
+        steep = np.flatnonzero(slopes > parts.sum())
+        return steep[np.argsort(-slopes[steep], kind="stable")[:MOST_ADDED]]
 
     def _tournament(
         self,
@@ -370,7 +320,8 @@ def search_weights(
     ``allowed`` marks with one the sets that may be measured; ``seconds`` is nominal, and
     ``effort`` scales how many idle hops in a row end a climb.
 
-    Source: HDMM, section 6.3 (OPT_M); many starts and hops because local minima dominate.
+    Source: HDMM, section 6.3 (OPT_M); many starts and hops because local minima dominate. Under
+    Gaussian noise there is one minimum, which is descended to: no start, seed or effort matters.
     """
     R, totals = objective.tables(thetas)
     family = objective.family

@@ -7,7 +7,9 @@ by one inverse Gram K per attribute, which may be optimised together with the sh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -21,10 +23,21 @@ from dpsql.strategy.axis import Axis, residual_axis
 from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.strategy.product import ProductStrategy, shares
 from dpsql.strategy.product_block import ProductBlock
-from dpsql.strategy.quantise import bits_for, quantise
+from dpsql.strategy.quantise import bits_for, column_norm, quantise
 
-MIXED = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+MIXED = (0.0, 1e-4, 1e-3, 1e-2)
 """Parts of the identity mixed into rows that degenerate when they are rounded."""
+
+ROUGHNESS, LOST = 0.25, 1e-2
+"""The smallest singular value below which that may be, as a part of what rounding adds, and the
+relative loss of one attribute from which more is mixed in."""
+
+EVEN = 1e-9
+"""Relative distance from equal up to which two cells are measured as one difference."""
+
+LULL = 5e-5
+"""Relative gain of ten steps together below which a descent ends: what comes after is a few times
+as much in all, and takes most of the steps."""
 
 CUBES, STEPS = 2.4, 500
 """Work of one step of a descent over rows, in cubes of the cells, and most steps.
@@ -129,7 +142,9 @@ def optimise_rows(
     search = _JointDescent(problem, rows)
     work = sum(CUBES * float(n) ** 3 for _, _, n in search.groups)
     maxiter = steps_within(work, int(STEPS * max(1.0, effort)), effort)
-    x = minimise_log(search.evaluate, search.start, ftol, maxiter, signed=True, cost=work)
+    x = minimise_log(
+        search.evaluate, search.start, ftol, maxiter, signed=True, cost=work, lull=LULL
+    )
     return search.unpack(x)
 
 
@@ -223,18 +238,14 @@ def realise_residual(
     """
     components = problem.components
     inside = _inside(problem)
-    nontrivial = {i for i, A in enumerate(rows) if A is not None}
-    bits = bits_for(max(len(nontrivial & set(c)) for c in inside))
+    rounding = _Rounding(problem, rows)
     residual: dict[str, Integers | None] = {}
     t, r = problem.identity_tables()
     gain = np.ones(problem.d)
-    for i, (name, A) in enumerate(zip(problem.names, rows, strict=True)):
-        axis = residual_axis(problem.sizes[i], None) if A is None else _rounded(A, bits)
-        residual[name] = axis.rows
-        gain[i] = axis.gain
-        parts = [axis.parts(op)[:2] for op in problem.factors[i].operators]
-        t[i] = np.append([means @ means for means, _ in parts], 1.0)
-        r[i] = np.append([spread.sum() for _, spread in parts], 0.0)
+    for i, name in enumerate(problem.names):
+        axis = rounding.axis(i)
+        residual[name], gain[i] = axis.rows, axis.gain
+        t[i], r[i] = _tables(problem, i, axis)
     R = components.values(t, r)
     keep = [c for c in range(len(inside)) if R[c] > 0]
     names = [problem.attributes(components.masks[c]) for c in keep]
@@ -255,18 +266,90 @@ def realise_residual(
     return ProductStrategy(domain, {}, residual, blocks, problem.noise, method)
 
 
-def _rounded(A: Floats, bits: int) -> Axis:
-    """Return the axis of the rounded residual rows, mixed with the identity if they degenerate.
+class _Rounding:
+    """Integer rows near the planned ones, with as many bits as the blocks of each allow."""
 
-    A workload that cannot tell some cells apart is planned with rows that barely do, and rounding
-    may lose that.
-    """
-    for part in MIXED[:-1]:
-        try:
-            return _mixed_axis(A, bits, part)
-        except ValueError:
-            continue
-    return _mixed_axis(A, bits, MIXED[-1])
+    def __init__(self, problem: Problem, rows: Sequence[Floats | None]) -> None:
+        self.problem = problem
+        self.inside = _inside(problem)
+        self.rows = [None if A is None or _is_even(A) else A for A in rows]
+        learned = {i for i, A in enumerate(self.rows) if A is not None}
+        meet = [(set(c), len(learned & set(c))) for c in self.inside]
+        self.bits = [
+            bits_for(max((count for c, count in meet if i in c), default=1))
+            for i in range(problem.d)
+        ]
+
+    def axis(self, i: int) -> Axis:
+        """Return the axis of rounded rows of an attribute.
+
+        A workload that can hardly tell some cells apart is planned with rows that hardly do, and
+        rounding may lose that: then some of the identity is mixed in, as much as loses least.
+        """
+        A, size = self.rows[i], self.problem.sizes[i]
+        if A is None:
+            return residual_axis(size, None)
+        B = residual_matrix(A)
+        smallest = np.sqrt(np.square(B).sum(axis=1).min())  # its rows are orthogonal
+        if smallest > ROUGHNESS * np.sqrt(size) * 2.0 ** -self.bits[i]:
+            with suppress(ValueError):
+                return residual_axis(size, quantise(B, self.bits[i], GAUSSIAN.name))
+        found: list[tuple[float, Axis]] = []
+        for part in MIXED:
+            try:
+                axis = _mixed_axis(A, self.bits[i], part)
+            except ValueError:
+                continue
+            found.append((self._error_with(i, axis), axis))
+            if found[-1][0] <= self._least * (1 + LOST):
+                break
+        if not found:
+            raise ValueError("the rows of an attribute lose rank however they are rounded")
+        return min(found, key=lambda pair: pair[0])[1]
+
+    @cached_property
+    def _planned(self) -> Traces:
+        """The tables of the planned rows, with the prices of unit precision in place of tau."""
+        tables = identity_tables(self.problem)
+        for i, A in enumerate(self.rows):
+            if A is not None:
+                K = np.asarray(np.linalg.inv(A.T @ A), dtype=np.float64)
+                tables.t[i], tables.r[i] = self.problem.factors[i].tables(K)
+                tables.tau[i] = K.sum()
+        return Traces(tables.t, tables.r, 1 - 1 / tables.tau)
+
+    @cached_property
+    def _least(self) -> float:
+        return self._error(self._planned)
+
+    def _error_with(self, i: int, axis: Axis) -> float:
+        """Return the planned error with an attribute rounded and all others as planned."""
+        t, r = list(self._planned.t), list(self._planned.r)
+        prices = self._planned.tau.copy()
+        t[i], r[i] = _tables(self.problem, i, axis)
+        cells = axis.rows
+        prices[i] = 1.0 if cells is None else column_norm(cells, GAUSSIAN.name) / axis.gain
+        return self._error(Traces(t, r, prices))
+
+    def _error(self, priced: Traces) -> float:
+        R = self.problem.components.values(priced.t, priced.r)
+        price = np.array([np.prod(priced.tau[c]) for c in self.inside])
+        return float(np.sqrt(R * price).sum() ** 2)
+
+
+def _is_even(A: Floats) -> bool:
+    """Say whether rows on two cells are as good as the identity: the residual is one difference."""
+    if A.shape[1] != 2:
+        return False
+    left, right = residual_matrix(A)[0]
+    return bool(abs(left + right) < EVEN)
+
+
+def _tables(problem: Problem, i: int, axis: Axis) -> tuple[Floats, Floats]:
+    """Return the tables of an attribute, the last entries of which are those of Total."""
+    parts = [axis.parts(op)[:2] for op in problem.factors[i].operators]
+    t = np.append([means @ means for means, _ in parts], 1.0)
+    return t, np.append([spread.sum() for _, spread in parts], 0.0)
 
 
 def _mixed_axis(A: Floats, bits: int, part: float) -> Axis:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Identity
+from dpsql.algebra.blocks import Dense, Identity
 from dpsql.search.bounds import svd_bound
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.problem import Problem
@@ -34,6 +34,9 @@ MIXED = Workload(
     {"a": 7, "b": 5, "c": 3},
     [{"a": "prefix", "b": "prefix"}, {"b": "allrange", "c": "identity"}, ({"a": "prefix"}, 2.0)],
 )
+
+WELL_ROUNDED = 1.05
+"""Part of the planned error that rounding may come to."""
 
 
 def test_marginals_attain_the_singular_value_bound() -> None:
@@ -115,6 +118,49 @@ def test_joint_dominates_and_is_realised() -> None:
     assert planned["joint"] < kron
     search = _JointDescent(problem, optimise_rows(problem, start))
     assert planned["joint"] == pytest.approx(search.evaluate(search.start)[0], rel=2e-3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounding_costs_little_where_many_columns_meet(seed: int) -> None:
+    """Columns that meet few others have more bits than those that all meet in one answer."""
+    rng = np.random.default_rng(seed)
+    domain = {f"x{i}": int(rng.choice([2, 5, 12, 24])) for i in range(8)}
+    asked = [list(domain)[:7], *(rng.permutation(list(domain))[:2].tolist() for _ in range(12))]
+    products = []
+    for names in asked:
+        factors = {
+            name: Dense(
+                np.tril(np.ones((domain[name], domain[name])))[rng.integers(domain[name]) :]
+            )
+            for name in sorted(names)
+        }
+        products.append((factors, float(rng.choice([0.01, 1.0]))))
+    workload = Workload(domain, products)
+    problem = Problem(workload, "gaussian")
+    rows = initial_rows(problem)
+    descent = _JointDescent(problem, rows)
+    planned = descent.evaluate(descent.start)[0]
+    found = realise_residual(problem, rows, "joint").unit_error(workload)
+    assert planned * (1 - 1e-3) <= found <= planned * WELL_ROUNDED
+
+
+@pytest.mark.parametrize("cells", [8, 13])
+def test_rows_that_degenerate_are_mixed_when_they_are_rounded(cells: int) -> None:
+    """Cells that are hardly told apart are planned with rows that hardly do."""
+    wide = np.ones((2, cells))
+    wide[1, : cells // 2] = 1 + 1e-4
+    few = Dense(np.eye(cells)[:3])
+    products: list[tuple[dict[str, Any], float]] = [
+        ({"a": Dense(wide), "b": "prefix"}, 1.0),
+        ({"a": few}, 1.0),
+        ({"b": "identity"}, 1.0),
+    ]
+    workload = Workload({"a": cells, "b": 11}, products)
+    problem = Problem(workload, "gaussian")
+    rows = optimise_rows(problem, initial_rows(problem))
+    descent = _JointDescent(problem, rows)
+    planned = descent.evaluate(descent.start)[0]
+    assert realise_residual(problem, rows, "joint").unit_error(workload) <= 1.01 * planned
 
 
 def test_hundred_attributes() -> None:

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsql.search.family import Family
-from dpsql.search.opt_m import STEPS, evaluate
+from dpsql.search.opt_m import STEPS
+from dpsql.search.relaxation import evaluate
 from dpsql.search.set_rows import SetRows
 from dpsql.strategy.noise_law import Noise
 

@@ -64,7 +64,8 @@ def rolled_back(why: str = "it is older than its anchor") -> LedgerError:
     return LedgerError(
         "E_LEDGER_ROLLBACK",
         f"the ledger has been replaced or moved: {why}",
-        hint="restore the newest copy; a curator who knows that this is it can adopt it",
+        hint="restore the newest copy; a curator who knows that this is it can accept it with"
+        " `dpsql ledger adopt`",
     )
 
 

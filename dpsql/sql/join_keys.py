@@ -86,8 +86,13 @@ class JoinKeys:
 
     def check_known(self, column: exp.Column) -> None:
         """Refuse a join by a column that the catalog does not declare."""
-        if column.table.casefold() in self.private:
-            self.refuse(column, f"a join by {printable(column.name)}, which is not declared,")
+        alias = column.table.casefold()
+        if alias in self.private:
+            unit = self.private[alias].table.unit.column
+            known = dict.fromkeys([*([unit] if unit else []), *self.keys[alias]])
+            hint = f"rows of {printable(column.table)} are joined by {', '.join(known)}"
+            what = f"a join by {printable(column.name)}, which is not declared,"
+            self.refuse(column, what, hint if known else ALONG)
 
     def beside(
         self,

@@ -513,6 +513,24 @@ def test_joins_that_units_do_not_share_are_refused(world: World, sql: str) -> No
     assert connection.budget == before
 
 
+@pytest.mark.parametrize(
+    ("test", "named"),
+    [
+        ("v.patient = p.patient_id", "patient_id, visit_id"),
+        ("v.visit = p.patient_id", "patient_id, visit_id"),
+        ("v.patient_id = p.id", "patient_id"),
+    ],
+)
+def test_a_join_by_an_unknown_column_is_told_what_joins(
+    world: World, test: str, named: str
+) -> None:
+    connection, _ = world
+    with pytest.raises(dpsql.Error) as caught:
+        connection.execute(f"SELECT COUNT(*) FROM visits v JOIN patients p ON {test}")
+    assert caught.value.code == "E_JOIN"
+    assert (caught.value.hint or "").endswith(f" are joined by {named}")
+
+
 def test_tables_without_a_shared_unit(tmp_path: Path) -> None:
     apart = CATALOG.replace("[unit.patient]", "[unit.patient]\n[unit.other]")
     apart = apart.replace("max_rows = 1 }", 'max_rows = 1, unit = "other" }')

@@ -289,10 +289,10 @@ class _Rounding:
         A, size = self.rows[i], self.problem.sizes[i]
         if A is None:
             return residual_axis(size, None)
-        B = residual_matrix(A)
-        smallest = np.sqrt(np.square(B).sum(axis=1).min())  # its rows are orthogonal
-        if smallest > ROUGHNESS * np.sqrt(size) * 2.0 ** -self.bits[i]:
-            with suppress(ValueError):
+        with suppress(ValueError):  # LinAlgError is one
+            B = residual_matrix(A)
+            smallest = np.sqrt(np.square(B).sum(axis=1).min())  # its rows are orthogonal
+            if smallest > ROUGHNESS * np.sqrt(size) * 2.0 ** -self.bits[i]:
                 return residual_axis(size, quantise(B, self.bits[i], GAUSSIAN.name))
         found: list[tuple[float, Axis]] = []
         for part in MIXED:
@@ -313,10 +313,16 @@ class _Rounding:
         tables = identity_tables(self.problem)
         for i, A in enumerate(self.rows):
             if A is not None:
-                K = np.asarray(np.linalg.inv(A.T @ A), dtype=np.float64)
-                tables.t[i], tables.r[i] = self.problem.factors[i].tables(K)
-                tables.tau[i] = K.sum()
+                tables.t[i], tables.r[i], tables.tau[i] = self._planned_tables(i, A)
         return Traces(tables.t, tables.r, 1 - 1 / tables.tau)
+
+    def _planned_tables(self, i: int, A: Floats) -> tuple[Floats, Floats, float]:
+        """Return the tables of planned rows; of those that lose the total, with some identity."""
+        for part in MIXED:
+            with suppress(np.linalg.LinAlgError):
+                K = np.asarray(np.linalg.inv(_mixed_gram(A, part)), dtype=np.float64)
+                return *self.problem.factors[i].tables(K), float(K.sum())
+        raise np.linalg.LinAlgError
 
     @cached_property
     def _least(self) -> float:
@@ -353,10 +359,13 @@ def _tables(problem: Problem, i: int, axis: Axis) -> tuple[Floats, Floats]:
 
 
 def _mixed_axis(A: Floats, bits: int, part: float) -> Axis:
-    n = A.shape[1]
     if part:
-        A = np.linalg.cholesky((1 - part) * A.T @ A + part * np.eye(n)).T.astype(np.float64)
-    return residual_axis(n, quantise(residual_matrix(A), bits, GAUSSIAN.name))
+        A = np.linalg.cholesky(_mixed_gram(A, part)).T.astype(np.float64)
+    return residual_axis(A.shape[1], quantise(residual_matrix(A), bits, GAUSSIAN.name))
+
+
+def _mixed_gram(A: Floats, part: float) -> Floats:
+    return np.asarray((1 - part) * A.T @ A + part * np.eye(A.shape[1]))
 
 
 def residual_matrix(A: Floats) -> Floats:

@@ -15,7 +15,8 @@ MOST = 8
 def share_out(work: Callable[[Sequence[Piece]], None], pieces: Sequence[Piece]) -> None:
     """Do the work of all pieces, a share of them on every core: NumPy lets other threads run.
 
-    Pieces must share nothing that is written. Whatever is raised, all shares have ended then.
+    ``work`` is given several pieces to do one after another. Pieces must share nothing that is
+    written. Raises: what ``work`` raises, when all shares have ended.
     """
     shares = min(MOST, _cores(), len(pieces))
     if shares <= 1:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from pyarrow import parquet
 
 import dpsql
+from dpsql.algebra import cores
 from dpsql.privacy.vault.ahead import read_ahead
 
 
@@ -54,15 +56,46 @@ source = "t.*"
 privacy_unit = {unit}
 [table.t.column]
 a = {{ type = "integer", domain = [0, 9] }}
+b = {{ type = "integer", domain = [0, 3] }}
 """
+ROWS = 400_000
+
+
+def write(folder: Path, form: str) -> None:
+    """Write rows of units that have five each, by DuckDB, pyarrow or pandas."""
+    rows = duckdb.sql(f"SELECT i % 10 AS a, i % 4 AS b, i // 5 AS p FROM range({ROWS}) r(i)")
+    match form:
+        case "duckdb":
+            rows.write_parquet(str(folder / "t.parquet"))
+        case "pyarrow":  # groups of rows of no batch's size, and pages of their own
+            path = folder / "t.parquet"
+            parquet.write_table(rows.to_arrow_table(), path, row_group_size=7001, version="1.0")
+        case _:
+            rows.df().to_csv(folder / "t.csv", index=False, lineterminator="\r\n")
 
 
 @pytest.mark.parametrize("unit", ['"row"', '{ column = "p", max_rows = 3 }'])
-@pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_many_batches_are_counted_as_duckdb_counts(tmp_path: Path, unit: str, form: str) -> None:
-    rows = "SELECT i % 10 AS a, i // 3 AS p FROM range(500000) r(i)"
-    duckdb.sql(f"COPY ({rows}) TO '{tmp_path}/t.{form}'")
+@pytest.mark.parametrize("form", ["duckdb", "pyarrow", "pandas"])
+def test_many_batches_are_counted_in_one_session(
+    tmp_path: Path, unit: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows of a unit stay on any number of cores; of rows that are units all do."""
+    write(tmp_path, form)
     (tmp_path / "c.toml").write_text(CATALOG.format(unit=unit))
-    with dpsql.connect(tmp_path / "c.toml", epsilon=100) as connection:
-        found = connection.execute("SELECT a, COUNT(*) FROM t GROUP BY a ORDER BY a").fetchall()
-    assert [(a, round(n)) for a, n in found] == [(a, 50_000) for a in range(10)]
+    found = []
+    for count in (1, 3):
+        monkeypatch.setattr(cores, "_cores", lambda count=count: count)
+        with dpsql.connect(tmp_path / "c.toml", epsilon=100) as connection:
+            connection.execute("SET fresh = on")
+            asked = [
+                connection.execute(f"SELECT {key}, COUNT(*) FROM t GROUP BY {key} ORDER BY {key}")
+                for key in ("a", "b", "a")
+            ]
+            found.append([[round(n) for _, n in each.fetchall()] for each in asked])
+    assert found[0] == found[1]
+    first, second, again = found[0]
+    assert first == again
+    whole = ROWS if unit == '"row"' else ROWS * 3 // 5
+    assert sum(first) == sum(second) == whole
+    if unit == '"row"':
+        assert (first, second) == ([ROWS // 10] * 10, [ROWS // 4] * 4)

@@ -23,9 +23,10 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.tally import to_grid
+from dpsql.privacy.vault.tally import PLACES, to_grid
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grids_for
+from dpsql.workload.nodes import PLACE_BITS
 from tests.support.tables import scribe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
@@ -550,3 +551,7 @@ def test_grids_fit_the_bits_of_a_row(meeting: list[tuple[int | None, int]]) -> N
     assert min(grids) >= 1
     unit = math.prod(grid**degree for grid, (_, degree) in zip(grids, meeting, strict=True))
     assert unit <= 1 << (30 if grids != [max(1, span or 0) for span, _ in meeting] else 31)
+
+
+def test_planning_knows_how_far_places_in_bins_are_kept() -> None:
+    assert 1 << PLACE_BITS == PLACES

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsql.algebra import cores
 from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.operator import Integers
 from dpsql.algebra.ranges import AllRange
@@ -128,6 +129,24 @@ def test_equals_dense_gls(
         assert estimate.forecast.total(product) == pytest.approx(np.trace(cov), rel=1e-9)
         together = estimate.forecast.covariance(product, product)
         assert together == pytest.approx(cov.diagonal(), rel=1e-9)
+
+
+def test_slabs_give_the_same_digits_on_any_number_of_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(product_solve, "LARGE", 1)
+    monkeypatch.setattr(product_solve, "SLAB", 7)
+    monkeypatch.setattr(product_solve, "NEAR", 7)
+    rng = np.random.default_rng(3)
+    strategy = strategy_of(["FFFF"], "laplace", rng)
+    (rows,) = (dense_block(strategy, block) for block in strategy.blocks)
+    values = [rng.integers(-1000, 1000, len(rows))]
+    found = []
+    for count in (1, 2, 5):
+        monkeypatch.setattr(cores, "_cores", lambda count=count: count)
+        estimate = strategy.solve(values, strategy.forecast([2.0]))
+        found.append([estimate.answer(product).tolist() for product in PRODUCTS])
+    assert found[0] == found[1] == found[2]
 
 
 def test_explicit_residual_rows() -> None:

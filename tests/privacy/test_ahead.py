@@ -64,6 +64,7 @@ ROWS = 400_000
 def write(folder: Path, form: str) -> None:
     """Write rows of units that have five each, by DuckDB, pyarrow or pandas."""
     rows = duckdb.sql(f"SELECT i % 10 AS a, i % 4 AS b, i // 5 AS p FROM range({ROWS}) r(i)")
+    assert rows is not None
     match form:
         case "duckdb":
             rows.write_parquet(str(folder / "t.parquet"))

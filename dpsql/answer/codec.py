@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra import blocks, operator, ranges
 from dpsql.algebra.operator import Operator
+from dpsql.errors import OperationalError
 from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Measured, Query
 from dpsql.learn.transcript import Look
@@ -24,6 +25,10 @@ from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import decode_resolution, encode_resolution
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
+
+FORM = 2
+"""The form of releases. Before it, blocks that are paid for together had the noise of the one of
+them whose rows add most."""
 
 Array = NDArray[Any]
 Keep: TypeAlias = Callable[[Array], str]
@@ -69,6 +74,7 @@ def _facts(release: Release, keep: Keep) -> dict[str, Any]:
         for part, values in zip(plan.parts, release.values, strict=True)
     ]
     return {
+        "form": FORM,
         "noise": plan.noise,
         "epsilon": str(plan.epsilon),
         "delta": str(plan.delta),
@@ -83,10 +89,11 @@ def decode(body: bytes) -> Release:
     """Return the release that ``encode`` wrote.
 
     Raises: ValueError, KeyError, TypeError, OSError, BadZipFile for anything else; DataError or
-    OperationalError where its noise law is not installed any more.
+    OperationalError where its noise law is not installed any more, or its noise is not known.
     """
     facts, arrays = unpacked(body)
     law(facts["noise"])
+    form = facts.get("form", 1)
     parts, values = [], []
     for item in facts["parts"]:
         strategy = decode_strategy({"noise": facts["noise"], **item["strategy"]}, arrays)
@@ -105,6 +112,8 @@ def decode(body: bytes) -> Release:
                 occupied=item.get("occupied", False),
             )
         )
+        if form < 2 and strategy.is_joint and len(set(parts[-1].multipliers)) > 1:
+            raise OperationalError("E_NOISE", "the noise of a release of before is not told")
         values.append(tuple(_integers(arrays[key]) for key in item["values"]))
     rho = None if facts["rho"] is None else Fraction(facts["rho"])
     plan = Plan(

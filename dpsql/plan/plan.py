@@ -85,9 +85,13 @@ class Part:
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
+        return self.strategy.scales(self.amount, 1, self.multipliers)
+
+    @cached_property
+    def multipliers(self) -> tuple[int, ...]:
+        """Per block how much one privacy unit moves its rows, times what a single cell does."""
         pairs = zip(self.blocks, self.block_units, strict=True)
-        multipliers = [self._multiplier(block, unit) for block, unit in pairs]
-        return self.strategy.scales(self.amount, 1, multipliers)
+        return tuple(self._multiplier(block, unit) for block, unit in pairs)
 
     @cached_property
     def block_units(self) -> tuple[int, ...]:

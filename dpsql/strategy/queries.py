@@ -51,9 +51,7 @@ class QueriesStrategy(Strategy):
     blocks: tuple[QueryBlock, ...]
     noise: Noise
     method: str = "queries"
-    _joint: dict[tuple[int, ...], int] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
+    _joint: list[int] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         order = list(self.domain)
@@ -69,18 +67,16 @@ class QueriesStrategy(Strategy):
                 if self.domain[name] != n or not fits:
                     raise ValueError(f"the rows of {name!r} are not integers over its cells")
 
-    def joint(self, multipliers: Sequence[int]) -> int:
-        """Return the largest weighted sum of column norms, times a multiplier for every block."""
-        key = tuple(multipliers)
-        if key not in self._joint:
-            weights = [m * b.weight for m, b in zip(key, self.blocks, strict=True)]
+    def joint(self) -> int:
+        """Return the largest weighted sum of column norms."""
+        if not self._joint:
             norms = [block_norms(block, self.noise) for block in self.blocks]
-            self._joint[key] = joint_norm(self.domain, norms, weights)
-        return self._joint[key]
+            self._joint.append(joint_norm(self.domain, norms, [b.weight for b in self.blocks]))
+        return self._joint[0]
 
     def sensitivity(self, block: QueryBlock) -> Fraction:
         """Return the sensitivity of all blocks together, over the weight of one."""
-        return Fraction(self.joint([1] * len(self.blocks)), block.weight)
+        return Fraction(self.joint(), block.weight)
 
     def scales(
         self,
@@ -90,12 +86,13 @@ class QueriesStrategy(Strategy):
     ) -> tuple[Fraction, ...]:
         """Return per block the Laplace scale, or the Gaussian sigma squared, for a total cost.
 
-        Guarantee: rounded up, so the joint cost of all blocks is at most ``amount``.
+        Guarantee: rounded up, so the joint cost of all blocks is at most ``amount``: a block whose
+        sensitivity is larger has as much more noise, and costs what it did.
         """
         reach = self.check_amount(amount, rows_per_unit)
-        times = reach * self.joint(multipliers or [1] * len(self.blocks))
-        base = round_up(law(self.noise).scale(times, amount))
-        return tuple(base / block.weight for block in self.blocks)
+        base = round_up(law(self.noise).scale(reach * self.joint(), amount))
+        pairs = zip(self.blocks, multipliers or [1] * len(self.blocks), strict=True)
+        return tuple(base * times / block.weight for block, times in pairs)
 
     def forecast(self, variances: Sequence[float]) -> QueriesForecast | LargeQueriesForecast:
         """Return the exact errors of every answer, for the noise variance of each block."""

@@ -17,7 +17,9 @@ from dpsql.errors import LedgerError
 from dpsql.plan.plan import Part, Plan
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock
-from dpsql.workload.cells import Cells, cells_of
+from dpsql.strategy.queries import QueriesStrategy
+from dpsql.strategy.query_block import QueryBlock
+from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 
 
 def releases(folder: Path) -> Releases:
@@ -133,3 +135,25 @@ def test_another_data_version_is_another_request(demo: Path) -> None:
     with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
         connection.execute(sql)
         assert connection.budget.entries == 2
+
+
+def test_a_release_of_before_whose_noise_is_not_told_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that were paid for together had all the noise of the one to which rows add most."""
+    one = np.array([[1, 0]])
+    blocks = QueryBlock(("a",), (2,), (one,), 1), QueryBlock(("b",), (2,), (one,), 1)
+    strategy = QueriesStrategy({"a": 2, "b": 2}, blocks, "laplace")
+    for nodes, is_told in ((Nodes("b", 1, 1, 9), False), (cells_of("b", np.arange(2)), True)):
+        resolutions: dict[str, Resolution] = {"a": cells_of("a", np.arange(2)), "b": nodes}
+        part = Part("t", strategy, resolutions, Fraction(1, 2), 3)
+        plan = Plan((part,), "laplace", Fraction(1, 2), Fraction(0), None)
+        release = Release(plan, ((np.array([1]), np.array([5])),), "id", 7, "head", ("scope",))
+        with monkeypatch.context() as before:
+            before.setattr("dpsql.answer.codec.FORM", 1)
+            releases(tmp_path).add("old", release)
+        releases(tmp_path).add("new", release)
+        assert releases(tmp_path).find("new") is not None
+        assert (releases(tmp_path).find("old") is not None) == is_told
+        candidates = releases(tmp_path).candidates("another", ["scope"])
+        assert ("old" in candidates.latest) == is_told

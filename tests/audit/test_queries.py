@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy import measure
 from dpsql.privacy.exact import apply_rows
-from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.cells import Cells, Nodes, cells_of
@@ -88,9 +89,7 @@ def test_a_plan_that_understates_what_blocks_cost_together_is_refused(
     noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint = QueriesStrategy.joint
-    monkeypatch.setattr(
-        QueriesStrategy, "joint", lambda self, multipliers: joint(self, multipliers) - 1
-    )
+    monkeypatch.setattr(QueriesStrategy, "joint", lambda self: joint(self) - 1)
     with pytest.raises(InternalError, match="costs more than was paid"):
         empty(plan_of(noise)).measured()
 
@@ -135,6 +134,22 @@ def test_what_a_row_adds_to_nodes_is_counted() -> None:
     with pytest.raises(InternalError, match="costs more than was paid"):
         measure.check_cost(cheap, empty(cheap).receipt())
     assert isinstance(part.resolutions["b"], Cells)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_blocks_have_the_noise_of_their_own_weights(noise: Noise) -> None:
+    """In rows the noise of a block is what it is without nodes, however much a row adds to them."""
+    (part,) = plan_of(noise).parts
+    power = law(noise).norm
+    for grid in (1, 7, 1 << 16):
+        resolutions = {**part.resolutions, "b": Nodes("b", 1, 1, grid, (0,))}
+        spread = Part("t", part.strategy, resolutions, AMOUNT, 3)
+        assert spread.block_units == tuple(grid if "b" in b.attributes else 1 for b in part.blocks)
+        plain = Part("t", part.strategy, part.resolutions, AMOUNT, 3)
+        pairs = zip(spread.scales, spread.block_units, strict=True)
+        assert [scale / unit**power for scale, unit in pairs] == list(plain.scales)
+        plan = replace(plan_of(noise), parts=(spread,))
+        measure.check_cost(plan, empty(plan).receipt())
 
 
 def test_epsilon_from_below() -> None:

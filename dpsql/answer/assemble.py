@@ -6,19 +6,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.answer.codec import Release
-from dpsql.answer.covariance import Joint
-from dpsql.answer.graphical import Models
-from dpsql.answer.modelled import answer_from
-from dpsql.answer.rank_values import read_rank
 from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
-from dpsql.answer.synthetics import Synthetic
 from dpsql.plan.request import Request
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
@@ -26,6 +22,11 @@ from dpsql.strategy.base import Estimate, Forecast
 from dpsql.strategy.noise_law import law
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
+
+if TYPE_CHECKING:
+    from dpsql.answer.covariance import Joint
+    from dpsql.answer.graphical import Models
+    from dpsql.answer.synthetics import Synthetic
 
 ROUNDED = 1e-9
 """Size below which an answer, relative to its standard error, is what rounding left of zero."""
@@ -55,7 +56,7 @@ def assemble_results(
     variances = read_variances(request, readings, forecasts)
     settle_zeros(answers, variances)
     known = synthetics or {}
-    models = None if release is None else Models(release.plan, release.values, estimates)
+    models = _models_of(request, release, estimates)
     own = by_statement(readings)
     results = []
     for index, item in enumerate(request.statements):
@@ -69,7 +70,7 @@ def assemble_results(
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
-        joint = Joint(index, item, variances, apart, forecasts)
+        joint = _joint_of(index, item, variances, apart, forecasts)
         result = build_result(item, filled, paid, proof, sealed, joint)
         standing = notes_of(item, request.views)
         learned_from = [model.left_out for model in asked if model.name]
@@ -78,6 +79,32 @@ def assemble_results(
         biased = bool(changed or asked)
         results.append(replace(result, notes=notes, biased=biased, standing=standing))
     return tuple(results)
+
+
+def _joint_of(
+    index: int,
+    item: Compiled,
+    variances: Mapping[Place, Floats],
+    readings: Readings,
+    forecasts: Mapping[int, Forecast],
+) -> Joint | None:
+    """The noisy numbers of a statement that an outer query puts together."""
+    if item.outer is None:
+        return None
+    from dpsql.answer.covariance import Joint  # most statements have one SELECT
+
+    return Joint(index, item, variances, readings, forecasts)
+
+
+def _models_of(
+    request: Request, release: Release | None, estimates: Mapping[int, Estimate]
+) -> Models | None:
+    """The graphical models of a release, where a statement is read off one."""
+    if release is None or not any(map(request.reads_model, request.statements)):
+        return None
+    from dpsql.answer.graphical import Models  # few statements are read so
+
+    return Models(release.plan, release.values, estimates)
 
 
 def by_statement(readings: Readings) -> dict[int, Readings]:
@@ -110,6 +137,8 @@ def _ask_models(
             continue
         if synthetic not in asked:
             asked.append(synthetic)
+        from dpsql.answer.modelled import answer_from  # few statements ask a model
+
         flat = answer_from(synthetic.model, select.table, answer)
         columns = [name for name in select.table.columns if select.table.columns[name].size]
         answers[index, j] = answer.arrange(flat, columns)
@@ -139,7 +168,7 @@ def find_errors(
     for index, item in enumerate(request.statements):
         _ask_models(index, item, synthetics, None, answers, variances)
         filled = _fill(index, item, answers, variances, places, forecasts, cost)
-        joint = Joint(index, item, variances, places, forecasts)
+        joint = _joint_of(index, item, variances, places, forecasts)
         found.append(build_result(item, filled, cost, None, sealed, joint).stddev)
     return tuple(found)
 
@@ -275,8 +304,12 @@ def _stacked(
     for answer, values, spreads in zip(select.answers, found, ends, strict=True):
         if answer.aggregate == aggregate:
             groups = select.branches[answer.branch].rows
-            rank = answer.rank is not None
-            out += read_rank(answer, values, spreads, groups) if rank else values.tolist()
+            if answer.rank is None:
+                out += values.tolist()
+                continue
+            from dpsql.answer.rank_values import read_rank  # few answers are quantiles
+
+            out += read_rank(answer, values, spreads, groups)
     return out
 
 

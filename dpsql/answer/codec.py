@@ -7,7 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from dpsql.algebra import blocks, operator, ranges
 from dpsql.algebra.operator import Operator
 from dpsql.errors import OperationalError
-from dpsql.learn.candidates import rows
-from dpsql.learn.handle import Measured, Query
-from dpsql.learn.transcript import Look
 from dpsql.plan.plan import Part, Plan
 from dpsql.records import dataclass, fields
-from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.cells import decode_resolution, encode_resolution
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.learn.handle import Query
+    from dpsql.learn.transcript import Look
 
 FORM = 2
 """The form of releases. Before it, blocks that are paid for together had the noise of the one of
@@ -209,6 +210,10 @@ def decode_looks(
     ``arrays["values"]`` (m,) holds the noisy answers of all looks, one after the other, in counts.
     Raises: KeyError, TypeError, ValueError for anything else.
     """
+    from dpsql.learn.candidates import rows  # few catalogs have models
+    from dpsql.learn.handle import Measured
+    from dpsql.learn.transcript import Look
+
     operators: list[Operator] = []
     for each in facts["operators"]:
         operators.append(_operator(each, arrays, operators))

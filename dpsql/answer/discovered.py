@@ -10,18 +10,21 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods, Values, count_periods
 from dpsql.catalog.joint_keys import joint_column, joint_columns, parts_of
 from dpsql.catalog.origins import named, origins_of
 from dpsql.catalog.read_calendar import MAX_CELLS
-from dpsql.catalog.sought import Key, tell_apart
+from dpsql.catalog.sought import tell_apart
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
 from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
+
+if TYPE_CHECKING:
+    from dpsql.catalog.sought import Key
 
 VERSION = 1
 """Of what is stored of a domain."""

@@ -29,10 +29,6 @@ from dpsql.workload.cells import Nodes
 from dpsql.workload.target import Reading
 from dpsql.workload.workload import Product
 
-MODELLED = (
-    "answers of a graphical model fitted to the release (reconstruct = '{}'): biased, no standard "
-    "errors (reconstruct = 'gls' has them)"
-)
 INSTEAD = "reconstruct = 'nonnegative' has no such limit"
 
 STEPS = (1_000, 10_000)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.answer.graphical import MODELLED, Models, check_models
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.pgm.project import project_monotone, project_orthant, project_simplex
@@ -22,11 +21,18 @@ from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings
 from dpsql.workload.term import Polynomial, Term
 
+if TYPE_CHECKING:
+    from dpsql.answer.graphical import Models
+
 Shape = Literal["apart", "growing", "overlapping"]
 
 PROJECTED = (
     "projected: counts are non-negative and those of disjoint groups keep their estimated total; "
     "biased, no standard errors (reconstruct = 'gls' has them)"
+)
+MODELLED = (
+    "answers of a graphical model fitted to the release (reconstruct = '{}'): biased, no standard "
+    "errors (reconstruct = 'gls' has them)"
 )
 UNTOUCHED = "sums of values of either sign are left as they were estimated"
 
@@ -158,12 +164,13 @@ def check_methods(request: Request, plan: Plan, readings: Readings) -> None:
     Raises: NotSupportedError (E_SETTING); ProgrammingError (E_TOO_LARGE); OperationalError.
     """
     for index, item in enumerate(request.statements):
-        method = request.method_of(item)
-        if method in ("pgm", "mbi"):
+        if request.reads_model(item):
+            from dpsql.answer.graphical import check_models  # few statements are read so
+
             here = [
                 (at, reading) for place, (at, reading, _) in readings.items() if place[0] == index
             ]
-            check_models(plan, here, method)
+            check_models(plan, here, request.method_of(item))
 
 
 def reprocess(

@@ -6,19 +6,21 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
-from dpsql.answer.covariance import Joint
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.records import dataclass
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 from dpsql.sql.query import Output
 from dpsql.strategy.noise_law import law
+
+if TYPE_CHECKING:
+    from dpsql.answer.covariance import Joint
 
 Covariances = Mapping[tuple[int, int], Floats]
 

@@ -13,16 +13,18 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dpsql.answer.change_counter import ChangeCounter, change_counter
 from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
-from dpsql.answer.synthetics import Synthetic, decode_synthetic, encode_synthetic
 from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import keep_private
 from dpsql.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from dpsql.answer.synthetics import Synthetic
 
 LATEST = 64
 """Releases that are looked through, newest first, for one that determines a request."""
@@ -229,7 +231,7 @@ class Releases(Shelf[Release]):
             db.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", place)
 
 
-class LearnedModels(Shelf[Synthetic]):
+class LearnedModels(Shelf["Synthetic"]):
     """Models, each under the name of the request that it was learned for."""
 
     what = "model"
@@ -282,8 +284,8 @@ class Store:
         )
         self.releases = Releases(answers, "release", encode, decode)
         self.clipped = Shelf[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
-        self.learned = LearnedModels(models, "learned", encode_synthetic, decode_synthetic)
-        self.tables = SyntheticTables(models, "synthetic", encode_synthetic, decode_synthetic)
+        self.learned = LearnedModels(models, "learned", _encode_model, _decode_model)
+        self.tables = SyntheticTables(models, "synthetic", _encode_model, _decode_model)
         self.domains = Domains(models, "domain", encode_found, decode_found)
 
     @property
@@ -294,6 +296,18 @@ class Store:
     def state(self) -> bytes:
         """What changes when anything is stored."""
         return self.releases.file.counter.read() + b"|" + self.tables.file.counter.read()
+
+
+def _encode_model(model: Synthetic) -> bytes:
+    from dpsql.answer.synthetics import encode_synthetic  # few catalogs have models
+
+    return encode_synthetic(model)
+
+
+def _decode_model(body: bytes) -> Synthetic:
+    from dpsql.answer.synthetics import decode_synthetic  # few catalogs have models
+
+    return decode_synthetic(body)
 
 
 _NOTED = {

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.catalog.domain import Bins, Domain, Value
-from dpsql.catalog.sought import Sought
 from dpsql.records import dataclass, field
+
+if TYPE_CHECKING:
+    from dpsql.catalog.sought import Sought
 
 SERVERS = {"postgresql": "stream", "spark": "push"}
 """The engines of servers that are part of dpsql, and how each is read; others are installed."""

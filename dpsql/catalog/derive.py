@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import Catalog, Table, Unit
-from dpsql.catalog.header import read_header
 from dpsql.catalog.origins import named, released_of, trace
 from dpsql.catalog.read_units import MOST_ROWS
-from dpsql.catalog.unit_local import DerivedTable, UnitLocal, scanned
+from dpsql.catalog.unit_local import DerivedTable, scanned
 from dpsql.errors import InternalError, ProgrammingError
+
+if TYPE_CHECKING:
+    from dpsql.catalog.unit_local import UnitLocal
 
 
 def derive(
@@ -22,6 +25,8 @@ def derive(
     tables may have, where it is not given. The same relation gives the same name everywhere.
     Raises: ProgrammingError (E_JOIN, E_TOO_LARGE).
     """
+    from dpsql.catalog.header import read_header  # most tables are stored
+
     bases = bases_of(catalog, scanned(relation))
     tables = named(bases)
     header = read_header(relation, tables)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import Values
-from dpsql.catalog.sought import SEPARATOR, Key, Sought
+from dpsql.catalog.sought import SEPARATOR, Sought
+
+if TYPE_CHECKING:
+    from dpsql.catalog.sought import Key
 
 MOST_PARTS = 3
 """Columns that keys may have together: the number of a combination fits 64 bits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.formulas import FormulaRows
@@ -16,13 +17,14 @@ from dpsql.catalog.unit_local import (
     PerUnit,
     PickColumns,
     Scan,
-    Summary,
     UnionRows,
-    UnitLocal,
     WindowRows,
     columns_of_test,
 )
 from dpsql.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from dpsql.catalog.unit_local import Summary, UnitLocal
 
 Origin = tuple[str, str]
 """A stored column: the case-folded names of its table and of itself."""

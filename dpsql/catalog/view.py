@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
-from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, UnitLocal, children
+from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, children
 from dpsql.errors import printable
+
+if TYPE_CHECKING:
+    from dpsql.catalog.unit_local import UnitLocal
 
 MOST_NAMED = 4
 """Columns that are named one by one."""

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dpsql.answer.result import Result
-from dpsql.answer.synthetics import Synthetic, find_synthetic
 from dpsql.catalog import Catalog
 from dpsql.dbapi.cursor import Cursor, Parameters, check_text, parse_script, refuse_unknown
 from dpsql.dbapi.exceptions import Exceptions
-from dpsql.dbapi.foresee import Foreseen, foresee
 from dpsql.dbapi.script import (
     explain_finding,
     explain_script,
@@ -24,9 +22,7 @@ from dpsql.dbapi.script import (
     offered_search,
 )
 from dpsql.engine.charges import Charges, interruptible
-from dpsql.engine.discover import found_before
 from dpsql.engine.engine import Engine
-from dpsql.engine.explanation import Explanation
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
 from dpsql.engine.outlook import looking_ahead
@@ -55,8 +51,12 @@ from dpsql.privacy.ledger import Status as BudgetStatus
 from dpsql.privacy.vaults import refuse_unreadable
 from dpsql.settings import SETTINGS
 from dpsql.sql.lexemes import split_script as _split_script
-from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import Statement
+
+if TYPE_CHECKING:
+    from dpsql.answer.synthetics import Synthetic
+    from dpsql.dbapi.foresee import Foreseen
+    from dpsql.engine.explanation import Explanation
 
 T = TypeVar("T")
 
@@ -234,6 +234,8 @@ class Connection(Exceptions):
 
         Raises: ProgrammingError (E_UNKNOWN_TABLE).
         """
+        from dpsql.answer.synthetics import find_synthetic  # few connections have one
+
         return find_synthetic(self.engine.models, name)
 
     def cursor(self) -> Cursor:
@@ -251,6 +253,8 @@ class Connection(Exceptions):
 
     def explain(self, sql: str, parameters: Parameters = ()) -> Explanation:
         """The forecast of a statement or script: free, from public facts only."""
+        from dpsql.sql.marks import bind_parameters  # scripts have none
+
         text = bind_parameters(check_text(sql), parameters, self.paramstyle)
         return self.told(lambda: self._explain(text), text)
 
@@ -266,9 +270,12 @@ class Connection(Exceptions):
             return explain_script(self.engine, statements, terms)
         selects = [statement for statement in statements if statement.kind == "select"]
         searches = [statement.search for statement in statements if statement.search]
-        if searches and len(statements) == 1 and not found_before(self.engine, searches[0]):
-            planned, assumed = offered_search(self.engine, searches[0], terms)
-            return planned.explain(self.engine, assumed)
+        if searches and len(statements) == 1:
+            from dpsql.engine.discover import found_before  # few statements find domains
+
+            if not found_before(self.engine, searches[0]):
+                planned, assumed = offered_search(self.engine, searches[0], terms)
+                return planned.explain(self.engine, assumed)
         if any(is_new(self.engine, statement) for statement in statements):
             return explain_finding(self.engine, statements, terms)
         if not selects:
@@ -286,6 +293,8 @@ class Connection(Exceptions):
         zeros in place of noisy numbers. Raises: ProgrammingError, NotSupportedError.
         """
         text = check_text(sql)
+        from dpsql.dbapi.foresee import foresee  # most are asked for answers
+
         return self.told(lambda: foresee(self.engine, text), text)
 
     def grant_here(self) -> None:

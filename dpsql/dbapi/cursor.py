@@ -8,12 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import find_named
-from dpsql.answer.display import errors_as_columns, errors_as_text
-from dpsql.answer.modelled import check_target, write_rows
 from dpsql.answer.result import Result, listing, message
 from dpsql.dbapi.fetching import Fetching
-from dpsql.dbapi.foresee import constants
-from dpsql.dbapi.reflect import asked_columns
 from dpsql.dbapi.script import (
     asked_now,
     changes_domains,
@@ -24,19 +20,16 @@ from dpsql.dbapi.script import (
     offered_search,
     plan_offered,
 )
-from dpsql.dbapi.show import describe, show
-from dpsql.engine.discover import forget, found_before, plan_search
-from dpsql.engine.explanation import Explanation
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
 from dpsql.sql.lexemes import Fragment, split_statements
-from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import MAX_TEXT, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
+    from dpsql.engine.explanation import Explanation
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 THERE = "{} {} was found before: free"
@@ -75,6 +68,8 @@ class Cursor(Fetching):
         how = self.connection.show_stddev
         if how == "off":
             return result
+        from dpsql.answer.display import errors_as_columns, errors_as_text  # asked for by a setting
+
         return errors_as_text(result) if how == "text" else errors_as_columns(result)
 
     def execute(self, sql: str, parameters: Parameters = (), **options: object) -> Cursor:
@@ -90,6 +85,8 @@ class Cursor(Fetching):
         terms = self._terms_with(options)
         if len(check_text(sql)) > MAX_STATEMENT:
             raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
+        from dpsql.sql.marks import bind_parameters  # scripts have none
+
         text = bind_parameters(sql, parameters, self.connection.paramstyle)
         self.connection.told(lambda: self._finish(self._execute(text, terms)), text)
         return self
@@ -105,6 +102,8 @@ class Cursor(Fetching):
                 hint="executescript() answers several statements as one workload",
                 span=fragments[1].whole(),
             )
+        from dpsql.dbapi.reflect import asked_columns  # scripts are not asked that
+
         asked = asked_columns(self.connection.known, fragments[0].body)
         if asked is not None:
             return [asked]
@@ -146,6 +145,8 @@ class Cursor(Fetching):
         for statement in statements:
             if statement.kind == "set":
                 terms = terms.with_text(*statement.words)
+        from dpsql.engine.discover import found_before  # few scripts find domains
+
         if all(statement.kind != "forget" for statement in before):
             for statement in before:
                 if statement.search is not None and not found_before(engine, statement.search):
@@ -163,6 +164,8 @@ class Cursor(Fetching):
         made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
         for statement in statements:
             if statement.kind == "describe" and statement.words[0].casefold() not in made:
+                from dpsql.dbapi.show import describe  # few scripts describe tables
+
                 describe(engine, statement)
         now = asked_now(statements)
         check_synthetics(engine, statements, terms)
@@ -212,12 +215,18 @@ class Cursor(Fetching):
                 name = statement.words[0]
                 return [message(f"{name} = {connection.settings[name]}", text)]
             case "show":
+                from dpsql.dbapi.show import describe, show  # few statements show anything
+
                 if statement.words[0] == "columns":
                     return [describe(engine, replace(statement, words=statement.words[1:]))]
                 return [show(engine, connection.terms, statement.words[0], text)]
             case "constant":
+                from dpsql.dbapi.foresee import constants  # few statements have no table
+
                 return [constants(statement)]
             case "describe":
+                from dpsql.dbapi.show import describe  # few statements describe tables
+
                 return [describe(engine, statement)]
             case "begin":
                 if connection.collected is not None:
@@ -235,6 +244,8 @@ class Cursor(Fetching):
             case "find":
                 return self._search(statement, terms)
             case "forget":
+                from dpsql.engine.discover import forget  # few statements forget domains
+
                 found = find_named(engine.found, *statement.words)
                 forget(engine, found)
                 return [message(FORGOTTEN.format(found.what.lower(), found.name), text)]
@@ -264,6 +275,8 @@ class Cursor(Fetching):
         """CREATE DOMAIN or CREATE BOUNDS, or its forecast."""
         engine, search = self.connection.engine, statement.search
         assert search is not None
+        from dpsql.engine.discover import found_before, plan_search  # few statements find domains
+
         known = found_before(engine, search)
         if known is not None:
             return [message(THERE.format(known.what.lower(), known.name), search.text)]
@@ -274,6 +287,8 @@ class Cursor(Fetching):
 
     def _materialize(self, statement: Statement) -> Result:
         """Draw rows of a synthetic table into a file."""
+        from dpsql.answer.modelled import check_target, write_rows  # few statements draw rows
+
         wanted = statement.rows
         assert wanted is not None
         path = self.connection.engine.granted.find(wanted.path)

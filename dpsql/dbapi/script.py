@@ -8,23 +8,21 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.answer.modelled import check_target
-from dpsql.answer.synthetics import check_name, find_synthetic
 from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
-from dpsql.engine.discover import Finding, found_before, plan_search
-from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text
 from dpsql.settings import BOTH, taken_by
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import lex
 from dpsql.sql.parse import Statement
-from dpsql.sql.synthetic import Creation
-from dpsql.sql.unlisted import Search
 
 if TYPE_CHECKING:
+    from dpsql.engine.discover import Finding
+    from dpsql.engine.explanation import Explanation, Row
     from dpsql.engine.learn import LearningTable
+    from dpsql.sql.synthetic import Creation
+    from dpsql.sql.unlisted import Search
 
 
 def asked_now(statements: Sequence[Statement]) -> dict[int, Statement]:
@@ -66,6 +64,8 @@ def offered_search(desk: Desk, search: Search, terms: Terms) -> tuple[Finding, b
     """
     assumed = terms.epsilon is None and "epsilon" not in dict(search.options)
     offered = terms.having(epsilon=Fraction(1)) if assumed else terms
+    from dpsql.engine.discover import plan_search  # few scripts find domains
+
     return plan_search(desk, search, offered), assumed
 
 
@@ -80,12 +80,16 @@ def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) 
         if creation is not None and statement.explain:
             plan_offered(desk, creation, terms)
         elif creation is not None:
-            from dpsql.engine.learn import plan_table  # few scripts learn models
+            from dpsql.answer.synthetics import check_name  # few scripts learn models
+            from dpsql.engine.learn import plan_table
 
             plan_table(desk, creation, terms)
             check_name(creation.name, made)
             made[creation.name.casefold()] = creation
         if wanted is not None:
+            from dpsql.answer.modelled import check_target  # few scripts draw rows
+            from dpsql.answer.synthetics import find_synthetic
+
             if wanted.name.casefold() not in made:
                 find_synthetic(desk.models, wanted.name)
             check_target(desk.granted.find(wanted.path))
@@ -118,8 +122,11 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
 
 def is_new(desk: Desk, statement: Statement) -> bool:
     """Whether a statement finds what was not found before."""
-    search = statement.search
-    return search is not None and not statement.explain and found_before(desk, search) is None
+    if statement.search is None or statement.explain:
+        return False
+    from dpsql.engine.discover import found_before  # few scripts find domains
+
+    return found_before(desk, statement.search) is None
 
 
 def explain_finding(desk: Desk, statements: Sequence[Statement], terms: Terms) -> Explanation:

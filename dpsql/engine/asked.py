@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
-from dpsql.engine.clip import find_clipped, given_levels, plan_clipping
-from dpsql.engine.cut import chooses, plan_cutting, read_level
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import explain
-from dpsql.engine.explanation import Explanation
 from dpsql.engine.job import Doors, Job, Price
 from dpsql.engine.matrix import Asking
 from dpsql.engine.terms import Terms, form_request
@@ -24,6 +20,7 @@ from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 
 if TYPE_CHECKING:
+    from dpsql.engine.explanation import Explanation
     from dpsql.learn.task import Report
 
 
@@ -34,23 +31,45 @@ def read_job(
 
     Raises: ProgrammingError, NotSupportedError, DataError.
     """
+    if any(item.truncation is not None for item in workload):
+        return _read_clipped(desk, workload, terms, report)
+    return _read_uncut(desk, workload, terms, report)
+
+
+def _read_clipped(
+    desk: Desk, workload: Sequence[Compiled], terms: Terms, report: Report | None
+) -> Job[Any]:
+    from dpsql.engine.clip import find_clipped, plan_clipping  # few workloads are clipped
+    from dpsql.engine.cut import chooses, plan_cutting, read_level
+
     clipped = find_clipped(workload)
     if clipped is not None:
         return plan_clipping(clipped, terms)
     workload = desk.cut(workload, map(read_level, workload))
-    static = all(item.is_static or item.is_modelled for item in workload)
-    request = form_request(workload, terms, Fraction(1) if static else None)
-    if static:
+    if _is_public(workload) or not any(map(chooses, workload)):
+        return _read_uncut(desk, workload, terms, report)
+    request = form_request(workload, terms, None)
+    single = len(request.noises) == 1
+    noise = request.noises[0] if single else desk.plan(request).plan.noise
+    return plan_cutting(request, noise, terms.reuse)
+
+
+def _read_uncut(
+    desk: Desk, workload: Sequence[Compiled], terms: Terms, report: Report | None
+) -> Job[Any]:
+    public = _is_public(workload)
+    request = form_request(workload, terms, Fraction(1) if public else None)
+    if public:
         return Public(request)
-    if any(map(chooses, workload)):
-        single = len(request.noises) == 1
-        noise = request.noises[0] if single else desk.plan(request).plan.noise
-        return plan_cutting(request, noise, terms.reuse)
     if request.is_learned:
         from dpsql.engine.learn import plan_workload  # few workloads are learned
 
         return plan_workload(request, terms.fresh, report)
     return Asking(request, terms.reuse)
+
+
+def _is_public(workload: Sequence[Compiled]) -> bool:
+    return all(item.is_static or item.is_modelled for item in workload)
 
 
 def explain_workload(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Explanation:
@@ -98,5 +117,8 @@ class Public(Job[Request]):
 
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: free."""
+        from dpsql.engine.clip import given_levels  # most are asked for answers
+        from dpsql.engine.explain import explain
+
         forecast = explain(self.request, None, assumed, desk.remaining(()))
         return forecast.adding(given_levels(self.request.statements))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,9 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule
 from dpsql.engine.desk import Desk
-from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run
 from dpsql.engine.matrix import Asking
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
-from dpsql.learn.batches import Measure
-from dpsql.learn.handle import SumHandle
 from dpsql.learn.summed import BOUNDS, WORKS, measure_of
 from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above
 from dpsql.plan.request import Request
@@ -40,6 +37,11 @@ from dpsql.sql.compiled import Answer, Compiled
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
 from dpsql.workload.term import Term
+
+if TYPE_CHECKING:
+    from dpsql.engine.explanation import Explanation, Row
+    from dpsql.learn.batches import Measure
+    from dpsql.learn.handle import SumHandle
 
 CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 """Rules that choose a threshold before anything is measured."""

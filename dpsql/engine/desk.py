@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.discovered import (
     Discovered,
@@ -19,7 +19,6 @@ from dpsql.answer.discovered import (
     with_one_key,
 )
 from dpsql.answer.store import Store
-from dpsql.answer.synthetics import Synthetic
 from dpsql.catalog import Catalog, Table
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
@@ -28,7 +27,6 @@ from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import SCRATCH, nested_budgets
-from dpsql.privacy.status import Status
 from dpsql.sealed import Sealed
 from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.collector import uncollected
@@ -37,6 +35,10 @@ from dpsql.sql.compose import compile_statement
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.parse import Statement, parse, reparse
 from dpsql.sql.products import Compiler
+
+if TYPE_CHECKING:
+    from dpsql.answer.synthetics import Synthetic
+    from dpsql.privacy.status import Status
 
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 REMEMBERED = 10_000

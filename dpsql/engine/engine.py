@@ -17,35 +17,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.answer.modelled import draw_rows
 from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
-from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.sought import Key
 from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
-from dpsql.engine.explanation import Explanation
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.job import Charge, Job, Price, Step
-from dpsql.engine.seek import plan_seeking
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
 from dpsql.plan.plan import Plan
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
-from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
-from dpsql.privacy.filter import Run
-from dpsql.privacy.find import count_keys, find_keys
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
-from dpsql.privacy.look import open_handle, open_sums
 from dpsql.privacy.measure import certify, check_noise, measure
 from dpsql.privacy.vaults import Vaults, read_public, stored_in
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.synthetic import Materialisation
 
 if TYPE_CHECKING:
+    from dpsql.catalog.sought import Key
+    from dpsql.engine.explanation import Explanation
+    from dpsql.engine.seek import Seeking
     from dpsql.learn.task import Report
+    from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
+    from dpsql.privacy.filter import Run
+    from dpsql.sql.synthetic import Materialisation
 
 T = TypeVar("T")
 
@@ -76,7 +72,7 @@ class Engine(Desk):
         """The forecast of a workload: free, and a function of public facts only."""
         assumed = terms.epsilon is None
         offered = terms.having(epsilon=Fraction(1)) if assumed else terms
-        seeking = plan_seeking(self, workload, offered)
+        seeking = self._seeking(workload, offered)
         if seeking is None:
             return explain_workload(self, workload, terms)
         if seeking.first is None and seeking.counted is None:
@@ -90,7 +86,7 @@ class Engine(Desk):
 
         Keys that nobody listed are found before that, where statements want it.
         """
-        seeking = plan_seeking(self, workload, terms)
+        seeking = self._seeking(workload, terms)
         if seeking is None:
             return self.run(read_job(self, workload, terms, report))
         if seeking.counted is not None:
@@ -105,6 +101,13 @@ class Engine(Desk):
             return (seeking.counts(self, found, free=False),)
         results = self.run(read_job(self, seeking.compiled(self), seeking.rest, report))
         return tuple(seeking.told(result, found) for result in results)
+
+    def _seeking(self, workload: Sequence[Compiled], terms: Terms) -> Seeking | None:
+        if not any(item.seeks for item in workload):
+            return None
+        from dpsql.engine.seek import plan_seeking  # most keys are listed
+
+        return plan_seeking(self, workload, terms)
 
     def run(self, job: Job[Any]) -> tuple[Result, ...]:
         """Answer what a job is for, from what is published or by charging for it once.
@@ -221,6 +224,9 @@ class Engine(Desk):
 
         Raises: ProgrammingError (E_UNKNOWN_TABLE).
         """
+        from dpsql.answer.modelled import draw_rows  # few sessions draw rows
+        from dpsql.answer.synthetics import find_synthetic
+
         synthetic = find_synthetic(self.models, wanted.name)
         table = self.known.tables[synthetic.name.casefold()]
         return draw_rows(synthetic.model, table, wanted.rows, np.random.default_rng())
@@ -271,6 +277,8 @@ class Membrane:
     @contextmanager
     def look(self, run: Run, receipt: Receipt) -> Iterator[Any]:
         """A handle that looks several times, within what was paid."""
+        from dpsql.privacy.look import open_handle, open_sums  # most jobs measure once
+
         seen = run.seen
         vaults = self._vaults if seen is None else self._vaults.seeing(run.table, seen)
         try:
@@ -286,8 +294,12 @@ class Membrane:
 
     def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
         """The keys of a column that enough privacy units have, sorted."""
+        from dpsql.privacy.find import find_keys  # most keys are listed
+
         return find_keys(asked, receipt, self._vaults)
 
     def count(self, asked: CountedDiscovery, receipt: Receipt) -> KeyCounts:
         """The keys whose noisy counts of privacy units reach a threshold, and these counts."""
+        from dpsql.privacy.find import count_keys  # most keys are listed
+
         return count_keys(asked, receipt, self._vaults)

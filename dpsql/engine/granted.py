@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import engine_of
@@ -18,7 +19,9 @@ from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, pri
 from dpsql.files import read_regular
 from dpsql.records import dataclass
 from dpsql.sql.lexemes import Fragment, split_statements
-from dpsql.sql.synthetic import Creation
+
+if TYPE_CHECKING:
+    from dpsql.sql.synthetic import Creation
 
 OF_A_CREATION = ("E_UNKNOWN_TABLE", "E_STATEMENT", "E_EPSILON", "E_DELTA", "E_SETTING")
 """Codes of what may be wrong about CREATE SYNTHETIC TABLE itself, whatever its workload."""

@@ -10,23 +10,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
-from dpsql.catalog.sought import Key
 from dpsql.engine.desk import Desk
-from dpsql.engine.explanation import Explanation
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of
-from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
-from dpsql.privacy.filter import Run
 from dpsql.privacy.receipt import Receipt
 from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import Noise, law
+
+if TYPE_CHECKING:
+    from dpsql.catalog.sought import Key
+    from dpsql.engine.explanation import Explanation
+    from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
+    from dpsql.privacy.filter import Run
 
 T = TypeVar("T")
 

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from dpsql.answer.accuracy import Compared, compare, shown_ratio
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.codec import Release
-from dpsql.answer.implied import Implied, find_implied, imply
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.store import Shelf, Stored
-from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import explain
-from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
-from dpsql.plan.goal import worst_ratio
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.privacy.receipt import Receipt
 from dpsql.records import dataclass, replace
 from dpsql.workload.target import Readings
+
+if TYPE_CHECKING:
+    from dpsql.answer.accuracy import Compared
+    from dpsql.answer.implied import Implied
+    from dpsql.engine.explanation import Explanation, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +191,8 @@ class Asking(Measuring, Job[Release]):
         """The answers, and what has to be said of earlier releases."""
         choice = self._chosen
         if free and choice.known is None:
+            from dpsql.answer.implied import imply  # nothing is known to a new catalog
+
             choice = Choice(choice.name, imply(self.request, choice.name, found))
         if choice.known is not None and choice.known.name != choice.name:
             desk.store.releases.link(choice.name, choice.known.name)
@@ -216,10 +218,14 @@ class Asking(Measuring, Job[Release]):
 
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast, with thresholds that statements give."""
+        from dpsql.engine.clip import given_levels  # most are asked for answers
+
         return self.forecast(desk, assumed).adding(given_levels(self.request.statements))
 
     def forecast(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: of a new measurement, or of the release that answers."""
+        from dpsql.engine.explain import explain  # most are asked for answers
+
         remaining = desk.remaining(self.request.tables)
         choice = foresee(desk, self.request, self.reuse)
         known, planned = choice.known, choice.planned
@@ -260,7 +266,11 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     planned = _plan(desk, request, bool(implied))
     if planned is None:
         return Choice(name, implied[0])
-    if reuse == "always" and implied:
+    if not implied:
+        return Choice(name, None, planned, state=state)
+    from dpsql.answer.accuracy import compare, shown_ratio  # nothing is known to a new catalog
+
+    if reuse == "always":
         return Choice(name, implied[0], planned, None, compare(request, implied[0], planned))
     beside = [(known, compare(request, known, planned)) for known in implied]
     for at, (known, compared) in enumerate(beside):
@@ -270,7 +280,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
             beside[at] = known, compared
         if compared.is_no_worse:
             return Choice(name, known, planned, None, compared)
-    return replace(Choice(name, None, planned, *(beside[0] if beside else ())), state=state)
+    return replace(Choice(name, None, planned, *beside[0]), state=state)
 
 
 def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
@@ -280,6 +290,8 @@ def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
 
 
 def _own(request: Request, name: str, release: Release) -> Implied | None:
+    from dpsql.answer.implied import imply  # nothing is known to a new catalog
+
     found = imply(request, name, release)
     return found if found is not None and _keeps(request, found) else None
 
@@ -301,7 +313,11 @@ def _determining(desk: Desk, request: Request, stored: Stored) -> Iterator[Impli
     """
     others = {name: each for name, each in stored.latest.items() if name not in stored.linked}
     groups = [each for each in (stored.linked, others) if each]
-    declared = set(desk.scopes((), desk.released)) if groups else set()
+    if not groups:
+        return
+    from dpsql.answer.implied import find_implied  # nothing is known to a new catalog
+
+    declared = set(desk.scopes((), desk.released))
     for group in groups:
         found = {n: e for n, e in group.items() if declared >= {*e.scopes[len(e.plan.parts) :]}}
         yield from (each for each in find_implied(request, found) if _keeps(request, each))
@@ -314,6 +330,8 @@ def _keeps(request: Request, known: Implied) -> bool:
         check_methods(request, plan, readings)
     except (NotSupportedError, ProgrammingError):
         return False
+    from dpsql.plan.goal import worst_ratio  # nothing is known to a new catalog
+
     return worst_ratio(request, plan, readings) <= 1
 
 

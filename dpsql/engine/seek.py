@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import Discovered, unfound
 from dpsql.answer.result import Result
 from dpsql.engine.desk import Desk
-from dpsql.engine.discover import Finding, plan_search
-from dpsql.engine.explanation import Explanation
+from dpsql.engine.discover import plan_search
 from dpsql.engine.job import Doors
 from dpsql.engine.key_counts import (
     CountingKeys,
@@ -33,6 +33,10 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.parse import reparse
 from dpsql.sql.unlisted import Search
 from dpsql.strategy.noise_law import law
+
+if TYPE_CHECKING:
+    from dpsql.engine.discover import Finding
+    from dpsql.engine.explanation import Explanation
 
 SHARE = Fraction(1, 2)
 """Part of epsilon for the keys: of 10, 25 and 50 % the last finds most keys, 261 of 403 that one

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 
 from dpsql.catalog import Catalog
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
-from dpsql.plan.goal import least_epsilon
 from dpsql.plan.request import Request
 from dpsql.plan.rounds import Rounds
 from dpsql.records import dataclass, field, replace
@@ -132,6 +131,8 @@ def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction |
         )
 
     if any(item.max_stddev is not None for item in workload):
+        from dpsql.plan.goal import least_epsilon  # few statements demand an error
+
         return request_at(least_epsilon(request_at, terms.limit))
     return request_at(require_epsilon(terms, default))
 

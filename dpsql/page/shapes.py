@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpsql.answer.result import Result
-from dpsql.dbapi.connection import BudgetStatus, Explanation, LedgerEntry
+from dpsql.dbapi.connection import BudgetStatus, LedgerEntry
+from dpsql.engine.explanation import Explanation
 from dpsql.errors import Error, Span, decimal_text
 from dpsql.strategy.noise_law import law
 

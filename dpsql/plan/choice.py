@@ -24,7 +24,7 @@ from dpsql.records import dataclass, replace
 from dpsql.search.itself import measure_queries
 from dpsql.search.meter import has_room, may_go_on, portion
 from dpsql.strategy.noise_law import law
-from dpsql.strategy.queries import MOST_ROWS
+from dpsql.strategy.query_block import MOST_ROWS
 from dpsql.workload.layout import TOGETHER_NUMBERS, Layout, Place
 
 FEW_ROWS, FEW_CELLS = 256, 256

@@ -13,7 +13,6 @@ from dpsql.strategy.product import assemble
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target
-from dpsql.workload.unions import added_up
 from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3
@@ -86,6 +85,8 @@ def count_units(target: Target, noise: Noise) -> Chosen:
     Different values do, each of them a union that has a row: so many change with a unit that it
     may be better to measure each, or what they add up to.
     """
+    from dpsql.workload.unions import added_up  # few count units
+
     (layout,) = target.layouts
     workload, resolutions = layout.workload, layout.resolutions
     names = workload.attributes

@@ -20,7 +20,6 @@ from dpsql.plan.plan import Part
 from dpsql.search.coarse import AMOUNTS, FINE, drawn_part
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.queries import QueriesStrategy
 from dpsql.workload.cells import Resolution
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, fits, mean_variances
@@ -48,6 +47,8 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
     rated = [pair for each in found if (pair := _rated(target, each, amount, limits)) is not None]
     plain = total_error(target, target.layouts[0], limits) / CAP**2
     if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
+        from dpsql.strategy.queries import QueriesStrategy  # searches that most requests do without
+
         are_found = any(each.strategy.kind == QueriesStrategy.kind for each in found)
         asked = [] if are_found else chooser.queries()
         pairs = [_rated(target, each, amount, limits) for each in asked]

@@ -125,6 +125,10 @@ class Request:
         """How the answers of a statement follow from the release."""
         return statement.reconstruct or self.reconstruct
 
+    def reads_model(self, statement: Compiled) -> bool:
+        """Whether the answers of a statement are those of a graphical model of the release."""
+        return self.method_of(statement) in ("pgm", "mbi")
+
     def _check_learned(self) -> None:
         for item in self.statements:
             given = {

@@ -7,12 +7,11 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
-from dpsql.catalog.draft import DraftedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.vault.counter import as_counting
@@ -22,6 +21,9 @@ from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.stored_rows import find_engine
 from dpsql.privacy.vault.vault import TableVault, Vault, open_vault
 from dpsql.workload.cells import AnyResolution
+
+if TYPE_CHECKING:
+    from dpsql.catalog.draft import DraftedTable
 
 
 class Vaults:

@@ -24,8 +24,8 @@ from dpsql.files import make_folder
 from dpsql.search.meter import ROOM, left_in_all, room, spend
 from dpsql.search.select import TEMPLATES, Selection, choose
 from dpsql.settings import FAMILIES
-from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise
+from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.workload import Workload
 
 SCHEMA = 30

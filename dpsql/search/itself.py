@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,14 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Array, Integers, Operator
 from dpsql.search.bounds import cells_bound
 from dpsql.search.meter import has_room
-from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
-from dpsql.strategy.queries import MOST_ROWS, QueriesStrategy
-from dpsql.strategy.query_block import QueryBlock
+from dpsql.strategy.query_block import MOST_ROWS, QueryBlock
 from dpsql.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from dpsql.search.problem import Problem
+    from dpsql.strategy.queries import QueriesStrategy
 
 COPIES = 6
 """Arrays of all rows of queries, or of their inner products, that are alive at once."""
@@ -159,6 +162,8 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
     blocks = tuple(
         QueryBlock(b.attributes, b.sizes, b.matrices, b.weight // weights) for b in blocks
     )
+    from dpsql.strategy.queries import QueriesStrategy  # most requests have something better
+
     return QueriesStrategy(domain, blocks, noise)
 
 

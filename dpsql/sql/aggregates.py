@@ -7,25 +7,27 @@ MODE are read off the counts of every value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.centred import centred, moved, same_but_for_little
-from dpsql.sql.derivative import guard
 from dpsql.sql.distinct_counts import instead_of_distinct, split_test
 from dpsql.sql.edges import check_edges
+from dpsql.sql.guarded import clipped, where_known, where_positive
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import MAX_QUANTILES, rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.sum_clips import within
-from dpsql.sql.sums import Amount, amount, squared
 from dpsql.sql.whole import is_whole, marked
+
+if TYPE_CHECKING:
+    from dpsql.sql.sums import Amount
 
 RunningOf = Callable[[exp.Window], Running]
 
@@ -33,7 +35,7 @@ _LINEAR = (exp.Count, exp.CountIf, exp.Sum)
 _SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
 SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
 _ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
-_RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
+RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
 _WORKS = (
     "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
 )
@@ -45,8 +47,8 @@ Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
 BUILDERS: dict[type[exp.Expr], Builder] = {}
 """What each kind of aggregate function is built by, and those derived from it."""
 
-OF_DISTINCT: dict[type[exp.Expr], Builder] = {}
-"""The same for those of DISTINCT."""
+Further = Callable[[bool], Mapping[type[exp.Expr], Builder]]
+"""What builds those of DISTINCT, or else those that few statements have."""
 
 
 def aggregate(*kinds: type[exp.Expr]) -> Callable[[Builder], Builder]:
@@ -64,6 +66,7 @@ class Aggregates:
     """The primitive sums that one SELECT needs, each once."""
 
     scope: Scope
+    further: Further
     found: list[Aggregate] = field(default_factory=list)
 
     def replace(self, node: exp.Expr, running_of: RunningOf) -> exp.Expr | None:
@@ -89,13 +92,21 @@ class Aggregates:
 
     def build(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """An aggregate function with the conditions and the window of ``shape``."""
-        known = OF_DISTINCT if isinstance(node.this, exp.Distinct) else BUILDERS
-        build = next((known[kind] for kind in type(node).__mro__ if kind in known), None)
+        build = self._builder(node)
         if shape.running is not None and not isinstance(node, _LINEAR):
             self.scope.refuse(node, "E_WINDOW", "a running total of this aggregate", "SUM or COUNT")
         if build is None:
             self.refuse(node)
         return build(self, node, shape)
+
+    def _builder(self, node: exp.Expr) -> Builder | None:
+        """What builds calls of this kind, or else of the next that it derives from."""
+        of_distinct = isinstance(node.this, exp.Distinct)
+        if not of_distinct and type(node) in BUILDERS:
+            return BUILDERS[type(node)]
+        further = self.further(of_distinct)
+        known = further if of_distinct else {**BUILDERS, **further}
+        return next((known[kind] for kind in type(node).__mro__ if kind in known), None)
 
     @aggregate(*_LINEAR)
     def total(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
@@ -171,6 +182,8 @@ class Aggregates:
         Raises: NotSupportedError (E_EXPR_IN_AGG).
         """
         clip, inner = self.scope.clip_of(node), node.this if inner is None else inner
+        from dpsql.sql.sums import amount  # counts have no amounts
+
         found = amount(self.scope, inner, clip)
         alike = same_but_for_little(inner, self.known_bounds) if clip is None else None
         if alike is not None:
@@ -209,6 +222,8 @@ class Aggregates:
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         inner, _ = self.centred(node)
         once = self.amount(node, inner)
+        from dpsql.sql.sums import squared  # counts have no squares
+
         twice = squared(self.scope, inner, self.scope.clip_of(node))
         first = self.column(replace(shape, summands=once.summands))
         second = self.column(replace(shape, summands=twice.summands))
@@ -251,7 +266,7 @@ class Aggregates:
         column = self.scope.find_column(inner, measure=True)
         return clip or self.scope.cut_of(column) or column.number_bounds
 
-    @aggregate(*_RANKS, exp.WithinGroup)
+    @aggregate(*RANKS, exp.WithinGroup)
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""
         parts = rank_parts(node)
@@ -361,30 +376,3 @@ def _is_total(node: exp.Window) -> bool:
     inner = inner.this if isinstance(inner, exp.Filter) else inner
     is_linear = isinstance(inner, exp.Count | exp.CountIf | exp.Sum)
     return is_linear and not isinstance(inner.this, exp.Distinct)
-
-
-def where_positive(count: exp.Expr, value: exp.Expr, least: int = 0) -> exp.Expr:
-    """NULL unless a noisy count is above ``least``."""
-    test = exp.GT(this=count.copy(), expression=exp.Literal.number(least))
-    return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=test, true=value)])))
-
-
-def where_known(value: exp.Expr, then: exp.Expr) -> exp.Expr:
-    """NULL unless a value is known: GREATEST and LEAST pass over NULL."""
-    known = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
-    return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=known, true=then)])))
-
-
-def clipped(value: exp.Expr, bounds: tuple[float, float] | None) -> exp.Expr:
-    """A value within bounds; its derivative stays that of the value."""
-    if bounds is None:
-        return value
-    out = guard(exp.Greatest(this=value, expressions=[_number(bounds[0])]))
-    if math.isfinite(bounds[1]):
-        out = guard(exp.Least(this=out, expressions=[_number(bounds[1])]))
-    return out
-
-
-def _number(value: float) -> exp.Expr:
-    literal = exp.Literal.number(repr(abs(value)))
-    return exp.paren(exp.Neg(this=literal)) if value < 0 else literal

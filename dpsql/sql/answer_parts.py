@@ -13,11 +13,13 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.records import dataclass, replace
-from dpsql.sql.bounded import Bounded, is_clipped, needs_bounds
+from dpsql.sql.bounded import Bounded
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.counted_keys import UnitKeyCounts, counted_key
+from dpsql.sql.fewest import Fewest
+from dpsql.sql.flat_select import is_clipped, needs_bounds
 from dpsql.sql.inline import Flat
-from dpsql.sql.kept_groups import Fewest, keep_groups, refuse_sets
+from dpsql.sql.kept_groups import keep_groups, refuse_sets
 from dpsql.sql.over_tables import Placed
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import group_keys, is_unit, table_under

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.sql.aggregates import BUILDERS, OF_DISTINCT, Aggregates
+from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.coupled_keys import with_lists
-from dpsql.sql.distinct_aggregates import OF_DISTINCTS
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
-from dpsql.sql.information import OF_VALUES
 from dpsql.sql.joined import JoinReader, joined_listing, lookups
 from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, locate, refuse
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.moments import OF_MOMENTS
 from dpsql.sql.over_cells import CellExpressions
 from dpsql.sql.query import Expression, Query
 from dpsql.sql.relations import PublicRows
@@ -48,10 +44,6 @@ _REFUSED = {
     "windows": ("E_WINDOW", "a window that is named twice"),
     "pivots": ("E_STATEMENT", "PIVOT"),
 }
-
-BUILDERS.update(OF_MOMENTS)
-BUILDERS.update(OF_VALUES)
-OF_DISTINCT.update(OF_DISTINCTS)
 
 
 def no_public_rows(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
@@ -86,7 +78,11 @@ def bind(
             return reader.scope(clips or {}, cut, kept, values)
 
         scope = read(tree)
-        listed = with_lists(tree, scope) if _may_couple(tree) else tree
+        if not _may_couple(tree):
+            return _bind(tree, scope)
+        from dpsql.sql.coupled_keys import with_lists  # most keys are columns
+
+        listed = with_lists(tree, scope)
         return _bind(listed, scope if listed is tree else read(listed))
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
@@ -99,11 +95,23 @@ def _may_couple(tree: exp.Select) -> bool:
     return any(len({*part.find_all(exp.Column)}) > 1 for part in parts)
 
 
+def _further(of_distinct: bool) -> Mapping[type[exp.Expr], Builder]:
+    """What builds aggregates that most statements do without."""
+    if of_distinct:
+        from dpsql.sql.distinct_aggregates import OF_DISTINCTS
+
+        return OF_DISTINCTS
+    from dpsql.sql.information import OF_VALUES
+    from dpsql.sql.moments import OF_MOMENTS
+
+    return {**OF_MOMENTS, **OF_VALUES}
+
+
 def _bind(tree: exp.Select, scope: Scope) -> Query:
     where = tuple(condition(scope, test) for test in scope.where)
     listing = joined_listing(scope)
     keys = Keys(tree, scope)
-    aggregates = Aggregates(scope)
+    aggregates = Aggregates(scope, _further)
     shell = CellExpressions(tree, scope, keys, aggregates).shell()
     if not aggregates.found and not keys.found:
         refuse_rows(tree.expressions[0], scope.locate)

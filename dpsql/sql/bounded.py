@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.sql.clauses import RowBounds, clip_of, without_clip
+from dpsql.sql.clauses import clip_of, without_clip
 from dpsql.sql.distinct_aggregates import OF_ONE
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, FlatSource
-from dpsql.sql.kept_groups import Fewest
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import UnitRows, group_keys, is_unit
 from dpsql.sql.products import Compiler
@@ -25,25 +24,6 @@ from dpsql.sql.relations import Element
 
 _PARTS = "_part"
 _HINT = "SUM, COUNT and AVG of columns, COUNT(DISTINCT unit), grouped by columns"
-
-
-def needs_bounds(statement: Statement, select: exp.Select, table: Table) -> bool:
-    """Whether what a unit adds to a group, or to how many, is to be bounded."""
-    if table.unit.max_rows == 1 or table.unit.column is None:
-        return False
-    if Fewest.of(statement.options, table).says:
-        return True
-    called = select.find_all(exp.Sum, exp.Count, exp.Avg) if statement.clips else ()
-    return any(is_clipped(node, statement, table.unit.max_rows) for node in called)
-
-
-def is_clipped(node: exp.Expr, statement: Statement, most: int) -> bool:
-    """Whether what a unit of so many rows adds to a group is clipped."""
-    clip = clip_of(node, statement.clips, statement.fragment)
-    if clip is None or isinstance(clip, RowBounds) or isinstance(node.this, exp.Distinct):
-        return False
-    is_sum = isinstance(node, exp.Sum | exp.Avg)
-    return is_sum or (isinstance(node, exp.Count) and (clip[1] < most or clip[0] > 1))
 
 
 @dataclass

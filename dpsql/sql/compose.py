@@ -1,45 +1,31 @@
-"""A statement -> the SELECTs over private tables that it is made of, compiled."""
+"""A statement -> the SELECTs over private tables that it is made of, compiled.
+
+What rewrites a statement is imported where a statement has it, which most have not.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Table
+from dpsql.catalog import Catalog
 from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
-from dpsql.sql.beside_answers import beside
 from dpsql.sql.bind import bind
-from dpsql.sql.bounded import needs_bounds
-from dpsql.sql.common_conditions import apart
-from dpsql.sql.compared import compared
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
-from dpsql.sql.correlated import decorrelated
-from dpsql.sql.counted_sides import counted
-from dpsql.sql.differences import COMPARED, may_differ
 from dpsql.sql.distinct_keys import grouped
-from dpsql.sql.earlier_items import named_items
 from dpsql.sql.expressions import refuse_rows
-from dpsql.sql.half_joins import as_conditions
-from dpsql.sql.item_lookups import over_groups
+from dpsql.sql.flat_select import is_flat
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
-from dpsql.sql.natural_joins import has_natural
-from dpsql.sql.own_ids import compared_with_own
 from dpsql.sql.parse import FORM, Statement, parse
-from dpsql.sql.per_unit import refuse_units
-from dpsql.sql.pivots import write_out_pivots
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
-from dpsql.sql.ranked_columns import RANKS
-from dpsql.sql.relations import Leaf, PrivateRows, PublicRows, read_from
-from dpsql.sql.scalar_lookups import looked_up
-from dpsql.sql.tuple_lists import without_tuples
+from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
 
 if TYPE_CHECKING:
     from dpsql.sql.shape import Shape
@@ -61,18 +47,25 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     if tree.find(exp.Pivot) is not None:
+        from dpsql.sql.pivots import write_out_pivots
+
         tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
     if tree.find(exp.Subquery) is not None:
+        from dpsql.sql.scalar_lookups import looked_up
+
         tree = looked_up(tree, compiler.catalog, public)
     if tree.find(*_RELATING) is not None:
         tree = _related(tree, compiler.catalog)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
-    tree = beside(tree, compiler.catalog)
-    tree = over_groups(compared(tree, compiler.catalog), compiler.catalog)
-    tree = decorrelated(tree, compiler.catalog)
+    if tree.find(exp.Join, exp.In) is not None:
+        from dpsql.sql.beside_answers import beside
+
+        tree = beside(tree, compiler.catalog)
+    if tree.find(exp.Subquery) is not None:
+        tree = _outside(tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     tree = contributions.filtered(tree, compiler.catalog)
-    flat = isinstance(tree, exp.Select) and _is_flat(tree, compiler, statement)
+    flat = isinstance(tree, exp.Select) and is_flat(tree, compiler, statement)
     compiled = (_compiled_flat if flat else _compiled)(statement, tree, compiler, public)
     for select in compiled.selects:
         contributions.check(select, compiler.evaluator)
@@ -84,10 +77,29 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
 
 def _related(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
     """Conditions and set operations that bring rows together, in the forms that are read."""
+    from dpsql.sql.own_ids import compared_with_own
+    from dpsql.sql.tuple_lists import without_tuples
+
     tree = compared_with_own(without_tuples(tree, catalog), catalog)
     if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
+        from dpsql.sql.common_conditions import apart
+        from dpsql.sql.half_joins import as_conditions
+
         tree = as_conditions(apart(tree), catalog)
-    return tree if tree.find(exp.SetOperation) is None else counted(tree, catalog)
+    if tree.find(exp.SetOperation) is None:
+        return tree
+    from dpsql.sql.counted_sides import counted
+
+    return counted(tree, catalog)
+
+
+def _outside(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+    """Sub-queries that answers or groups are compared with, and those asked for each group."""
+    from dpsql.sql.compared import compared
+    from dpsql.sql.correlated import decorrelated
+    from dpsql.sql.item_lookups import over_groups
+
+    return decorrelated(over_groups(compared(tree, catalog), catalog), catalog)
 
 
 def recalled(statement: Statement, compiler: Compiler) -> Compiled | None:
@@ -168,66 +180,10 @@ def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
         return Compiled(body, (shape.compiler.compile(found.query),))
     if isinstance(found, PrivateRows):
         if tree.args.get("group"):
+            from dpsql.sql.per_unit import refuse_units
+
             refuse_units(tree, shape.locate)
         refuse_rows(tree, shape.locate)
     known = shape.tables.known(found)
     shape.check_unused()
     return Compiled(body, tuple(shape.tables.selects), shape.tables.outside(known))
-
-
-def _is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
-    """Whether a SELECT is over tables of the catalog alone, one of them private or unknown."""
-    has_aliases = any(isinstance(each, exp.Alias) for each in tree.expressions)
-    if tree.args.get("with_") or (has_aliases and named_items(tree)):
-        return False
-    if tree.args.get("joins") and has_natural(tree):
-        return False
-    found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone, *COMPARED))
-    if any(isinstance(part, exp.Query | exp.AtTimeZone) and part is not tree for part in found):
-        return False
-    tables = compiler.catalog.tables
-    names = [part.name.casefold() for part in found if isinstance(part, exp.Table)]
-    if any(name in compiler.catalog.views and name not in tables for name in names):
-        return False
-    known = [tables[name] for name in names if name in tables]
-    if any(needs_bounds(statement, tree, table) or _asks_keys(tree, table) for table in known):
-        return False
-    if _ranks_several(tree) and any(table.unit.column for table in known):
-        return False
-    compared = [part for part in found if isinstance(part, COMPARED)]
-    if any(may_differ(part, table) for part in compared for table in known):
-        return False
-    if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
-        return False
-    return len(known) < len(names) or not known or not all(table.public for table in known)
-
-
-def _ranks_several(tree: exp.Select) -> bool:
-    """Whether a quantile is of several columns."""
-    for node in tree.find_all(*RANKS):
-        whole = node.parent if isinstance(node.parent, exp.WithinGroup) else node
-        if len({column.name.casefold() for column in whole.find_all(exp.Column)}) > 1:
-            return True
-    return False
-
-
-def _asks_keys(tree: exp.Select, table: Table) -> bool:
-    """Whether keys of a table, which have no domain, may be counted or tested for NULL."""
-    keys = {key.casefold() for key in table.keys} - {(table.unit.column or "").casefold()}
-    return any(
-        column.name.casefold() in keys
-        for asked in (tree.find_all(exp.Count, exp.Is) if keys else ())
-        for column in asked.find_all(exp.Column)
-    )
-
-
-def _keeps_public(tree: exp.Select, tables: Mapping[str, Table]) -> bool:
-    """Whether the one join of a SELECT keeps public rows that no private one meets."""
-    if len(tree.args.get("joins") or ()) != 1:
-        return False
-    element = read_from(tree)[-1]
-    join, table = element.join, tables.get(element.node.name.casefold())
-    is_list = isinstance(element.node, exp.Values)
-    if join is None or (table is None and not is_list):
-        return False
-    return join.side == ("RIGHT" if table is None or table.public else "LEFT")

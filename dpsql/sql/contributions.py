@@ -20,10 +20,7 @@ from dpsql.records import dataclass
 from dpsql.sql.clauses import Options, read_own, span_of
 from dpsql.sql.compiled import Select
 from dpsql.sql.evaluate import Evaluator, Operand
-from dpsql.sql.kept_groups import groups_of
-from dpsql.sql.kinds import cte_of
 from dpsql.sql.lexemes import Fragment, lex
-from dpsql.sql.report_format import BETWEEN
 from dpsql.sql.sugar import has_aggregates
 
 _OF_PUBLIC = re.compile(r"\bp\d+\b")
@@ -75,7 +72,11 @@ class Contributions:
                 f"the privacy unit of {printable(table.name)} is {told}",
                 "leave the option out: the catalog says whose a row is, by privacy_unit",
             )
-        groups = groups_of(table) if grouped and self.most_groups is not None else 1
+        groups = 1
+        if grouped and self.most_groups is not None:
+            from dpsql.sql.kept_groups import groups_of  # few statements say it
+
+            groups = groups_of(table)
         for option, most, found, where in (
             ("max_groups_contributed", self.most_groups, groups, "rows, in as many groups"),
             ("max_rows_contributed", self.most_rows, unit.max_rows, "rows"),
@@ -124,6 +125,8 @@ class Contributions:
 
     def having(self, tree: exp.Expr) -> list[exp.Select]:
         """The SELECTs with the clause, which stands right before their first item."""
+        from dpsql.sql.report_format import BETWEEN  # few statements have the option
+
         words = [each for each in lex(self.fragment.body) if each.kind not in BETWEEN]
         found = []
         for place in range(len(words)):
@@ -175,6 +178,8 @@ def _unit_within(node: exp.Expr, catalog: Catalog) -> str | None:
 
     None for all but rows of one private table, which a sub-query may pick and show.
     """
+    from dpsql.sql.kinds import cte_of  # few statements have such an option
+
     if isinstance(node, exp.Table):
         cte = cte_of(node)
         if cte is not None:

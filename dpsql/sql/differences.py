@@ -17,6 +17,7 @@ from dpsql.errors import Error
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.expressions import name_of
+from dpsql.sql.flat_select import COMPARED, TESTS
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
@@ -25,21 +26,9 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.workload.term import MAX_PRODUCTS
 
-_TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-COMPARED = (exp.Sub, exp.DateDiff, exp.Between, *_TESTS)
-"""What may compare two columns."""
 _SPREAD = exp.Variance | exp.VariancePop | exp.Stddev | exp.StddevPop | exp.StddevSamp
 _ADDED_UP = exp.Sum | exp.Avg | _SPREAD
 _CLAUSES = ("where", "group", "having", "qualify", "order")
-
-
-def may_differ(node: exp.Expr, table: Table) -> bool:
-    """Whether what may compare columns needs such a column, in a SELECT over a table."""
-    if table.public or table.unit.column is None:
-        return False
-    ends = [node.args.get(key) for key in ("expression", "low", "high")]
-    is_open = any(each is not None and each.find(exp.Column) is not None for each in ends)
-    return is_open and any(column.size > MAX_PRODUCTS for column in table.columns.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +91,7 @@ class Differences:
             return self.column(node, node.this, node.expression, flat) if is_of_days else None
         if isinstance(node, exp.Sub):
             return self.column(node, node.this, node.expression, flat)
-        if isinstance(node, _TESTS):
+        if isinstance(node, TESTS):
             found = self.column(node, node.this, node.expression, flat)
             zero = exp.Literal.number(0)
             return None if found is None else type(node)(this=found, expression=zero)

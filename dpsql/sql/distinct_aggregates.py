@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.sql.aggregates import SPREADS, Aggregates, Builder, clipped, where_positive
+from dpsql.sql.aggregates import SPREADS, Aggregates, Builder
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.distinct_counts import distinct_values, split_test
+from dpsql.sql.guarded import clipped, where_positive
 from dpsql.sql.query import Aggregate, Expression
 from dpsql.sql.scope import conjunction
 from dpsql.sql.whole import is_whole, marked

@@ -14,7 +14,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
@@ -23,7 +23,9 @@ from dpsql.catalog.domain import Bins, Periods, Spans, Times, Values
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import PUBLIC
-from dpsql.sql.steady import Same, Steadiness, part_of
+
+if TYPE_CHECKING:
+    from dpsql.sql.steady import Same
 
 _MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -138,6 +140,8 @@ def check_edges(
         def refused(node: exp.Expr) -> NoReturn:
             raise _refuse(column, domain, node, locate)
 
+        from dpsql.sql.steady import Steadiness  # few cut through cells
+
         Steadiness(column, same, refused).check(tree)
 
 
@@ -160,6 +164,8 @@ def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate)
             case exp.Hour() | exp.Minute() | exp.Second() | exp.TimeToUnix():
                 fine = not node.find(exp.Column)
             case exp.TimeToStr():
+                from dpsql.sql.steady import part_of  # few write days as texts
+
                 shown = part_of(node)
                 fine = not node.find(exp.Column) or (shown is not None and shown[1] in _DAYS)
             case exp.Cast() if node.to.this in _INSTANT and node.find(exp.Column):

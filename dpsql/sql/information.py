@@ -8,10 +8,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpsql.catalog.catalog import Column
-from dpsql.sql.aggregates import Aggregates, Builder, where_positive
+from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.derivative import guard
 from dpsql.sql.distinct_counts import distinct_values
 from dpsql.sql.evaluate import Operand
+from dpsql.sql.guarded import where_positive
 from dpsql.sql.query import Aggregate, Condition, Summand
 from dpsql.sql.relations import as_literal
 from dpsql.sql.scope import condition

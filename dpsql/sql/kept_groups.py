@@ -24,10 +24,10 @@ from dpsql.catalog.unit_local import (
     WindowRows,
     children,
 )
-from dpsql.records import dataclass, replace
+from dpsql.records import replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.clauses import Options, read_own
+from dpsql.sql.fewest import GROUPS, ROWS, Fewest
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
@@ -35,28 +35,6 @@ from dpsql.sql.per_unit import group_keys, table_under
 from dpsql.sql.products import Compiler
 
 _SETS = exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple
-_GROUPS = "max_groups_contributed"
-_ROWS = "max_rows_contributed"
-
-
-@dataclass(frozen=True, slots=True)
-class Fewest:
-    """In how many groups, and of how many rows, a unit of a table counts; None if all."""
-
-    groups: int | None
-    rows: int | None
-
-    @property
-    def says(self) -> bool:
-        """Whether either is bounded."""
-        return self.groups is not None or self.rows is not None
-
-    @classmethod
-    def of(cls, options: Options, table: Table) -> Fewest:
-        """What is below what the table declares. Raises: ProgrammingError (E_SETTING)."""
-        found = read_own(options, _GROUPS, _ROWS) if options else [None, None]
-        most = table.unit.max_rows
-        return cls(*(each if each is not None and each < most else None for each in found))
 
 
 def groups_of(table: Table) -> int:
@@ -83,7 +61,7 @@ def keep_groups(
     table = table_under(flat, compiler)
     if flat.joins:
         hint = "leave the option out, or join public rows by a unique key"
-        flat.refuse(select, "E_JOIN", f"public rows beside {_GROUPS} or {_ROWS}", hint)
+        flat.refuse(select, "E_JOIN", f"public rows beside {GROUPS} or {ROWS}", hint)
     columns = FlatColumns(flat.rows.source, table, statement.fragment, compiler)
     by = _keys(flat, select, columns) if fewest.groups is not None else ()
     relation, tests = relation_of(table), flat.filters(select)
@@ -127,7 +105,7 @@ def _keys(flat: Flat, select: exp.Select, columns: FlatColumns) -> tuple[str, ..
         column = columns.find(flat.resolve(key))
         if column is None or column.domain is None:
             hint = "a column with a domain, or an expression over one"
-            flat.refuse(key, "E_AGGREGATE", f"this key with {_GROUPS}", hint)
+            flat.refuse(key, "E_AGGREGATE", f"this key with {GROUPS}", hint)
         found.append(column.name.casefold())
     return tuple(dict.fromkeys(found))
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.edges import check_edges
-from dpsql.sql.grouping_sets import Sets, read_sets
+from dpsql.sql.grouping_sets import read_sets
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression
 from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
+
+if TYPE_CHECKING:
+    from dpsql.sql.grouping_sets import Sets
 
 UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high", REPORT)
 """Functions of a noisy number that is shown."""

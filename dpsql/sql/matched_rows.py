@@ -11,7 +11,7 @@ unit has as many joined rows as rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,11 @@ from dpsql.records import dataclass, replace
 from dpsql.sql.equal_columns import sides_of
 from dpsql.sql.listed_rows import meeting
 from dpsql.sql.local_tables import relation_of, table_of
-from dpsql.sql.public_rows import Joined
 from dpsql.sql.relations import Field
 from dpsql.sql.scope import Scope
+
+if TYPE_CHECKING:
+    from dpsql.sql.public_rows import Joined
 
 FEW = 1_000
 """Public rows up to which each is a list of conditions, in one plan with other statements."""

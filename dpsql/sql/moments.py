@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from sqlglot import exp, parse_one
 
-from dpsql.sql.aggregates import Aggregates, clipped, where_positive
+from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.derivative import guard
+from dpsql.sql.guarded import clipped, where_positive
 from dpsql.sql.query import Aggregate
 from dpsql.sql.sums import among, amount
 from dpsql.sql.whole import marked

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
@@ -28,11 +28,14 @@ from dpsql.sql.frames import read_frame
 from dpsql.sql.keys import UNCERTAINTY, Keys
 from dpsql.sql.language import check_answer, check_node, is_span
 from dpsql.sql.names import find_alias
-from dpsql.sql.noise_reports import Tree, bounds_of, ends_of, json_text, report_of
+from dpsql.sql.noise_reports import bounds_of, ends_of, json_text, report_of
 from dpsql.sql.query import Number, Output, Running, Shell
 from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
 from dpsql.sql.whole import is_whole, marked
+
+if TYPE_CHECKING:
+    from dpsql.sql.noise_reports import Tree
 
 STEADY = "steady"
 """Marks what is part of an expression over a key that was checked as a whole."""

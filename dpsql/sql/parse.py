@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import sqlglot
 from sqlglot import exp
@@ -28,15 +28,13 @@ from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.report_format import WORD, marked, take_reports
 from dpsql.sql.sugar import plain
-from dpsql.sql.synthetic import (
-    Creation,
-    Materialisation,
-    parse_create,
-    parse_materialize,
-    refuse_change,
-)
+from dpsql.sql.synthetic import parse_create, parse_materialize, refuse_change
 from dpsql.sql.today import dated
-from dpsql.sql.unlisted import Search, parse_forget, parse_search
+from dpsql.sql.unlisted import parse_forget, parse_search
+
+if TYPE_CHECKING:
+    from dpsql.sql.synthetic import Creation, Materialisation
+    from dpsql.sql.unlisted import Search
 
 # Limits of one statement, far above what people and tools write: they bound the time and memory of
 # all that follows. Depth costs stack: of Python's 1,000 frames the parser takes 23 a parenthesis,

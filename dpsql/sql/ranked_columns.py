@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.records import dataclass, replace
+from dpsql.sql.aggregates import RANKS
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.expressions import name_of
@@ -19,8 +20,6 @@ from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import table_under
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
-
-RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
@@ -23,12 +23,13 @@ from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.names import Names, unknown_table
-from dpsql.sql.public_rows import Joined
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest_column
 from dpsql.sql.remedies import remedy
-from dpsql.sql.steady import cut_off_sides
 from dpsql.sql.whole import INTEGERS
+
+if TYPE_CHECKING:
+    from dpsql.sql.public_rows import Joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -366,6 +367,8 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
         return
     columns = scope.columns(node)
     if isinstance(node, exp.DateDiff) and len(columns) > 1:
+        from dpsql.sql.steady import cut_off_sides  # few compare days
+
         cut_off_sides(node)
     if len(columns) > 1 or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case)):
         for child in list(node.iter_expressions()):

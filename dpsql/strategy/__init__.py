@@ -10,9 +10,5 @@ Side where it agrees with the others: Dependencies of small tables, Equalities o
 
 There are four kinds: products that share a matrix per attribute (``product``), products that do not
 (``separate``), rows on interchangeable cells (``symmetric``), and the queries themselves
-(``queries``). Each is registered here under the name by which files know it.
+(``queries``). Each is registered by its module, under the name by which files know it.
 """
-
-from dpsql.strategy import product, queries, separate, symmetric
-
-__all__ = ["product", "queries", "separate", "symmetric"]

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,6 @@ SCALE_BITS = 30
 
 Keep = Callable[[Integers], str]
 """Stores an array and returns the name under which it is found again."""
-
-_KINDS: dict[str, type[Strategy]] = {}
-
-S = TypeVar("S", bound="Strategy")
 
 
 class Block(ABC):
@@ -198,7 +194,7 @@ class Strategy(ABC):
 
     @classmethod
     @abstractmethod
-    def decode(cls: type[S], facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> S:
+    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> Self:
         """Return the strategy that ``encode`` described."""
 
     @abstractmethod
@@ -284,21 +280,6 @@ class Strategy(ABC):
         """
         unit = unit_variance(self.noise, epsilon, delta)
         return math.sqrt(unit * self.unit_error(workload) / workload.rows)
-
-
-def register(kind: type[S]) -> type[S]:
-    """Let a kind of strategy be read back from files by its name."""
-    _KINDS[kind.kind] = kind
-    return kind
-
-
-def decode_strategy(facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> Strategy:
-    """Return the strategy that its ``encode`` described.
-
-    ``arrays`` are those that ``encode`` returned, each of its own shape.
-    Raises ValueError, KeyError or TypeError for anything else.
-    """
-    return _KINDS[facts.get("kind", "product")].decode(facts, arrays)
 
 
 def decode_domain(facts: Mapping[str, Any]) -> dict[str, int]:

@@ -14,19 +14,13 @@ from dpsql.algebra.integer_rows import Matrix, structured_of
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.records import dataclass, field, replace
-from dpsql.strategy.base import (
-    Keep,
-    Strategy,
-    array_digest,
-    decode_domain,
-    digest_of,
-    register,
-)
+from dpsql.strategy.base import Keep, Strategy, array_digest, decode_domain, digest_of
 from dpsql.strategy.noise_law import Noise, is_law, law
 from dpsql.strategy.product_block import AttributeRows, ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.strategy.product_solve import ProductEstimate, solve
 from dpsql.strategy.quantise import bits_for, column_norm, quantise
+from dpsql.strategy.registry import register
 
 SHARE_UNITS = 1 << 40
 """Grid of the budget shares, so that they are exact fractions that sum to one."""

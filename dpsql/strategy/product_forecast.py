@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,10 @@ from dpsql.strategy.base import (
     not_measured,
 )
 from dpsql.strategy.product_block import AttributeRows, ProductBlock
-from dpsql.strategy.structured import structured_axis
-from dpsql.strategy.structured_axis import StructuredAxis
 from dpsql.workload.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.strategy.structured_axis import StructuredAxis
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when many products are forecast together."""
@@ -59,6 +61,8 @@ class ProductForecast(Forecast):
                 if mixed and (residual[name] is not None or isinstance(rows, Structured)):
                     raise ValueError("explicit residual rows do not mix with full rows")
                 if isinstance(rows, Structured):
+                    from dpsql.strategy.structured import structured_axis  # of large domains
+
                     self._axes[name] = structured_axis(rows)
                 else:
                     self._axes[name] = full_axis(size, rows, mixed)
@@ -140,9 +144,9 @@ class ProductForecast(Forecast):
         names = self.names(product)
         _, missing = self.inverse_precisions(names)
         axes = [(self.axis(name), product.factors[name]) for name in names]
-        if not all(a.answers(f) for a, f in axes if isinstance(a, StructuredAxis)):
+        if not all(a.answers(f) for a, f in axes if not isinstance(a, Axis)):
             return False
-        if not missing.any() and all(isinstance(axis, StructuredAxis) for axis, _ in axes):
+        if not missing.any() and not any(isinstance(axis, Axis) for axis, _ in axes):
             return True
         parts = [self.parts(name, product.factors[name]) for name in names]
         if not all(answerable for _, _, answerable in parts):
@@ -216,14 +220,14 @@ class ProductForecast(Forecast):
         """Return ``_sums``, remembered by content; None for hierarchies and what has no answer."""
         key = (name, operator.key)
         if key not in self._added:
-            is_plain = not isinstance(self.axis(name), StructuredAxis)
+            is_plain = isinstance(self.axis(name), Axis)
             has_answer = is_plain and self.parts(name, operator)[2]
             self._added[key] = self._sums(name, operator) if has_answer else None
         return self._added[key]
 
     def _sums(self, name: str, operator: Operator) -> tuple[float, float]:
         axis = self.axis(name)
-        if isinstance(axis, StructuredAxis):
+        if not isinstance(axis, Axis):
             return axis.sums(operator)
         means, spread, _ = self.parts(name, operator)
         return float(means @ means), float(spread.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows, not_measured
 from dpsql.strategy.product_block import ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
-from dpsql.strategy.structured_axis import StructuredAxis
 from dpsql.workload.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.strategy.structured_axis import StructuredAxis
 
 GRID_LIMIT = 1 << 24
 """Largest table of all combinations of distinct rows, 128 MiB, to answer one-row products from."""
@@ -30,7 +32,7 @@ LARGE = 1 << 24
 SLAB = 1 << 21
 """Numbers of a slab, 16 MiB: few enough for memory, and long enough runs to read and write."""
 
-Solved: TypeAlias = Axis | StructuredAxis
+Solved: TypeAlias = "Axis | StructuredAxis"
 
 NEAR = 1 << 17
 """Numbers that a core keeps near itself, 1 MiB."""
@@ -228,7 +230,7 @@ def _centre(slabs: Floats) -> None:
 
 def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Floats:
     """Return the least squares along one axis, in one pass; may use up the tensor it is given."""
-    if isinstance(axis, StructuredAxis):
+    if not isinstance(axis, Axis):
         return axis.solve(tensor, position)
     summable = not residual and axis.total > 0
     if axis.inverse is not None:

@@ -20,18 +20,14 @@ from dpsql.strategy.base import (
     array_digest,
     decode_domain,
     digest_of,
-    register,
     round_up,
 )
 from dpsql.strategy.large_queries import LargeQueriesForecast
 from dpsql.strategy.noise_law import Noise, is_law, law
 from dpsql.strategy.queries_forecast import QueriesForecast
-from dpsql.strategy.query_block import QueryBlock
+from dpsql.strategy.query_block import MOST_ROWS, QueryBlock
+from dpsql.strategy.registry import register
 from dpsql.workload.workload import Product
-
-MOST_ROWS = 1536
-"""Most query rows, but for those of the largest block of more: least squares takes their square in
-memory, their cube in time."""
 
 
 @register

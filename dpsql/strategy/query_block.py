@@ -11,6 +11,10 @@ from dpsql.algebra.operator import Floats, Integers
 from dpsql.records import dataclass
 from dpsql.strategy.base import Block
 
+MOST_ROWS = 1536
+"""Most query rows, but for those of the largest block of more: least squares takes their square in
+memory, their cube in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueryBlock(Block):

@@ -14,17 +14,10 @@ from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Integers
 from dpsql.records import dataclass
 from dpsql.strategy.agreement import classes_of
-from dpsql.strategy.base import (
-    Block,
-    Keep,
-    Strategy,
-    array_digest,
-    decode_domain,
-    digest_of,
-    register,
-)
+from dpsql.strategy.base import Block, Keep, Strategy, array_digest, decode_domain, digest_of
 from dpsql.strategy.noise_law import Noise, is_law
 from dpsql.strategy.quantise import column_norm, rank_of
+from dpsql.strategy.registry import register
 from dpsql.strategy.separate_forecast import SeparateEstimate, SeparateForecast
 
 

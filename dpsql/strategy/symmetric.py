@@ -24,9 +24,9 @@ from dpsql.strategy.base import (
     decode_domain,
     digest_of,
     distinct_rows,
-    register,
 )
 from dpsql.strategy.noise_law import GAUSSIAN, Noise, is_law, law
+from dpsql.strategy.registry import register
 from dpsql.strategy.symmetric_forecast import SymmetricForecast
 from dpsql.workload.workload import Product
 

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,6 @@ import click
 
 from dpsql import __version__
 from dpsql.errors import Error, Interrupted, UsageError, printable
-from dpsql.ui.budget import ACTS, show
-from dpsql.ui.check import check
 from dpsql.ui.connect import (
     WIDE,
     blaming_options,
@@ -30,7 +28,6 @@ from dpsql.ui.connect import (
     sit,
     with_settings,
 )
-from dpsql.ui.serve import USER_ACTS, serve
 from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
@@ -231,13 +228,32 @@ def _run_demanding(connection: Connection, max_stddev: str | None, order: Order)
     run_batch(connection, order)
 
 
-SUBCOMMANDS: dict[str, click.Command] = {
-    "run": run,
-    "init": init,
-    "check": check,
-    "ledger": show,
-    "serve": serve,
+def _check() -> click.Command:
+    from dpsql.ui.check import check
+
+    return check
+
+
+def _ledger() -> click.Command:
+    from dpsql.ui.budget import show
+
+    return show
+
+
+def _serve() -> click.Command:
+    from dpsql.ui.serve import serve
+
+    return serve
+
+
+SUBCOMMANDS: dict[str, Callable[[], click.Command]] = {
+    "run": lambda: run,
+    "init": lambda: init,
+    "check": _check,
+    "ledger": _ledger,
+    "serve": _serve,
 }
+"""The commands beside ``query``, each imported when it is called."""
 
 
 def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
@@ -245,18 +261,29 @@ def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]
 
     Raises: UsageError (E_USAGE) for a word that is neither a command nor a file.
     """
-    if arguments[:1] == ["ledger"] and arguments[1:2] and arguments[1] in ACTS:
-        return ACTS[arguments[1]], f"dpsql ledger {arguments[1]}", arguments[2:]
-    if arguments[:1] == ["user"] and arguments[1:2] and arguments[1] in USER_ACTS:
-        return USER_ACTS[arguments[1]], f"dpsql user {arguments[1]}", arguments[2:]
-    if arguments and arguments[0] in SUBCOMMANDS:
-        if arguments[0] == "ledger":
-            _refuse_misspelt(arguments[1:], "act", ACTS)
-        return SUBCOMMANDS[arguments[0]], f"dpsql {arguments[0]}", arguments[1:]
-    if arguments[:1] == ["user"]:
-        _refuse_misspelt(arguments[1:], "act", USER_ACTS)
+    first, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    acts = _acts_of(first)
+    if rest and rest[0] in acts:
+        return acts[rest[0]], f"dpsql {first} {rest[0]}", rest[1:]
+    if acts:
+        _refuse_misspelt(rest, "act", acts)
+    if first in SUBCOMMANDS:
+        return SUBCOMMANDS[first](), f"dpsql {first}", rest
     _refuse_misspelt(arguments, "command", [*SUBCOMMANDS, "user"])
     return query, "dpsql", arguments
+
+
+def _acts_of(command: str) -> Mapping[str, click.Command]:
+    """The acts of a command that has some."""
+    if command == "ledger":
+        from dpsql.ui.budget import ACTS
+
+        return ACTS
+    if command == "user":
+        from dpsql.ui.serve import USER_ACTS
+
+        return USER_ACTS
+    return {}
 
 
 def _refuse_misspelt(words: list[str], kind: str, known: Iterable[str]) -> None:

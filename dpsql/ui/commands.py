@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dpsql.engine.faults import unexpected
 from dpsql.errors import Error, ProgrammingError, UsageError, printable
 from dpsql.ui import facts, output
-from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.command import command, find_command, on_or_off, paths, read_switch, split_words
 from dpsql.ui.grid import Grid
 from dpsql.ui.session import Quit, Session
@@ -132,6 +131,8 @@ def set_confirm(session: Session, argument: str) -> None:
 @command(".plot", "[COLUMN]", (), _last_columns)
 def plot(session: Session, argument: str) -> None:
     """Draw the last result as bars with error whiskers."""
+    from dpsql.ui.chart import bars_of, draw_bars  # few results are drawn
+
     if session.last is None:
         raise ProgrammingError("E_PLOT", "there is no result yet to plot")
     grid = Grid.of(session.last)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import re
@@ -12,7 +11,6 @@ from fractions import Fraction
 
 from dpsql.errors import UsageError, text_width
 from dpsql.records import dataclass
-from dpsql.ui.box import draw_box
 from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
 from dpsql.ui.style import Style as Style
 
@@ -84,6 +82,8 @@ def _with_errors(grid: Grid, style: Style) -> Grid:
 @text_format("box", "txt")
 def render_box(grid: Grid, style: Style) -> str:
     """Draw a table with a ± column next to every noisy column."""
+    from dpsql.ui.box import draw_box  # files and pipes get other formats
+
     return draw_box(grid, style)
 
 
@@ -186,18 +186,20 @@ def _pipe(text: str) -> str:
 @text_format("html", "html")
 def render_html(grid: Grid, style: Style) -> str:
     """Write one ``<table>`` element; all text is escaped."""
+    from html import escape  # of 2,000 entities
+
     columns = shown_columns(grid)
-    head = "".join(f"<th>{html.escape(column.header)}</th>" for column in columns)
+    head = "".join(f"<th>{escape(column.header)}</th>" for column in columns)
     rows = "".join(
-        "<tr>" + "".join(_html_cell(column, i) for column in columns) + "</tr>\n"
+        "<tr>" + "".join(_html_cell(c, escape(c.cells[i])) for c in columns) + "</tr>\n"
         for i in range(len(grid.rows))
     )
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
 
 
-def _html_cell(column: Shown, i: int) -> str:
+def _html_cell(column: Shown, text: str) -> str:
     kind = ' class="error"' if column.error else ' class="number"' if column.right else ""
-    return f"<td{kind}>{html.escape(column.cells[i])}</td>"
+    return f"<td{kind}>{text}</td>"
 
 
 @text_format("line", "txt")

@@ -35,7 +35,6 @@ from dpsql.workload.cells import (
 from dpsql.workload.facets import is_splittable, split
 from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
-from dpsql.workload.unions import lay_out_units
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ class Target:
         Raises: ProgrammingError (E_TOO_LARGE).
         """
         if self.units:
+            from dpsql.workload.unions import lay_out_units  # few count units
+
             return (lay_out_units(self.table, self.asked),)
         apart = self.apart
         if all(len(products) == 1 for products in apart.products.values()):

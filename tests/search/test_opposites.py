@@ -18,8 +18,8 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.search.opposites import in_threes, opposite_rows
 from dpsql.strategy.axis import residual_axis
-from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.cells import Cells
 from dpsql.workload.layout import Layout
 from dpsql.workload.target import reading_variance

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Total
 from dpsql.algebra.integer_rows import IntegerRows, KronRows
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.strategy.base import Block, Estimate, Forecast, Keep, Strategy, digest_of, register
+from dpsql.strategy.base import Block, Estimate, Forecast, Keep, Strategy, digest_of
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.registry import register
 from dpsql.workload.workload import Product
 
 

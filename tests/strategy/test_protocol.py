@@ -6,6 +6,7 @@ import ast
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from dpsql.plan.memory import ResultSize, forecast_memory
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.exact import checked
 from dpsql.privacy.measure import check_cost, measure
-from dpsql.strategy.base import Block, Estimate, Forecast, Strategy, decode_strategy
+from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.registry import OWN, decode_strategy
 from dpsql.workload.cells import cells_of
 from dpsql.workload.workload import Workload
 from tests.audit.door import Door
@@ -38,6 +40,8 @@ NOISES: tuple[Noise, ...] = ("laplace", "gaussian")
 
 def kinds() -> set[str]:
     """Return the names of all classes of strategies, blocks, forecasts and estimates."""
+    for name in OWN:
+        import_module(f"dpsql.strategy.{name}")
     found: list[type] = [Strategy, Block, Forecast, Estimate]
     for each in found:
         found += each.__subclasses__()

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, Total
 from dpsql.errors import ProgrammingError
 from dpsql.search.itself import measure_queries
-from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.large_queries import LargeQueriesForecast
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.queries_forecast import QueriesForecast
 from dpsql.strategy.query_block import QueryBlock
+from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.workload import Product, Workload
 
 DOMAIN = {"a": 3, "b": 4, "c": 2}

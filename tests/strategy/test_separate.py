@@ -13,8 +13,8 @@ from dpsql.algebra.blocks import Dense, Total
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.measure import measure
-from dpsql.strategy.base import decode_strategy
 from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.registry import decode_strategy
 from dpsql.strategy.separate import SeparateBlock, SeparateStrategy
 from dpsql.strategy.separate_forecast import SeparateEstimate, SeparateForecast
 from dpsql.workload.cells import cells_of

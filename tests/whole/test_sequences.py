@@ -278,7 +278,7 @@ def any_release_that_determines() -> Iterator[None]:
     """The fault that was: whatever an earlier release determines is answered from it."""
     with (
         mock.patch.object(Compared, "is_no_worse", True),
-        mock.patch("dpsql.engine.matrix.shown_ratio", return_value=0.0),
+        mock.patch("dpsql.answer.accuracy.shown_ratio", return_value=0.0),
     ):
         yield
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,12 @@ import numpy.typing as npt
 from dpsql.algebra.cores import share_out
 from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
-from dpsql.privacy.vault.digests import digits_of_rows, first_digits
 from dpsql.privacy.vault.pile import Pile, PileRoom
-from dpsql.privacy.vault.row_texts import write_rows
-from dpsql.privacy.vault.text_names import TextNames
 from dpsql.privacy.vault.whole_numbers import find_distinct, lie_close
 from dpsql.records import dataclass
+
+if TYPE_CHECKING:
+    from dpsql.privacy.vault.text_names import TextNames
 
 Content = Callable[[Counts], Sequence[Codes | Counts]]
 """For some rows, whole numbers that decide their order."""
@@ -74,6 +74,8 @@ class UnitNumbers:
             owned = owned & np.array([each is not None and each == each for each in units], bool)
             units = ByteTexts.of(np.where(owned, units, ""))
         if isinstance(units, ByteTexts):
+            from dpsql.privacy.vault.text_names import TextNames  # most units are numbers
+
             self._names = self._names or TextNames()
             self._pile_up(self._names.add(units))
         else:
@@ -106,6 +108,8 @@ def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
     if room.folder is None and lie_close(identities):
         names, units = find_distinct(identities)
         return Owners(units.astype(np.uint32), owned, names)
+    from dpsql.privacy.vault.text_names import TextNames  # most lie close
+
     known, pile = TextNames(), room.pile(len(identities))
     pile.add(np.zeros(0, dtype=np.uint32))
     for start in range(0, len(identities), BATCH):
@@ -161,7 +165,7 @@ def unit_by_unit(
         yield np.concatenate([each + start for each, start in zip(found, starts, strict=True)])
 
 
-def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
+def _within(units: Codes, chosen: Flags | np.bool_, first: float, last: float) -> Counts:
     return np.flatnonzero(chosen & (units >= first) & (units < last))
 
 
@@ -169,6 +173,8 @@ KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
 CONTENTS = 1 << 16
 """Rows whose contents are held together."""
+PIECES = 4
+"""Pieces in which the rows of some units are sorted."""
 FEW = 1 << 13
 """Rows whose digests are worked out one by one, in 15 ms: tables of digits take as long."""
 
@@ -188,13 +194,17 @@ class Queue:
         >>> queue.bound(np.array([True, True, True, False])).tolist()
         [True, False, True, False]
         """
-        for some in self._ranges():
-            waiting = inside[self.rows[some]]
-            rows, units = self.rows[some][waiting], self.units[some][waiting]
-            place = np.arange(len(rows))
-            is_first = np.append(True, units[1:] != units[:-1])[: len(units)]
-            place -= np.maximum.accumulate(np.where(is_first, place, 0))
-            inside[rows[place >= self.max_rows]] = False
+
+        def clear(ranges: Sequence[slice]) -> None:
+            for some in ranges:
+                waiting = inside[self.rows[some]]
+                rows, units = self.rows[some][waiting], self.units[some][waiting]
+                place = np.arange(len(rows))
+                is_first = np.append(True, units[1:] != units[:-1])[: len(units)]
+                place -= np.maximum.accumulate(np.where(is_first, place, 0))
+                inside[rows[place >= self.max_rows]] = False
+
+        share_out(clear, [*self._ranges()])  # each row is in one range
         return inside
 
     def _ranges(self) -> Iterator[slice]:
@@ -226,6 +236,9 @@ class Digest:
         return np.frombuffer(b"".join(each[:8] for each in digests), ">u8").astype(np.uint64)
 
     def _together(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
+        from dpsql.privacy.vault.digests import digits_of_rows  # of units of several rows
+        from dpsql.privacy.vault.row_texts import write_rows
+
         written = write_rows(f"{self.salt}|".encode(), keys, content)
         return np.concatenate([digits_of_rows(each) for each in written])
 
@@ -256,7 +269,7 @@ def queue_up(
     for rows in unit_by_unit(owners.units, waiting, ranges):
         units = owners.units[rows]
         digests = _digests_of(digest, rows, keys[units], content)
-        order = in_order(rows, units, digests, ties)
+        order = in_pieces(rows, units, digests, ties)
         piles[0].add(rows[order].astype(places))
         piles[1].add(units[order])
     ordered, theirs = (pile.array() for pile in piles)
@@ -274,6 +287,20 @@ def _digests_of(digest: Digest, rows: Counts, keys: Codes, content: Content) -> 
 
     share_out(put, range(0, len(rows), CONTENTS))
     return found
+
+
+def in_pieces(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
+    """Return the same order as ``in_order``, of which each core finds that of some units."""
+    edges = np.linspace(units.min(initial=0), units.max(initial=0) + 1.0, PIECES + 1)
+    found = [np.zeros(0, dtype=np.int64)] * PIECES
+
+    def put(pieces: Sequence[int]) -> None:
+        for piece in pieces:
+            some = _within(units, np.True_, edges[piece], edges[piece + 1])
+            found[piece] = some[in_order(rows[some], units[some], digests[some], ties)]
+
+    share_out(put, range(PIECES))
+    return np.concatenate(found)
 
 
 def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
@@ -307,6 +334,8 @@ def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
 
     ``crowded`` and the keys have shape (units,).
     """
+    from dpsql.privacy.vault.digests import first_digits  # of units of several rows
+
     keys = np.zeros(len(owners.names), dtype=np.uint64)
     names = owners.names
     if not isinstance(names, ByteTexts):

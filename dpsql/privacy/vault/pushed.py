@@ -8,14 +8,17 @@ from rows, as in every vault.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.code_sql import CodeSql
-from dpsql.privacy.vault.counter import Counter, CountingTable, as_counting
+from dpsql.privacy.vault.counter import as_counting
 from dpsql.privacy.vault.data_engine import Counts, StoredTable
-from dpsql.privacy.vault.group_sql import group_sql, view_sql
 from dpsql.privacy.vault.stored_rows import StoredRows, ask_all
 from dpsql.workload.cells import AnyResolution
+
+if TYPE_CHECKING:
+    from dpsql.privacy.vault.code_sql import CodeSql
+    from dpsql.privacy.vault.counter import Counter, CountingTable
 
 
 def counted_in_place(table: Table, stored: StoredTable) -> CountingTable | None:
@@ -79,6 +82,8 @@ class PushedCodes:
     def _tally(
         self, view: frozenset[str], resolutions: Sequence[AnyResolution], units: bool
     ) -> Counts:
+        from dpsql.privacy.vault.group_sql import group_sql  # most rows are counted here
+
         self.load()
         assert self._counter is not None
         d = self._counter.dialect
@@ -99,6 +104,8 @@ class PushedCodes:
         if columns not in self._views:
             unit = self._table.unit
             facts = self._codes, codes.columns, sorted(columns), unit.column is not None
+            from dpsql.privacy.vault.group_sql import view_sql  # most rows are counted here
+
             select = view_sql(counter.dialect, *facts, unit.max_rows)
             kept = counter.keep(select) if unit.column is not None else None
             self._views[columns] = kept or f"({select})"
@@ -111,4 +118,6 @@ class PushedCodes:
         d = counter.dialect
         owner = None if unit is None else d.owner(f"t.{d.identifier(unit)}", types[unit])
         pairs = [(each, types[each.column]) for each in asked if each.form != "key"]
+        from dpsql.privacy.vault.code_sql import CodeSql  # most rows are counted here
+
         return CodeSql(self._table, d, counter.relation, pairs, owner, self._salt)

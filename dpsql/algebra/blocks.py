@@ -266,6 +266,16 @@ class Dense(Operator):
         digest = hashlib.sha256(self.matrix.tobytes()).digest()
         return ("dense", self.matrix.shape, self.matrix.dtype.kind, digest)
 
+    @cached_property
+    def simpler(self) -> Operator | None:
+        """Return the Total, Identity or Prefix that the rows are, None where they are none."""
+        count, n = self.shape
+        known: tuple[Operator, ...] = (Total(n),) if count == 1 else ()
+        known += (Identity(n), Prefix(n)) if count == n else ()
+        known += (IdentityTotal(n),) if count == n + 1 else ()
+        are_same = (each for each in known if np.array_equal(self.matrix, each.dense()))
+        return next(are_same, None) if self.integer else None
+
     @property
     def integer(self) -> bool:
         return self.matrix.dtype.kind == "i"
@@ -302,14 +312,7 @@ def simplify(rows: Any) -> Operator:
     Prefix(size=2)
     """
     block = Dense(rows)
-    count, n = block.shape
-    known: tuple[Operator, ...] = (Total(n),) if count == 1 else ()
-    known += (Identity(n), Prefix(n)) if count == n else ()
-    known += (IdentityTotal(n),) if count == n + 1 else ()
-    for candidate in known:
-        if block.integer and np.array_equal(block.matrix, candidate.dense()):
-            return candidate
-    return block
+    return block.simpler or block
 
 
 MANY = 1 << 16

@@ -45,21 +45,20 @@ class Stepwise:
         """Return how many rows there are."""
         return int(self.row[-1]) + 1 if len(self.row) else 0
 
-    def energy(self, count: int, weights: Floats) -> float:
-        """Return the weighted sum over rows and runs of (sum in the run)^2 / length of the run.
+    def energies(self, count: int) -> Floats:
+        """Return of every row the sum over runs of (sum in the run)^2 / length of the run.
 
-        ``weights`` has shape (rows,). There are ``count`` runs, of nearly equal length. A run
-        within one piece has the sum of the squares of its cells, so that only the runs differ in
-        which a piece begins.
+        There are ``count`` runs, of nearly equal length. A run within one piece has the sum of the
+        squares of its cells, so that only the runs differ in which a piece begins.
 
         >>> rows = Stepwise(4, np.array([0, 0]), np.array([0, 1]), np.array([1.0, 3]))
-        >>> rows.energy(2, np.ones(1))
-        26.0
+        >>> rows.energies(2).tolist()
+        [26.0]
         """
         lengths = np.diff(np.append(self.start, self.n))
         lengths[lengths <= 0] += self.n  # the last piece of a row goes to the last cell
         before = self._before(self.entry * lengths), self._before(np.square(self.entry) * lengths)
-        out = float(weights[self.row] @ (np.square(self.entry) * lengths))
+        whole = np.bincount(self.row, np.square(self.entry) * lengths, self.rows)
         edges = edges_of(self.n, count)
         run = np.searchsorted(edges, self.start, side="right") - 1
         broken = np.unique((self.row * count + run)[edges[run] != self.start])
@@ -70,7 +69,8 @@ class Stepwise:
             - self._until(row, edges[run], entries, sums)
             for entries, sums in zip((self.entry, np.square(self.entry)), before, strict=True)
         )
-        return out - float(weights[row] @ (squares - np.square(sums) / length))
+        parts = squares - np.square(sums) / length
+        return np.asarray(whole - np.bincount(row, parts, self.rows), dtype=np.float64)
 
     def changes(self) -> tuple[Indices, Indices, Floats]:
         """Return the row, the cell and the height of every step down of a row, from zero to zero.

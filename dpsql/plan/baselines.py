@@ -16,6 +16,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.worst import worst_cell
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.coarsen import label_rows
 from dpsql.workload.layout import Layout
 from dpsql.workload.workload import Workload
 
@@ -60,7 +61,8 @@ def _table(
         return np.ones((len(used), 1))
     found = [operators[key] for key in distinct]
     norms = np.array([op.column_l1() if power == 1 else op.column_l2sq() for op in found])
-    norms = np.unique(norms.astype(np.float64), axis=1)
+    norms = norms.astype(np.float64)
+    norms = norms[:, np.unique(label_rows(norms.T), return_index=True)[1]]
     table = np.vstack([norms, np.ones(norms.shape[1])])
     place = {key: row for row, key in enumerate(distinct)}
     return np.asarray(table[[-1 if key is None else place[key] for key in used]])

@@ -12,33 +12,25 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpsql.algebra.blocks import Identity
-from dpsql.algebra.groups import Groups
-from dpsql.algebra.keepsakes import Keepsakes
-from dpsql.algebra.levels import Levels, Structured, edges_of
+from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.algebra.ranges import AllRange, Ranges
-from dpsql.algebra.stepwise import NUMBERS, Stepwise, pieces_of, some_rows, together
 from dpsql.records import dataclass, field
+from dpsql.search.energies import SAMPLE, drawn, energy, remember_steps
 from dpsql.search.fade import fading_rows
 from dpsql.search.joint import realise
+from dpsql.search.meter import spend
 from dpsql.search.opt0 import minimise
 from dpsql.search.opt_kron import best_identities
 from dpsql.search.problem import Base, Problem
-from dpsql.strategy.axis import Indices
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.structured import structured_axis
-from dpsql.strategy.structured_axis import interval_bounds
 
 BRANCHINGS = (2, 3, 5, 6, 7, 10, 12)
 """Numbers of children that are tried; of two, levels without a share make four, eight and more."""
 
 SHARE = 2e-3
 """Part of the largest share below which a level is not measured."""
-
-EASY = (Identity, AllRange)
-"""Factors whose energy needs no list of their rows."""
 
 BITS = 10
 """Bits of the largest weight: half a unit of it costs less than a millionth of the error."""
@@ -52,17 +44,8 @@ FADES = (0.5, 0.35)
 SEVERAL = 1 << 17
 """Most cells for which several powers are tried."""
 
-SAMPLE = 1 << 15
-"""Intervals of a factor that are drawn to search with, where there are more than twice as many."""
-
-COUNTS, REMEMBERED = 100, 1 << 18
-"""About how many numbers of runs are tried for the same queries, and results that are kept."""
-
 STEPS, GAIN = 12, 1e-3
 """Most changes of a branching, and the relative gain below which there is no other."""
-
-
-_energies: Keepsakes[dict[int, float]] = Keepsakes(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +55,23 @@ class AskedOfAxis:
     operators: tuple[Operator, ...]
     weights: tuple[float, ...]
     total: float
-    pieces: Stepwise | None = None
-    of_rows: Floats = field(default_factory=lambda: np.zeros(0))
-    """Rows that change at few cells, apart from the operators while these are searched with."""
+    known: dict[int, float] = field(default_factory=dict, compare=False)
+    """Energies by the number of runs."""
 
     @property
     def size(self) -> int:
         """Return the number of cells."""
-        return self.operators[0].n if self.pieces is None else self.pieces.n
+        return self.operators[0].n
 
     def sampled(self) -> AskedOfAxis:
-        """Return what its energy is found from: few of very many intervals, each for more, which
-        is one draw for all searches, and rows of few pieces together."""
+        """Return what its energy is found from: few of very many intervals, each for more."""
         operators, weights = list(self.operators), list(self.weights)
-        parts, of_rows = [], []
-        for i, operator in reversed(list(enumerate(operators))):
-            bounds = None if isinstance(operator, EASY) else interval_bounds(operator)
-            if bounds is not None and len(bounds[0]) > 2 * SAMPLE:
-                drawn = np.random.default_rng(0).choice(len(bounds[0]), SAMPLE, replace=False)
-                operators[i] = Ranges(self.size, bounds[0][drawn], bounds[1][drawn])
-                weights[i] *= len(bounds[0]) / SAMPLE
-            elif bounds is None and not isinstance(operator, (*EASY, Groups)):
-                pieces = pieces_of(operator)
-                if pieces is not None:
-                    del operators[i]
-                    parts.append(pieces)
-                    of_rows.append(np.full(pieces.rows, weights.pop(i)))
-        if not parts:
-            return AskedOfAxis(tuple(operators), tuple(weights), self.total)
-        joined = together(parts), np.concatenate(of_rows)
-        return AskedOfAxis(tuple(operators), tuple(weights), self.total, *joined)
+        for i, operator in enumerate(operators):
+            few = drawn(operator)
+            if few is not None:
+                operators[i] = few
+                weights[i] *= operator.rows / SAMPLE
+        return AskedOfAxis(tuple(operators), tuple(weights), self.total)
 
     def error(self, base: Base) -> float:
         """Return the weighted error of what is asked under rows of unit sensitivity."""
@@ -113,82 +83,12 @@ class AskedOfAxis:
 
     def energy(self, count: int) -> float:
         """Return tr(G P), P the projection on what is constant in each of so many runs."""
-        pairs = zip(self.operators, self.weights, strict=True)
-        found = sum(w * energy(op, count) for op, w in pairs) + self.total * self.size
-        return found if self.pieces is None else found + self.pieces.energy(count, self.of_rows)
-
-
-def energy(operator: Operator, count: int) -> float:
-    """Return the sum over runs of |Q 1_v|^2 / length, for so many runs of nearly equal length.
-
-    Remembered: weights of the same queries are changed over and over again.
-
-    >>> energy(Identity(6), 3), energy(AllRange(2), 1)
-    (3.0, 3.0)
-    """
-    known = _energies.of(operator, COUNTS, dict)
-    if count not in known:
-        known[count] = _energy(operator, count)
-    return known[count]
-
-
-def _energy(operator: Operator, count: int) -> float:
-    edges = edges_of(operator.n, count)
-    lengths = np.diff(edges).astype(np.float64)
-    if isinstance(operator, Identity):
-        return float(count)
-    if isinstance(operator, AllRange):
-        return _of_all_ranges(operator.n, edges, lengths)
-    bounds = interval_bounds(operator)
-    if bounds is not None:
-        return _of_intervals(*bounds, edges, lengths)
-    if isinstance(operator, Groups):
-        return _of_groups(operator, edges, lengths)
-    out, step = 0.0, max(1, NUMBERS // operator.n)
-    for start in range(0, operator.rows, step):
-        sums = np.add.reduceat(some_rows(operator, start, step), edges[:-1], axis=1)
-        out += float((np.square(sums) / lengths).sum())
-    return out
-
-
-def run_of(cells: Indices, edges: Indices) -> Indices:
-    """Return the run that each cell is in.
-
-    >>> run_of(np.arange(5), edges_of(5, 3)).tolist(), edges_of(5, 3).tolist()
-    ([0, 1, 1, 2, 2], [0, 1, 3, 5])
-    """
-    return np.asarray(((cells + 1) * (len(edges) - 1) - 1) // edges[-1])
-
-
-def _of_all_ranges(n: int, edges: Indices, lengths: Floats) -> float:
-    rank = np.arange(1, n + 1, dtype=np.float64)
-    rest = n + 1 - rank
-    sums = np.concatenate([[0.0], rank.cumsum()])
-    before = sums[:-1] - np.repeat(sums[edges[:-1]], lengths.astype(np.int64))
-    squares = np.add.reduceat(rest * (2 * before + rank), edges[:-1])
-    return float((squares / lengths).sum())
-
-
-def _of_intervals(lo: Indices, hi: Indices, edges: Indices, lengths: Floats) -> float:
-    """Return the energy of interval sums: whole runs, and the parts of two runs at the ends."""
-    lo, hi = lo[lo < hi], hi[lo < hi]
-    a, b = run_of(lo, edges), run_of(hi - 1, edges)
-    same = a == b
-    inside = np.square((hi - lo)[same]) / lengths[a[same]]
-    left = np.square((edges[a + 1] - lo)[~same]) / lengths[a[~same]]
-    right = np.square((hi - edges[b])[~same]) / lengths[b[~same]]
-    sums = np.concatenate([[0.0], lengths.cumsum()])
-    whole = (sums[b] - sums[np.minimum(a + 1, b)])[~same]
-    return float(inside.sum() + left.sum() + right.sum() + whole.sum())
-
-
-def _of_groups(operator: Groups, edges: Indices, lengths: Floats) -> float:
-    cells = np.flatnonzero(operator.labels >= 0)
-    node = run_of(cells, edges)
-    pairs = node * operator.count + operator.labels[cells]
-    found, inverse = np.unique(pairs, return_inverse=True)
-    sums = np.bincount(inverse, operator.entries()[cells])
-    return float((np.square(sums) / lengths[found // operator.count]).sum())
+        if count not in self.known:
+            remember_steps(self.operators, count)
+            pairs = zip(self.operators, self.weights, strict=True)
+            found = sum(w * energy(op, count) for op, w in pairs)
+            self.known[count] = found + self.total * self.size
+        return self.known[count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +220,8 @@ def _neighbours(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
 def base_of(operators: Sequence[Operator], rows: Structured, noise: Noise) -> Base:
     """Return a hierarchy with its tables and total at unit sensitivity, as ``FactorSet.tables``."""
     axis, cost = structured_axis(rows), law(noise).squared(float(rows.norm(law(noise).norm)))
+    spend(sum(axis.work(operator) for operator in operators))
+    axis.prepare(operators)
     sums = np.array([axis.sums(operator) for operator in operators])
     tables = np.append(sums[:, 0], 1.0), np.append(sums[:, 1] * cost, 0.0)
     return Base(rows, tables, axis.total / cost)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import AllRange, Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.groups import Groups
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
 from dpsql.algebra.parts import gram_of_parts, parts_of
@@ -38,6 +39,11 @@ and copies of explicit rows: 11 to 15 were measured."""
 FAST = (Prefix, AllRange)
 """Workloads with a tridiagonal inverse Gram."""
 
+REMEMBERED = 1 << 14
+"""Factors whose sizes are remembered: weights of the same ones change again and again."""
+
+_known: Keepsakes[tuple[float, float]] = Keepsakes(REMEMBERED)
+
 TRIVIAL = (Identity, IdentityTotal)
 """Factors for which the identity is the matrix of choice within a union of marginals."""
 
@@ -65,8 +71,7 @@ class FactorSet:
         self.name = name
         self.operators = tuple(operators)
         self.n = operators[0].n
-        self.frobenius = np.array([op.frobenius2() for op in operators])
-        self.sums2 = np.array([float(np.square(op.row_sums() * 1.0).sum()) for op in operators])
+        self.frobenius, self.sums2 = np.array([_sizes(op) for op in operators]).T
         self.base: Base = Base()
         self.is_dear = False
 
@@ -272,6 +277,11 @@ class FactorSet:
         for f, G in self._grams:
             out = out + weights[f] * G
         return np.asarray(out)
+
+
+def _sizes(op: Operator) -> tuple[float, float]:
+    """Return the squared Frobenius norm, and the sum of the squares of the sums of rows."""
+    return _known.of(op, 1, lambda: (op.frobenius2(), float(np.square(op.row_sums() * 1.0).sum())))
 
 
 def _is_alone(op: Operator) -> bool:

@@ -7,13 +7,23 @@ import math
 import numpy as np
 
 from dpsql.algebra.fading import Fading
+from dpsql.algebra.groups import Groups
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.strategy.axis import Indices
-from dpsql.strategy.structured_axis import StructuredAxis, interval_bounds
+from dpsql.strategy.structured_axis import StructuredAxis, few_pieces, interval_bounds
 
 WORK = 1 << 29
 """Most multiplications to forecast the rows of one factor, seconds of them."""
+
+FEW = 4
+"""Intervals of one width up to which each has its sum by itself."""
+
+REMEMBERED = 1 << 12
+"""Factors whose widths are not counted again."""
+
+_widths: Keepsakes[int] = Keepsakes(REMEMBERED)
 
 AT_ONCE = 1 << 22
 """Numbers that are transformed at once, 32 MiB."""
@@ -41,13 +51,20 @@ class FadingAxis(StructuredAxis):
 
     def answers(self, operator: Operator) -> bool:
         """Say whether the rows of a factor can be forecast in reasonable time."""
+        return self.work(operator) <= WORK
+
+    def work(self, operator: Operator) -> float:
+        """Return about how many products of numbers it takes to forecast the rows of a factor."""
         if isinstance(operator, AllRange):
-            return self.size**2 <= WORK
+            return float(self.size) ** 2
         bounds = interval_bounds(operator)
-        if bounds is None:
-            return operator.rows * self.size * math.log2(self.size + 1) <= WORK
-        lo, hi = bounds
-        return len(np.unique((hi - lo)[lo > 0])) * self.size <= WORK
+        if bounds is not None:
+            widths = _widths.of(operator, 1, lambda: _count_widths(*bounds))
+            return float((widths + 1) * self.size)
+        each = math.log2(self.size + 1)
+        if not isinstance(operator, Groups) and (pieces := few_pieces(operator)) is not None:
+            each = min(each, (len(pieces.row) / pieces.rows) ** 2)
+        return operator.rows * self.size * each
 
     def _intervals(self, lo: Indices, hi: Indices) -> tuple[Floats, Floats, Floats]:
         """Return per interval its covariance with the total, its variance, and its scale."""
@@ -58,6 +75,11 @@ class FadingAxis(StructuredAxis):
         ends = np.bincount(which, minlength=len(widths)).cumsum()
         groups = np.split(inner[np.argsort(which, kind="stable")], ends[:-1])
         for width, members in zip(widths.tolist(), groups, strict=False):
+            if len(members) <= FEW:
+                for member in members.tolist():
+                    first = self.totals[: lo[member]]
+                    shared[member] = first @ self.totals[width : width + len(first)]
+                continue
             products = self.totals[: self.size - width] * self.totals[width:]
             shared[members] = products.cumsum()[lo[members] - 1]
         variances = np.where(lo < hi, scale - 2 * shared, 0.0)
@@ -85,6 +107,10 @@ class FadingAxis(StructuredAxis):
         ]
         cells = np.concatenate(parts).reshape(math.prod(before), -1, self.size).swapaxes(1, 2)
         return self._split(np.ascontiguousarray(cells)).reshape(*before, self.size + 1, *after)
+
+
+def _count_widths(lo: Indices, hi: Indices) -> int:
+    return len(np.unique((hi - lo)[lo > 0]))
 
 
 def convolved(numbers: Floats, series: Floats) -> Floats:

@@ -10,10 +10,26 @@ from dpsql.strategy.fading_axis import FadingAxis
 from dpsql.strategy.structured_axis import StructuredAxis
 from dpsql.strategy.tree_axis import TreeAxis
 
+SMALL, OF_SMALL, OF_LARGE = 1 << 17, 6, 2
+"""Cells up to which a column is small, and how many of both kinds are remembered."""
 
-@lru_cache(maxsize=2)
+
 def structured_axis(rows: Structured) -> StructuredAxis:
     """Return the constants of structured rows, remembered: a plan is forecast, then solved."""
+    return (_of_small if rows.size <= SMALL else _of_large)(rows)
+
+
+@lru_cache(maxsize=OF_SMALL)
+def _of_small(rows: Structured) -> StructuredAxis:
+    return _axis(rows)
+
+
+@lru_cache(maxsize=OF_LARGE)
+def _of_large(rows: Structured) -> StructuredAxis:
+    return _axis(rows)
+
+
+def _axis(rows: Structured) -> StructuredAxis:
     match rows:
         case Levels():
             return TreeAxis(rows)

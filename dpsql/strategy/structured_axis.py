@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from dpsql.algebra.blocks import Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
 from dpsql.algebra.ranges import AllRange
-from dpsql.algebra.stepwise import pieces_of, some_rows
+from dpsql.algebra.stepwise import Stepwise, pieces_of, some_rows, together
 from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
+
+T = TypeVar("T")
 
 REMEMBERED = 1 << 20
 """Rows whose constants are kept: factors are planned, forecast and answered."""
 
+RUNS = 1 << 21
+"""Ends of the runs of classes of cells that are kept, 16 MiB."""
+
+_latest_runs: Keepsakes[tuple[Indices, Indices] | None] = Keepsakes(RUNS)
+
 STEPS = 8
 """Most steps of a row whose variance is found from those of intervals between two of them."""
+
+TOGETHER = 1 << 12
+"""Most rows of a factor that is taken together with others."""
+
+PER_INTERVAL = 40.0
+"""Work of one interval at one level, in products of numbers."""
 
 CHUNK = 1 << 20
 """Intervals, or numbers of explicit rows, that are handled at once: a few arrays of 8 MiB."""
@@ -82,13 +97,47 @@ class StructuredAxis(ABC):
 
     def _parts(self, operator: Operator) -> tuple[Floats, Floats]:
         """Return (Qu, diag(Q Kt Q')), remembered for the latest factors."""
-        if operator.key not in self._known:
-            found = self._found(operator)
-            sizes = sum(len(means) for means, _ in self._known.values())
-            while self._known and sizes + len(found[0]) > REMEMBERED:
-                sizes -= len(self._known.pop(next(iter(self._known)))[0])
-            self._known[operator.key] = found
-        return self._known[operator.key]
+        known = self._known.get(operator.key)
+        if known is None:
+            known = self._found(operator)
+            self._remember(operator, known)
+        return known
+
+    def work(self, operator: Operator) -> float:
+        """Return about how many products of numbers it takes to forecast the rows of a factor."""
+        return PER_INTERVAL * (self.size if isinstance(operator, AllRange) else operator.rows)
+
+    def prepare(self, operators: Iterable[Operator]) -> None:
+        """Find the constants of many factors at once: passes over levels take as long for one."""
+        intervals: list[tuple[Operator, tuple[Indices, Indices]]] = []
+        steps: list[tuple[Operator, Stepwise]] = []
+        for operator in {each.key: each for each in operators}.values():
+            if operator.rows > TOGETHER or operator.key in self._known:
+                continue
+            bounds = interval_bounds(operator)
+            if bounds is not None:
+                intervals.append((operator, bounds))
+            elif not isinstance(operator, Groups) and (pieces := few_pieces(operator)) is not None:
+                steps.append((operator, pieces))
+        for some in _in_chunks(intervals):
+            lo, hi = (np.concatenate([bounds[end] for _, bounds in some]) for end in (0, 1))
+            self._keep([operator for operator, _ in some], self._centred(*self._intervals(lo, hi)))
+        for part in _in_chunks(steps):
+            rows = self._of_steps(together([pieces for _, pieces in part]))
+            self._keep([operator for operator, _ in part], self._centred(*rows))
+
+    def _keep(self, operators: Sequence[Operator], found: tuple[Floats, Floats]) -> None:
+        """Remember the constants of all rows of some factors, one factor after the other."""
+        ends = np.cumsum([operator.rows for operator in operators])[:-1]
+        pairs = zip(*(np.split(part, ends) for part in found), strict=True)
+        for operator, (means, spread) in zip(operators, pairs, strict=True):
+            self._remember(operator, (means, spread))
+
+    def _remember(self, operator: Operator, found: tuple[Floats, Floats]) -> None:
+        sizes = sum(len(means) for means, _ in list(self._known.values()))
+        while self._known and sizes + len(found[0]) > REMEMBERED:
+            sizes -= len(self._known.pop(next(iter(self._known)))[0])
+        self._known[operator.key] = found
 
     def _found(self, operator: Operator) -> tuple[Floats, Floats]:
         bounds = interval_bounds(operator)
@@ -101,29 +150,35 @@ class StructuredAxis(ABC):
         else:
             found = [self._by_steps(operator) or self._by_rows(operator)]
         sums, variances, scale = (np.concatenate(part) for part in zip(*found, strict=True))
+        return self._centred(sums, variances, scale)
+
+    def _centred(self, sums: Floats, variances: Floats, scale: Floats) -> tuple[Floats, Floats]:
         spread = variances - sums**2 / self.tau
         return sums / self.tau, np.where(spread > CANCELLED * scale, spread, 0.0)
 
     def _by_steps(self, operator: Operator) -> tuple[Floats, Floats, Floats] | None:
-        """Return the same of rows of few steps, None where there are more.
+        """Return the same of rows of few steps, None where there are more."""
+        pieces = few_pieces(operator)
+        return None if pieces is None else self._of_steps(pieces)
+
+    def _of_steps(self, pieces: Stepwise) -> tuple[Floats, Floats, Floats]:
+        """Return the same of rows of pieces.
 
         With T_h the sum of the cells before h, a row is the sum of c_k T_h(k) over its steps, the
         heights c_k add up to zero, and its variance is -c_k c_l Var(T_h(k) - T_h(l)), summed over
         pairs k < l.
         """
-        pieces = pieces_of(operator)
-        if pieces is None or len(pieces.row) > STEPS * operator.rows:
-            return None
         row, cell, height = pieces.changes()
+        rows = pieces.rows
         from_first = self._intervals(np.zeros_like(cell), cell)[0]
-        sums = np.zeros(operator.rows) + np.bincount(row, height * from_first, operator.rows)
-        variances, scale = np.zeros(operator.rows), np.zeros(operator.rows)
+        sums = np.zeros(rows) + np.bincount(row, height * from_first, rows)
+        variances, scale = np.zeros(rows), np.zeros(rows)
         for apart in range(1, np.bincount(row).max(initial=1)):
             k = np.flatnonzero(row[apart:] == row[:-apart])
             weights = -height[k] * height[k + apart]
             _, between, size = self._intervals(cell[k], cell[k + apart])
-            variances += np.bincount(row[k], weights * between, operator.rows)
-            scale += np.bincount(row[k], np.abs(weights) * size, operator.rows)
+            variances += np.bincount(row[k], weights * between, rows)
+            scale += np.bincount(row[k], np.abs(weights) * size, rows)
         return sums, variances, scale
 
     def _by_rows(self, operator: Operator) -> tuple[Floats, Floats, Floats]:
@@ -195,10 +250,10 @@ class StructuredAxis(ABC):
 
 def interval_bounds(operator: Operator) -> tuple[Indices, Indices] | None:
     """Return the half-open intervals [lo, hi) of cells whose sums are asked, if they are such."""
-    cells = np.arange(operator.n, dtype=np.int64)
-    if isinstance(operator, Identity):
-        return cells, cells + 1
-    if isinstance(operator, IdentityTotal):
+    if isinstance(operator, Identity | IdentityTotal):
+        cells = np.arange(operator.n, dtype=np.int64)
+        if isinstance(operator, Identity):
+            return cells, cells + 1
         return np.append(cells, 0), np.append(cells + 1, operator.n)
     if isinstance(operator, Columns):
         found = interval_bounds(operator.op)
@@ -207,9 +262,37 @@ def interval_bounds(operator: Operator) -> tuple[Indices, Indices] | None:
         lo, hi = (np.searchsorted(operator.index, each) for each in found)
         return lo, np.maximum(lo, hi)
     if isinstance(operator, Groups) and operator.weights is None:
-        labels = operator.labels
-        if labels[0] < 0 or (np.diff(labels) < 0).any():
-            return None
-        rows = np.arange(operator.count)
-        return np.searchsorted(labels, rows), np.searchsorted(labels, rows, side="right")
+        return _latest_runs.of(operator, 2 * operator.count, lambda: _runs(operator))
     return intervals_of(operator)
+
+
+def _runs(operator: Groups) -> tuple[Indices, Indices] | None:
+    """Return the cells of every class where each is one run of them."""
+    labels = operator.labels
+    start = np.flatnonzero(np.diff(labels, prepend=-1))
+    run = labels[start]
+    end = np.append(start[1:], len(labels))[run >= 0]
+    start, run = start[run >= 0], run[run >= 0]
+    if len(run) > operator.count or np.bincount(run, minlength=1).max() > 1:
+        return None
+    lo, hi = np.zeros((2, operator.count), dtype=np.int64)
+    lo[run], hi[run] = start, end
+    return lo, hi
+
+
+def few_pieces(operator: Operator) -> Stepwise | None:
+    """Return rows as pieces, None where they have too many steps."""
+    pieces = pieces_of(operator)
+    return None if pieces is None or len(pieces.row) > STEPS * operator.rows else pieces
+
+
+def _in_chunks(found: Sequence[tuple[Operator, T]]) -> Iterator[list[tuple[Operator, T]]]:
+    """Yield factors, so many at once that their rows are no more than are handled at once."""
+    some: list[tuple[Operator, T]] = []
+    for each in found:
+        if some and sum(operator.rows for operator, _ in some) + each[0].rows > CHUNK:
+            yield some
+            some = []
+        some.append(each)
+    if some:
+        yield some

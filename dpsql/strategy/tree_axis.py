@@ -61,6 +61,8 @@ class TreeAxis(StructuredAxis):
         Going up, an interval is two ends, each a part of a node from its left edge, until both are
         in one node.
         """
+        if (hi - lo == 1).all():
+            return self._single(lo)
         a, b = lo, hi
         zeros = np.zeros(len(lo))
         va, ca, vb, cb, v, c = (zeros.copy() for _ in range(6))
@@ -84,6 +86,16 @@ class TreeAxis(StructuredAxis):
             a, b = pa, pb
         cells = self.levels[-1].sums
         return c, v, cells[hi] - cells[lo]
+
+    def _single(self, node: Indices) -> tuple[Floats, Floats, Floats]:
+        """Return the same of single cells."""
+        scale = self.levels[-1].kappa[node]
+        v, c = scale.copy(), scale.copy()
+        for lower, level in pairwise(reversed(self.levels)):
+            node = lower.parent[node]
+            v -= level.alpha[node] * c**2
+            c *= level.keep[node]
+        return c, v, scale
 
     def _explicit(self, Q: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the same of explicit rows."""

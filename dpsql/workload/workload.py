@@ -215,7 +215,7 @@ class _ProductReader:
     def convert(self, name: str, value: Operator | NDArray[Any] | Sequence[Any]) -> Operator:
         size = self.domain[name]
         if isinstance(value, Operator):
-            operator = simplify(value.matrix) if isinstance(value, Dense) else value
+            operator = value.simpler or value if isinstance(value, Dense) else value
         else:
             operator = simplify(_rows_of(name, size, value))
         shape = operator.shape

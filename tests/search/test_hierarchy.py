@@ -15,11 +15,11 @@ from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, select
 from dpsql.search import hierarchy
+from dpsql.search.energies import energy
 from dpsql.search.hierarchy import (
     AskedOfAxis,
     best_levels,
     counts_of,
-    energy,
     fading_bases,
     weigh,
 )

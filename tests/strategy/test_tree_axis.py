@@ -74,6 +74,7 @@ def operators(n: int) -> list[Operator]:
         Dense(random.normal(size=(6, n))),
         Groups(random.integers(-1, 3, n), 3, random.normal(size=n)),
         Groups(np.sort(random.integers(0, 3, n)), 3),
+        Groups(np.roll(np.sort(random.integers(-2, 3, n).clip(-1)), 1), 4),
         Columns(AllRange(n + 3), np.sort(random.permutation(n + 3)[:n])),
         Columns(Prefix(n), random.permutation(n)),
         Weighted(Prefix(n), 3),

@@ -227,6 +227,13 @@ SELECT COUNT(*) FROM t WHERE date_add(DATE '2024-01-01', INTERVAL 1 MONTH) <= d;
 SELECT COUNT(*) FROM t WHERE d < CURRENT_DATE OR d < TODAY();
 -- d: 1x6 Dense
 
+SELECT COUNT(*) FROM t WHERE b ~ '^x' OR b !~* 'Y' AND ~a < -3;
+-- a: 1x8 Dense; b: 1x6 Dense
+
+SELECT COUNT(*) FROM t WHERE a IN (VALUES (1), (3)) OR (a, b) NOT IN (VALUES (1, 'x'), (2, 'y'));
+-- a: 1x8 Dense
+-- a: 1x8 Dense; b: 1x6 Dense
+
 
 --- conditions across columns
 
@@ -315,6 +322,17 @@ SELECT DP_RANGES(a), COUNT(*) FROM t GROUP BY 1;
 
 SELECT DP_RANGES(a) AS band, COUNT(*) FROM t GROUP BY DP_RANGES(a);
 -- a: 36x8 Dense
+
+SELECT a > 3 AS high, c, COUNT(*) AS k, GROUPING_ID() AS level FROM t GROUP BY CUBE (a > 3, c);
+-- a: 2x8 Dense; c: 3x3 Identity
+-- a: 2x8 Dense
+-- c: 3x3 Identity
+-- everything
+
+SELECT b, a BETWEEN 2 AND 4 AS mid, COUNT(*) AS k FROM t GROUP BY GROUPING SETS ((b), (a BETWEEN 2 AND 4, b));
+-- b: 6x6 Identity
+-- a: 2x8 Dense; b: 6x6 Identity
+
 
 --- sums, means and spreads
 
@@ -415,6 +433,10 @@ SELECT [COUNT(*), SUM(a)] AS both FROM t;
 -- everything
 -- a: 1x8 Dense
 
+SELECT MEDIAN(length(b)) AS s, QUANTILE_CONT(month(d), 0.2) AS m FROM t;
+-- b: 3x6 Dense
+-- d: 5x6 Dense
+
 
 --- running totals and windows over answers
 
@@ -476,6 +498,9 @@ SELECT COUNT(*) AS n FROM visits WHERE person_id IS NOT NULL;
 
 SELECT b, d, SUM(COUNT(*)) OVER w AS running, RANK() OVER (w) AS r, SUM(COUNT(*)) OVER (v ORDER BY d) AS other FROM t GROUP BY b, d WINDOW v AS (PARTITION BY b), w AS (v ORDER BY d);
 -- b: 6x6 Identity; d: 6x6 Prefix
+
+SELECT a, b, COUNT(*) AS k, COUNT(*) OVER (PARTITION BY b) AS shown, COUNT(*) OVER () AS groups FROM t GROUP BY a, b HAVING COUNT(*) > 2;
+-- a: 8x8 Identity; b: 6x6 Identity
 
 
 --- what happens to answers
@@ -546,6 +571,9 @@ SELECT TOP 2 b, APPROX_PERCENTILE(a, 0.5) AS m, VAR(a) AS v FROM t GROUP BY b OR
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1, group_selection_strategy = LAPLACE_THRESHOLD) b, COUNT(*) FROM t GROUP BY b;
 -- b: 6x6 Identity
+
+SELECT DISTINCT b, COUNT(*) > 10 AS many FROM t GROUP BY a, b ORDER BY b;
+-- a: 8x8 Identity; b: 6x6 Identity
 
 
 --- public rows
@@ -658,6 +686,9 @@ SELECT * FROM t PIVOT (AVG(a) AS m FOR b IN ('x', 'y') c IN (TRUE) GROUP BY e) A
 SELECT a, "x" - "y" AS gap FROM (PIVOT t ON b USING COUNT(*) GROUP BY a) AS p WHERE a > 2;
 -- a: 8x8 Identity; b: 1x6 Dense
 
+WITH g AS (SELECT b, c, COUNT(*) AS n FROM t GROUP BY b, c) PIVOT g ON c USING SUM(n) GROUP BY b ORDER BY b LIMIT 3;
+-- b: 6x6 Identity; c: 3x3 Identity
+
 
 --- session
 
@@ -741,6 +772,13 @@ SET per_round = 10;
 
 SET nonnegative = on;
 -- no query
+
+DESCRIBE SELECT a, COUNT(*) AS n FROM t GROUP BY a;
+-- no query
+
+DESC WITH g AS (SELECT b, c FROM t) PIVOT g ON c USING COUNT(*);
+-- no query
+
 
 --- synthetic tables
 

@@ -107,8 +107,14 @@ class Operator(ABC):
         return float(self.column_l2sq().sum(dtype=np.float64))
 
     def dense(self) -> Array:
-        """Return the explicit matrix, int64 when integer, else float64."""
-        return self.matmat(np.eye(self.n, dtype=np.int64 if self.integer else np.float64))
+        """Return the explicit matrix, int64 when integer, else float64.
+
+        It is asked for by its shorter side: a square of the longer one may not fit in memory.
+        """
+        kind = np.int64 if self.integer else np.float64
+        if self.rows < self.n:
+            return np.ascontiguousarray(self.rmatmat(np.eye(self.rows, dtype=kind)).T)
+        return self.matmat(np.eye(self.n, dtype=kind))
 
     def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
         """Return the operator of the chosen columns, rows unchanged."""

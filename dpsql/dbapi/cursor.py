@@ -25,7 +25,7 @@ from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
 from dpsql.sql.lexemes import Fragment, split_statements
-from dpsql.sql.parse import MAX_TEXT, Statement, parse
+from dpsql.sql.parse import MAX_TEXT, QUERY, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -162,8 +162,9 @@ class Cursor(Fetching):
                 terms = terms.with_text(*statement.words)
         engine = connection.engine
         made = {s.creation.name.casefold() for s in statements if s.creation and not s.explain}
-        for statement in statements:
-            if statement.kind == "describe" and statement.words[0].casefold() not in made:
+        told = [each for each in statements if each.kind == "describe"]
+        for statement in told if not made else [t for t in told if t.words[1:] != QUERY]:
+            if statement.words[0].casefold() not in made:
                 from dpsql.dbapi.show import describe  # few scripts describe tables
 
                 describe(engine, statement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Column
 from dpsql.catalog.describe import describe_column, describe_table, find_column
 from dpsql.catalog.view import left_out
+from dpsql.dbapi.foresee import foresee
 from dpsql.engine.desk import Desk
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
@@ -20,11 +22,12 @@ from dpsql.privacy.curator import SCRATCH, analyst_name, nested_name
 from dpsql.privacy.ledger import Entry, Status
 from dpsql.privacy.status import Nested
 from dpsql.settings import SETTINGS
-from dpsql.sql.parse import Statement
+from dpsql.sql.parse import QUERY, Statement
 from dpsql.sql.qualified import find_key
 from dpsql.sql.relations import suggest
 from dpsql.sql.unlisted import WORDS
 
+_FIRST = re.compile(r"\w+")
 LISTED = 50
 """Values that DESCRIBE of one column names; .values lists all of them."""
 
@@ -141,9 +144,13 @@ def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ..
 def describe(desk: Desk, statement: Statement) -> Result:
     """DESCRIBE a table: its declared columns; a synthetic one, a domain: how it came about.
 
-    Raises: ProgrammingError (E_UNKNOWN_TABLE).
+    Of a query it is the columns that it would have. Raises: ProgrammingError (E_UNKNOWN_TABLE).
     """
     name, kind, catalog = statement.words[0], statement.words[1:], desk.known
+    if kind == QUERY:
+        text = statement.fragment.body
+        asked = foresee(desk, _FIRST.sub("", text, count=1))
+        return listing(("column", "type", "noisy"), [tuple(each) for each in asked], text)
     if kind and kind[0] in WORDS:
         found = find_named(desk.found, name, kind[0].upper())
         facts = listing((kind[0], found.name), found.rows(), statement.fragment.body)

@@ -33,6 +33,7 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.Glob: _BINARY,
     exp.SimilarTo: _BINARY,
     exp.RegexpLike: _BINARY,
+    exp.RegexpILike: _BINARY,
     exp.RegexpFullMatch: _BINARY,
     exp.Add: _BINARY,
     exp.Sub: _BINARY,

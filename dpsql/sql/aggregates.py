@@ -16,11 +16,11 @@ from sqlglot import exp
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.sql.centred import centred, moved, same_but_for_little
-from dpsql.sql.distinct_counts import instead_of_distinct, split_test
+from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.edges import check_edges
 from dpsql.sql.guarded import clipped, where_known, where_positive
 from dpsql.sql.language import check_scalar, written_name
-from dpsql.sql.lists import MAX_QUANTILES, rank_parts
+from dpsql.sql.lists import rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.sum_clips import within
@@ -36,9 +36,6 @@ _SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
 SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
 _ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
 RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
-_WORKS = (
-    "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
-)
 
 
 Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
@@ -86,7 +83,8 @@ class Aggregates:
                 return None
             filters = conjunction(self.scope, node.expression.this)
             node = node.this
-        if not isinstance(node, exp.AggFunc | exp.WithinGroup) or isinstance(node, exp.Grouping):
+        bits = exp.Grouping | exp.GroupingId
+        if not isinstance(node, exp.AggFunc | exp.WithinGroup) or isinstance(node, bits):
             return None
         return self.build(node, Aggregate(filters, running=running))
 
@@ -282,7 +280,8 @@ class Aggregates:
         columns = [self.scope.find_column(c) for c in value.find_all(exp.Column)]
         if len({column.name for column in columns}) != 1:
             self.refuse(node)
-        column, bounds = columns[0], self.scope.clip_of(node)
+        column, bounds, inner = columns[0], self.scope.clip_of(node), value.unnest()
+        own = isinstance(inner, exp.Column) and self.scope.find_public(inner) is None
         in_bins = isinstance(column.domain, Bins)  # clipped afterwards: no bin is cut through
         if bounds is not None and not in_bins:
             value = within(value, bounds)
@@ -297,7 +296,7 @@ class Aggregates:
                 hint="QUANTILE_CONT(column, 0.9)",
                 span=self.scope.locate(node),
             )
-        if kind == "cont" and column.type not in ("integer", "number", "decimal"):
+        if kind == "cont" and own and column.type not in ("integer", "number", "decimal"):
             self.scope.refuse(
                 node,
                 "E_AGGREGATE",
@@ -319,37 +318,18 @@ class Aggregates:
         return inner or value, replace(shape, conditions=(*shape.conditions, *found))
 
     def refuse(self, node: exp.Expr) -> NoReturn:
+        """Refuse an aggregate by its name, and say what works instead."""
+        from dpsql.sql.unanswered import instead_of  # only what is refused needs it
+
         name = written_name(node, self.scope.locate)
-        hint = f"{_WORKS} work"
-        if isinstance(node, exp.ApproxQuantiles):
-            hint = f"APPROX_QUANTILES(x, 4): a whole number up to {MAX_QUANTILES}"
-        if isinstance(node, exp.LogicalAnd | exp.LogicalOr):
-            hint = f"one row decides it; COUNT_IF({_written(node.this)}) works"
-        if isinstance(node, exp.Min | exp.Max):
-            hint = self.instead_of_extreme(node)
         if isinstance(node.this, exp.Distinct):
             name = f"{name}(DISTINCT)"
-            hint = instead_of_distinct(self.scope, node, self.answers, _WORKS)
         raise NotSupportedError(
             "E_AGGREGATE",
             f"the aggregate {name}{'' if name.endswith(')') else '()'} is not supported",
-            hint=hint,
+            hint=instead_of(self.scope, self.answers, node),
             span=self.scope.locate(node),
         )
-
-    def instead_of_extreme(self, node: exp.Expr) -> str:
-        """What answers nearly what MIN or MAX asks: a quantile of what it is about."""
-        place = "0.05" if isinstance(node, exp.Min) else "0.95"
-        columns = list(node.find_all(exp.Column))
-        for value in columns:
-            literal = exp.Literal.number(place)
-            if self.answers(exp.PercentileDisc(this=value.copy(), expression=literal)):
-                at = self.scope.locate(value)
-                name = at.text[at.start : at.end]  # of a column of a sub-query this is the user's
-                text = name if name.isidentifier() else _written(value)
-                return f"one row decides it; QUANTILE_DISC({text}, {place}) works"
-        named = f" of {printable(columns[0].name)}" if columns else ""
-        return f"one row decides it; a quantile needs a domain (or bins){named} in the catalog"
 
     def answers(self, node: exp.Expr) -> bool:
         """Whether an aggregate would be answered here; nothing is noted."""

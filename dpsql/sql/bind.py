@@ -40,9 +40,14 @@ _REFUSED = {
     "with_": ("E_CTE", "WITH"),
     "laterals": ("E_JOIN", "LATERAL"),
     "sample": ("E_SAMPLE", "sampling"),
-    "distinct": ("E_AGGREGATE", "SELECT DISTINCT"),
+    "distinct": ("E_AGGREGATE", "SELECT DISTINCT of rows"),
     "windows": ("E_WINDOW", "a window that is named twice"),
     "pivots": ("E_STATEMENT", "PIVOT"),
+}
+
+_INSTEAD = {
+    "distinct": "SELECT DISTINCT a, b FROM t names the columns, and COUNT(*) ... GROUP BY a, b "
+    "counts their rows",
 }
 
 
@@ -134,7 +139,7 @@ def _check_clauses(tree: exp.Select, here: Locate) -> None:
         if key in args:
             if code == "E_JOIN" and args[key][0].find(exp.Unnest):
                 code, what = "E_TABLE_FUNCTION", "UNNEST"
-            refuse(args[key], code, what, _WORKS, here)
+            refuse(args[key], code, what, _INSTEAD.get(key, _WORKS), here)
     for key, value in args.items():
         if key not in CLAUSES:
             refuse(value, "E_STATEMENT", key.strip("_").upper(), _WORKS, here)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins, Periods
-from dpsql.errors import Error, printable
+from dpsql.errors import Error
 from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Expression
@@ -67,19 +65,3 @@ def is_coarse(column: Column) -> bool:
     if isinstance(column.domain, Periods):
         return column.type != "date" or (column.domain.unit, column.domain.length) != ("day", 1)
     return isinstance(column.domain, Bins)
-
-
-def instead_of_distinct(
-    scope: Scope, node: exp.Expr, answers: Callable[[exp.Expr], bool], works: str
-) -> str:
-    """What works near an aggregate of distinct values; ``answers`` tries another aggregate."""
-    table, listed = scope.table, node.this.expressions
-    if not listed:
-        return f"{works} work"
-    if not isinstance(node, exp.Count):
-        plain = type(node)(this=listed[0].copy())
-        text = printable(plain.sql("duckdb", comments=False))
-        return f"{text} works" if answers(plain) else f"{works} work"
-    if table.unit.column is not None:
-        return f"COUNT(DISTINCT {table.unit.column}) works"
-    return "one row is one unit: COUNT(*) works"

@@ -42,7 +42,9 @@ class Keys:
         """All grouping sets: the combinations of what the elements of GROUP BY offer."""
         extra = [k for k, v in group.args.items() if v and k not in ("expressions", "all")]
         if extra:
-            self.scope.refuse(group, "E_GROUP_BY", extra[0].upper())
+            word = extra[0].strip("_").upper()
+            hint = f"GROUP BY {word} (a, b)" if word in ("ROLLUP", "CUBE") else None
+            self.scope.refuse(group, "E_GROUP_BY", f"{word} after the keys", hint)
         nodes = list(group.expressions)
         if group.args.get("all"):
             items = [item.unalias() for item in self.tree.expressions]

@@ -30,6 +30,8 @@ from dpsql.sql.lexemes import Fragment
 
 MAX_TITLE = 40
 """Characters of a part of a statement that a message quotes."""
+_WITHOUT = {"E_SAMPLE": "leave it out: all rows are counted, with noise"}
+"""What works wherever a clause is refused."""
 Locate = Callable[[exp.Expr], Span]
 """Says where in the text a part of a statement stands."""
 
@@ -85,6 +87,7 @@ def refuse(value: object, code: str, what: str, hint: str | None, locate: Locate
     """Refuse a clause, or a part of one, by name. Raises: NotSupportedError."""
     node = value[0] if isinstance(value, list) else value
     span = locate(node) if isinstance(node, exp.Expr) else None
+    hint = _WITHOUT.get(code, hint)
     raise NotSupportedError(code, f"{what} is not supported", hint=hint, span=span)
 
 
@@ -94,7 +97,9 @@ def written_name(node: exp.Expr, locate: Locate) -> str:
     here = re.match(r"(\w+)\s*\(", span.text[span.start :])
     before = re.search(r"(\w+)\s*\(\s*$", span.text[: span.start])
     known = node.sql_name() if isinstance(node, exp.Func) else str(node.key)
-    found = here or before
+    inner = {name for f in node.find_all(exp.Func) if f is not node for name in f.sql_names()}
+    is_inner = here is not None and here.group(1).upper() in inner - {known.upper()}
+    found = before if is_inner else here or before
     return (found.group(1) if found else known).upper()
 
 

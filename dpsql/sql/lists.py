@@ -68,10 +68,9 @@ def rank_parts(node: exp.Expr) -> tuple[str, exp.Expr, exp.Expr, bool] | None:
             return None
         place = half if kind == "mode" else inner.this
         return kind, order[0].this, place, bool(order[0].args.get("desc"))
-    if isinstance(node, exp.Mode):
-        return "mode", node.this, half, False
-    if isinstance(node, exp.Median):
-        return "cont", node.this, half, False
+    if isinstance(node, exp.Mode | exp.Median):
+        kind = "mode" if isinstance(node, exp.Mode) else "cont"
+        return None if node.this is None else (kind, node.this, half, False)
     place = node.args.get("quantile") or node.expression
     kind = "cont" if isinstance(node, exp.PercentileCont) else "disc"
     return None if place is None or node.this is None else (kind, node.this, place, False)

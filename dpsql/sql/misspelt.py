@@ -15,6 +15,11 @@ from dpsql.sql.lexemes import Fragment, Lexeme
 _STATEMENTS = {
     "explain": "EXPLAIN SELECT ..., EXPLAIN RUN WORKLOAD, EXPLAIN CREATE SYNTHETIC TABLE ...",
     "run": "BEGIN WORKLOAD; SELECT ...; RUN WORKLOAD answers several statements for one charge",
+    "summarize": "DESCRIBE t says what is declared; SELECT COUNT(*), AVG(x), STDDEV(x), "
+    "QUANTILE_DISC(x, [0.25, 0.5, 0.75]) FROM t counts",
+    "create": "WITH v AS (SELECT ...) SELECT ... FROM v, or a view in the catalog; "
+    "CREATE SYNTHETIC TABLE, CREATE DOMAIN and CREATE BOUNDS",
+    "copy": "SELECT ..., whose answers dpsql run --out writes to files",
 }
 _STATEMENTS |= dict.fromkeys(("begin", "cancel", "commit", "start"), _STATEMENTS["run"])
 _KNOWN = (

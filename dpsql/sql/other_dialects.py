@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
@@ -18,6 +18,8 @@ _FORMAT = re.compile(r"([^%]|%[YmdyjHMSBbAa%])*")
 """Formats of dates that mean the same wherever they are written with percent signs."""
 _SAME = re.compile(r"([^%]|%[Ymdyj%])*")
 """Those that MySQL, too, takes for the same."""
+OF_SETS = re.compile(r"\b(cube|rollup|sets)\b", re.IGNORECASE)
+"""Words of statements that may ask for grouping sets."""
 _Build = Callable[[Sequence[exp.Expr]], exp.Expr]
 
 
@@ -114,11 +116,55 @@ class WrittenParser(DuckDBParser):
         "DECODE": _decoded,
     }
 
+    STATEMENT_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
+        **DuckDBParser.STATEMENT_PARSERS,
+        TokenType.PIVOT: lambda self: self._parse_pivoted(False),
+        TokenType.UNPIVOT: lambda self: self._parse_pivoted(True),
+    }
+
+    def _parse_pivoted(self, turned: bool) -> exp.Expr:
+        """PIVOT or UNPIVOT as a SELECT of all of it, with ORDER BY and LIMIT after it."""
+        pivot = self._parse_simplified_pivot(is_unpivot=turned or None)
+        source = exp.From(this=exp.Subquery(this=pivot))
+        whole = exp.Select(expressions=[exp.Star()], from_=source)
+        found: exp.Expr = self._parse_query_modifiers(whole)
+        return found
+
+
+class SetsParser(WrittenParser):
+    """The same for what asks for grouping sets."""
+
+    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
+        """CUBE and ROLLUP of any expressions; DuckDB's parser takes no comparison in them."""
+        found = self._parse_sets_of(exp.Cube, TokenType.CUBE, with_prefix)
+        return found or self._parse_sets_of(exp.Rollup, TokenType.ROLLUP, with_prefix)
+
+    def _parse_sets_of(
+        self, kind: type[exp.Cube | exp.Rollup], word: TokenType, with_prefix: bool
+    ) -> exp.Cube | exp.Rollup | None:
+        if not self._match(word):
+            return None
+        keys = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
+        found: exp.Cube | exp.Rollup = self.expression(kind(expressions=keys))
+        return found
+
+    def _parse_grouping_set(self) -> exp.Expr | None:
+        found: exp.Expr | None = (
+            self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
+        )
+        return found
+
 
 class Written(DuckDB):
     """The SQL that is read."""
 
     Parser = WrittenParser
+
+
+class WrittenSets(DuckDB):
+    """The SQL that is read where it has CUBE, ROLLUP or GROUPING SETS."""
+
+    Parser = SetsParser
 
 
 def read_function(name: str, args: list[exp.Expr]) -> exp.Expr | None:

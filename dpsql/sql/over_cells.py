@@ -32,6 +32,7 @@ from dpsql.sql.noise_reports import bounds_of, ends_of, json_text, report_of
 from dpsql.sql.query import Number, Output, Running, Shell
 from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
+from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.whole import is_whole, marked
 
 if TYPE_CHECKING:
@@ -189,10 +190,15 @@ class CellExpressions(Expressions):
                 what = "a frame that differs from row to row"
                 self.refuse(node, "E_WINDOW", what, "ROWS 3 PRECEDING")
         called = node.this.this if isinstance(node.this, exp.Filter) else node.this
-        if isinstance(called.this, exp.Star):
-            if self.select.args.get("group") is None:
-                self.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
-            refuse_rows(called.this, self.locate)
+        if isinstance(called.this, exp.Distinct):
+            hint = "a sub-query that counts them, and a window over its answers"
+            self.refuse(node, "E_WINDOW", "DISTINCT in a window", hint)
+        if isinstance(called.this, exp.Star) and not self.is_grouped():
+            self.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
+
+    def is_grouped(self) -> bool:
+        """Whether what windows are over are groups, not rows."""
+        return self.select.args.get("group") is not None or has_aggregates(self.select)
 
     def running(self, node: exp.Window) -> Running:
         """A window of SUM over COUNT or SUM as a sum over groups that are measured as such.
@@ -233,10 +239,14 @@ class CellExpressions(Expressions):
         return self.keys.match(self.keys.resolve(node) if isinstance(node, exp.Column) else node)
 
     def grouping(self, node: exp.Expr) -> exp.Expr:
-        """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""
-        if not node.expressions:
+        """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out.
+
+        Without arguments it is about all keys.
+        """
+        every = list[int | None](range(len(self.keys.found)))
+        keys = [self.keys.match(part) for part in node.expressions] or every
+        if not keys:
             self.scope.refuse(node, "E_GROUP_BY", "GROUPING of nothing", "GROUPING(column)")
-        keys = [self.keys.match(part) for part in node.expressions]
         if None in keys:
             hint = "GROUPING(column), a column of GROUP BY"
             self.wrong(node, "E_GROUP_BY", "GROUPING takes grouping keys", hint)

@@ -61,10 +61,11 @@ class GroupExpressions(TableExpressions):
     def grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""
         keys = [self.key(part) for part in node.expressions]
-        if not keys or None in keys:
+        named = [self.keys[int(key.name[1:])] for key in keys if key] if keys else self.keys
+        if not named or None in keys:
             hint = "GROUPING(column), a column of GROUP BY"
             self.wrong(node, "E_GROUP_BY", "GROUPING takes grouping keys", hint)
-        text = f"grouping({', '.join(self.keys[int(key.name[1:])] for key in keys if key)})"
+        text = f"grouping({', '.join(named)})"
         if text not in self.sums:
             self.sums.append(text)
         return marked(exp.column(f"g{self.sums.index(text)}"), True, rounded=True)

@@ -23,7 +23,7 @@ from dpsql.sql.constants import constants_of
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
 from dpsql.sql.misspelt import refuse_statement
-from dpsql.sql.other_dialects import Written
+from dpsql.sql.other_dialects import OF_SETS, Written, WrittenSets
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.report_format import WORD, marked, take_reports
@@ -46,6 +46,8 @@ MAX_NODES = 10_000
 MAX_ITEMS = 1_000
 MAX_STRING = 4 * 1024
 
+QUERY = ("query",)
+"""What DESCRIBE is about where it is about a SELECT."""
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _GAPS = {(",", ")"), ("(", ","), (",", ",")}
 """Neighbours between which something is missing."""
@@ -59,7 +61,6 @@ _OPEN_COMMENT = "a comment is not closed", "*/ ends it"
 _REFUSED_SYMBOLS = {
     "$": ("$ is not supported", "texts are quoted by ', parameters are given beside the SQL"),
     "`": ("` is not supported", "texts are quoted by ', names by \""),
-    "~": ("~ is not supported", "write regexp_matches(column, pattern)"),
 }
 
 
@@ -132,6 +133,8 @@ def _parse(fragment: Fragment) -> Statement:
             return Statement("set", fragment, words=parse_set(fragment, lexemes))
         case ["show", *_]:
             return Statement("show", fragment, words=parse_show(fragment, lexemes))
+        case ["describe" | "desc", "select" | "from" | "with" | "(" | "pivot" | "unpivot", *_]:
+            return Statement("describe", fragment, words=("", *QUERY))
         case ["describe" | "desc", *_] if is_dotted(lexemes[1:]):
             name = "".join(lexeme.name for lexeme in lexemes[1:])
             return Statement("describe", fragment, words=(name,))
@@ -298,8 +301,9 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if reports:
         text = marked(fragment, text, reports)
     text, top = take_top(respelled(text, lexemes), lexemes)
+    dialect = WrittenSets if OF_SETS.search(text) else Written
     try:
-        trees = sqlglot.parse(text, read=Written)
+        trees = sqlglot.parse(text, read=dialect)
     except SqlglotError as error:
         raise _parse_error(fragment, lexemes, error) from None
     except (RecursionError, ValueError, MemoryError, IndexError, TypeError, AttributeError):
@@ -307,10 +311,6 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if len(trees) != 1 or trees[0] is None:
         raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
     tree = trees[0]
-    if isinstance(tree, exp.Pivot):
-        names = tree.args.pop("with_", None)
-        tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=tree)))
-        tree.set("with_", names)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     _check_depth(tree)

@@ -1,7 +1,7 @@
 """PIVOT as a SELECT: an aggregate with FILTER for every value of the pivoted columns.
 
-Which values there are is declared, never read from rows: a column of a table is spread over its
-domain, and anything else over the values that are listed.
+Which values there are is declared, never read from rows: a column of a table, or one that repeats
+it, is spread over its domain, and anything else over the values that are listed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Table
+from dpsql.catalog import Catalog
 from dpsql.errors import ProgrammingError
 from dpsql.sql.language import Locate, refuse
-from dpsql.sql.names import names_of
+from dpsql.sql.pivoted_columns import PivotedColumns
 from dpsql.sql.relations import as_literal
 from dpsql.sql.unpivots import unpivoted
 
@@ -34,11 +34,12 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
     Raises: NotSupportedError (E_STATEMENT); ProgrammingError (E_TOO_LARGE, E_GROUP_BY).
     """
     tree = tree.copy()
+    columns = PivotedColumns.of(tree, catalog.tables)
     for node in reversed(list(tree.find_all(exp.Pivot))):
         turned = bool(node.args.get("unpivot"))
         if node.arg_key != "pivots":
             source = node.this
-            spread = _Spread(node, source, catalog, locate, _ctes(tree))
+            spread = _Spread(node, source, columns, locate)
             node.replace(unpivoted(node, source, locate) if turned else spread.select())
             continue
         around = node.parent
@@ -47,32 +48,22 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
             refuse(node, "E_STATEMENT", "a second PIVOT", "PIVOT a sub-query", locate)
         source = around.copy()
         source.set("pivots", None)
-        spread = _Spread(node, source, catalog, locate, _ctes(tree))
+        spread = _Spread(node, source, columns, locate)
         select = unpivoted(node, source, locate) if turned else spread.select()
         around.replace(exp.Subquery(this=select, alias=node.args.get("alias")))
     return tree
-
-
-def _ctes(tree: exp.Expr) -> set[str]:
-    return {each.alias.casefold() for each in tree.find_all(exp.CTE)}
 
 
 class _Spread:
     """One PIVOT of the rows of ``source``."""
 
     def __init__(
-        self,
-        node: exp.Pivot,
-        source: exp.Expr,
-        catalog: Catalog,
-        locate: Locate,
-        hidden: set[str],
+        self, node: exp.Pivot, source: exp.Expr, known: PivotedColumns, locate: Locate
     ) -> None:
         self.node = node
         self.source = source
         self.locate = locate
-        name = source.name.casefold() if isinstance(source, exp.Table) else ""
-        self.table = None if name in hidden else catalog.tables.get(name)
+        self.known = known
         standard = bool(node.args.get("fields"))
         self.over = node.args["fields"] if standard else node.expressions
         self.using = node.expressions if standard else node.args.get("using") or []
@@ -97,7 +88,7 @@ class _Spread:
             return list(group.expressions)
         parts = itertools.chain(self.over, self.using)
         used = {c.name.casefold() for part in parts for c in part.find_all(exp.Column)}
-        names = self.columns()
+        names = self.known.names(self.source)
         rest = [name for name in names or [] if name.casefold() not in used]
         if names is None or not all(map(self.is_key, rest)):
             hint = "PIVOT t ON b USING COUNT(*) GROUP BY c"
@@ -106,25 +97,14 @@ class _Spread:
 
     def is_key(self, name: str) -> bool:
         """Whether a column can be grouped by, as far as its table says."""
-        if self.table is None or self.table.public:
-            return True
-        column = self.table.columns.get(name.casefold())
-        return column is not None and column.domain is not None
-
-    def columns(self) -> list[str] | None:
-        """The names of the columns of what is pivoted, None where they are not written down."""
-        if self.table is not None:
-            return [name for name, hidden in names_of(self.table) if not hidden]
-        inner = self.source.this if isinstance(self.source, exp.Subquery) else None
-        if isinstance(inner, exp.Select) and not inner.is_star:
-            return [item.alias_or_name for item in inner.expressions]
-        return None
+        found = self.known.origin(self.source, name)
+        return found is None or found[0].public or found[1].domain is not None
 
     def values(self, over: exp.Expr) -> list[Value]:
         """The values of a pivoted column: those listed, or all that are declared."""
         if isinstance(over, exp.In) and over.expressions:
             return [_listed(over.this, each) for each in over.expressions]
-        domain = _domain(self.table, over)
+        domain = self.known.values(self.source, over.name) if _is_column(over) else None
         if domain is None:
             self.wrong("E_DOMAIN", "PIVOT over values that nobody listed", _LISTED)
         known = sorted(value for value in domain if value is not None)
@@ -170,12 +150,8 @@ def _listed(over: exp.Expr, value: exp.Expr) -> Value:
     return text, exp.EQ(this=over.copy(), expression=inner.copy())
 
 
-def _domain(table: Table | None, over: exp.Expr) -> Sequence[Any] | None:
-    """The declared values of a column of a private table."""
-    if table is None or table.public or not isinstance(over, exp.Column):
-        return None
-    column = table.columns.get(over.name.casefold())
-    return None if column is None or column.domain is None else column.cells
+def _is_column(over: exp.Expr) -> bool:
+    return isinstance(over, exp.Column) and not isinstance(over.this, exp.Star)
 
 
 def _text(value: object) -> str:

@@ -22,6 +22,7 @@ from dpsql.sql.group import Grouping, Wide, all_ranges, nested, partition, range
 from dpsql.sql.known_parts import KnownParts
 from dpsql.sql.pieces import MaskedSum, Pieces
 from dpsql.sql.query import Aggregate, Expression, Query, Rank, Running, Shell
+from dpsql.sql.whole import is_number
 from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]
@@ -248,7 +249,15 @@ class _Products:
     def ranked(self, rank: Rank) -> tuple[Grouping, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
         name = str(rank.value.column)
-        values = self.pieces.values(rank.value)[1]
+        kind, values = self.pieces.values(rank.value)
+        if rank.kind == "cont" and not is_number(kind):
+            span = rank.value.span
+            raise NotSupportedError(
+                "E_AGGREGATE",
+                f"interpolation of values of type {kind} is not supported",
+                hint=f"QUANTILE_DISC(x, {rank.quantile:g}) takes values of any type",
+                span=span,
+            )
         return ranked(name, values, growing=rank.kind != "mode")
 
     def upper_edges(self, rank: Rank) -> tuple[float, ...]:

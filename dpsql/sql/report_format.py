@@ -78,7 +78,9 @@ def _format(fragment: Fragment, lexemes: Sequence[Lexeme]) -> str:
     """The format that is asked for: a word, a text, or a value of ZetaSQL's type for it."""
     last = lexemes[-1]
     word = last.text[1:-1] if last.kind in ("string", "quoted") else last.text
-    if word.upper() not in ("JSON", "DEFAULT"):
+    parts = [each.text == "." for each in lexemes]
+    is_name = parts == [bool(place % 2) for place in range(len(parts))] and not parts[-1]
+    if word.upper() not in ("JSON", "DEFAULT") or not is_name:
         shown = "".join(each.text for each in lexemes)[:40]
         what = f"{WORD} => {printable(shown)} is not supported"
         fragment.refuse(lexemes[0], "E_SETTING", what, f"{WORD} => 'JSON'")

@@ -36,6 +36,9 @@ def plain(tree: exp.Query) -> exp.Query:
     write_out_series(tree)
     nodes, is_joined, has_fields = list(tree.walk(bfs=False)), False, False
     for node in nodes:
+        if isinstance(node, exp.In):
+            _list_values(node)
+    for node in nodes:
         has_fields = has_fields or isinstance(node, FIELDS)
         if isinstance(node, exp.Tuple):
             _write_out(node)
@@ -171,6 +174,15 @@ def _limit(node: exp.Fetch) -> None:
     if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
         count = node.args.get("count") or exp.Literal.number(1)
         node.replace(exp.Limit(expression=count.copy()))
+
+
+def _list_values(node: exp.In) -> None:
+    """Write IN (VALUES (1), (2)) as IN (1, 2)."""
+    listed = node.expressions
+    if len(listed) == 1 and isinstance(listed[0], exp.Values):
+        rows = [row for row in listed[0].expressions if isinstance(row, exp.Tuple)]
+        single = [row.expressions[0] if len(row.expressions) == 1 else row for row in rows]
+        node.set("expressions", single)
 
 
 def _write_out(node: exp.Tuple) -> None:

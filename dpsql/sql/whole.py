@@ -14,13 +14,23 @@ from sqlglot import exp
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
 """DuckDB types whose values are whole."""
 
+
+def is_number(kind: str) -> bool:
+    """Whether a DuckDB type is one of numbers.
+
+    >>> [is_number(kind) for kind in ("BIGINT", "DECIMAL(4,1)", "VARCHAR", "BOOLEAN")]
+    [True, True, False, False]
+    """
+    return kind.split("(")[0] in (*INTEGERS, "UINTEGER", "UBIGINT", "DOUBLE", "FLOAT", "DECIMAL")
+
+
 _MARK = "whole"
 _TYPES = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR}
 Kinds = tuple[type[exp.Expr], ...]
 _BITS: Kinds = (
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
-    *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
+    *(exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.BitwiseNot),
 )
 _DIVISIONS: Kinds = (exp.IntDiv, exp.Mod, *_BITS)
 _SUMS: Kinds = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Abs)
@@ -84,7 +94,8 @@ def settled(node: exp.Expr) -> exp.Expr:
     """A node with the operands rounded that SQL takes for integers: where types matter."""
     if isinstance(node, exp.DPipe) or (isinstance(node, _DIVISIONS) and is_whole(node)):
         for key in ("this", "expression"):
-            node.set(key, _rounded(node.args[key]))
+            if key in node.args:
+                node.set(key, _rounded(node.args[key]))
     elif isinstance(node, exp.Concat | exp.Format | exp.Anonymous):
         node.set("expressions", [_rounded(part) for part in node.expressions])
     elif isinstance(node, exp.Cast) and node.to.this in _TEXTS:

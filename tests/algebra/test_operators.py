@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -347,3 +348,15 @@ def test_groups_are_recognised_and_written_out_where_they_are_small() -> None:
     for labels in ([-2], [3], []):
         with pytest.raises(ValueError, match="labels"):
             Groups(np.array(labels, dtype=np.int64), 3)
+
+
+def test_a_matrix_of_few_rows_takes_no_square_of_its_columns() -> None:
+    cells, rows = 200_000, 3
+    lo = np.arange(rows, dtype=np.int64) * 1_000
+    tracemalloc.start()
+    dense = Ranges(cells, lo, lo + 500).dense()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert dense.sum() == 500 * rows
+    assert dense[1, 1_000] == 1
+    assert peak < 50 * cells * rows * dense.itemsize, "and a square has 4e10 numbers"

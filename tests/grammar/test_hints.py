@@ -78,6 +78,21 @@ EXTRA = [
     "SELECT COUNT(DISTINCT ) FROM visits",
     "SET reuse = sometimes",
     "SELECT SUM(DISTINCT ) FROM t",
+    "SELECT MODE() FROM t",
+    "SELECT MIN() FROM t",
+    "SELECT MAX(x) FROM (SELECT a * 2 AS x FROM t) AS s",
+    "SELECT LIST(upper(b)) FROM t",
+    "SELECT FIRST(d), COUNT(*) FROM t GROUP BY b",
+    "SELECT STRING_AGG(DISTINCT b, ',') FROM t",
+    "SELECT MIN(month(d)) FROM t",
+    "SELECT COUNT(DISTINCT a, b) FROM t",
+    "SELECT COUNT(DISTINCT x || y) FROM (SELECT b AS x, a AS y FROM t) AS s",
+    "SELECT MEDIAN(a > 3) FROM t",
+    "SELECT DISTINCT * FROM visits",
+    "SUMMARIZE t",
+    "CREATE VIEW v AS SELECT a FROM t",
+    "COPY (SELECT COUNT(*) FROM t) TO 'x.csv'",
+    "SELECT COUNT(*) FROM (SELECT a FROM t USING SAMPLE 10) AS s",
 ]
 
 
@@ -100,6 +115,13 @@ def over(sql: str, match: re.Match[str]) -> list[str]:
         return [text]
     # what is spoken of may be renamed by sub-queries of the statement
     return [f"SELECT {text} FROM {table}"] if "WITH" not in sql and sql.count("FROM") == 1 else []
+
+
+def filled(sql: str, match: re.Match[str]) -> list[str]:
+    """A statement that the hint names, its FROM left out, over the table of the statement."""
+    found = re.search(r"\bFROM\s+\(*\s*(t|adult|visits)\b", sql, re.IGNORECASE)
+    text = match.group("what").replace("...", f"FROM {found.group(1) if found else 't'}")
+    return [text] if "WITH" not in sql and sql.count("FROM") == 1 else []
 
 
 def grouped(sql: str, match: re.Match[str]) -> list[str]:
@@ -253,7 +275,38 @@ RULES: list[tuple[str, Follow]] = [
         ),
     ),
     # what works is written out
-    (r"one row decides it; (?P<what>(QUANTILE_DISC|COUNT_IF)\(.*\)) works", over),
+    (r"one row decides it; (?P<what>(QUANTILE_DISC|COUNT_IF|MODE)\(.*\)) works", over),
+    (r"(?P<what>SELECT .*\.\.\. GROUP BY .*?) works(: a row for every declared value)?", filled),
+    (
+        r"QUANTILE_DISC\(x, [\d.]+\) takes values of any type",
+        always("SELECT QUANTILE_DISC(upper(b), 0.5) FROM t"),
+    ),
+    (r"leave it out: all rows are counted, with noise", nothing),
+    (r"QUANTILE_CONT\(x, 0\.5, contribution_bounds_per_row => \(0, 100\)\)", nothing),
+    (
+        r"a sub-query that counts them, and a window over its answers",
+        always(
+            "SELECT SUM(n) OVER (ORDER BY b) FROM "
+            "(SELECT b, COUNT(DISTINCT a) AS n FROM t GROUP BY b) AS g"
+        ),
+    ),
+    (
+        r"GROUP BY (?P<what>(ROLLUP|CUBE) \(a, b\))",
+        lambda sql, match: [f"SELECT COUNT(*) FROM t GROUP BY {match.group('what')}"],
+    ),
+    (
+        r"SELECT DISTINCT a, b FROM t names the columns, and COUNT\(\*\) \.\.\. .*",
+        always("SELECT DISTINCT a, b FROM t", "SELECT a, b, COUNT(*) FROM t GROUP BY a, b"),
+    ),
+    (
+        r"what works: DESCRIBE t says what is declared; (?P<what>SELECT .* FROM t) counts",
+        lambda sql, match: ["DESCRIBE t", match.group("what").replace("x", "a")],
+    ),
+    (
+        r"what works: WITH v AS \(SELECT \.\.\.\) SELECT \.\.\. FROM v, or a view .*",
+        always("WITH v AS (SELECT a FROM t) SELECT COUNT(*) FROM v"),
+    ),
+    (r"what works: SELECT \.\.\., whose answers dpsql run --out writes to files", nothing),
     (r"list the values: ON column IN \('x', 'y'\)", always(PIVOTED)),
     (r"UNION ALL of one SELECT a column|PIVOT a sub-query", nothing),
     (
@@ -263,7 +316,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"what works: SELECT \.\.\. FROM table", nothing),
     (r"shorter texts, and lengths that are written out, work", nothing),
     (r"one row is one unit: (?P<what>COUNT\(\*\)) works", over),
-    (r"(?P<what>([A-Z]+|DP_STDDEV|DP_INTERVAL_\w+|QUANTILE_DISC)\(.*\)) works", over),
+    (r"(?P<what>([A-Z]+|DP_STDDEV|DP_INTERVAL_\w+|QUANTILE_(DISC|CONT))\(.*\)) works", over),
     (r"cuts must fall between \w+; (?P<what>.*) works", truncated),
     (r"(?P<near>\w+ (<|>=) [-\d.]+) works; compare (?P<column>\w+) by .*: (?P<edges>.*)", near),
     (r"compare (?P<column>\w+) by < or >= with an edge: (?P<edges>.*)", cut),
@@ -305,10 +358,6 @@ RULES: list[tuple[str, Follow]] = [
     (r"LIMIT at the end of all of it", always("SELECT a, COUNT(*) FROM t GROUP BY a LIMIT 2")),
     (r"quote texts by '", always("SELECT COUNT(*) FROM t WHERE b = 'x'")),
     (r"a quote within a text is written twice", always("SELECT COUNT(*) FROM t WHERE b = 'it''s'")),
-    (
-        r"write regexp_matches\(column, pattern\)",
-        always("SELECT COUNT(*) FROM t WHERE regexp_matches(b, 'x')"),
-    ),
     (r"what works: SELECT, EXPLAIN, .*", always("SELECT COUNT(*) FROM t", *FREE)),
     (r"what works: EXPLAIN is free and never runs", always(FREE[0])),
     (r"what works: ROLLBACK forgets an open workload; .*", always("ROLLBACK")),
@@ -720,7 +769,7 @@ def test_names_that_hints_suggest_are_known(connection: Connection) -> None:
 
 def test_a_false_hint_is_found(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dpsql.sql.aggregates.Aggregates.instead_of_extreme",
+        "dpsql.sql.unanswered._of_extreme",
         lambda *_: "one row decides it; QUANTILE_DISC(cost, 0.95) works",
     )
     assert false_hints(connection, ["SELECT MAX(cost) FROM visits"])

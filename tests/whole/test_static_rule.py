@@ -117,7 +117,8 @@ def seen(connection: Connection, sql: str) -> object:
         result = connection.execute(sql).result
     except dpsql.Error as error:
         return [type(error).__name__, error.code, str(error), repr(error.args), error.hint]
-    text = json.dumps(mask(connection, result, "HAVING" in sql or sql in SIFTED), default=str)
+    sifted = "HAVING" in sql or "SELECT DISTINCT COUNT" in sql or sql in SIFTED
+    text = json.dumps(mask(connection, result, sifted), default=str)
     return text.replace(connection.engine.ledger.ledger_id, "<ledger>")
 
 

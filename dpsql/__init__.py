@@ -5,25 +5,24 @@ Everything heavy is imported on first use, so that ``import dpsql`` is instant.
 
 from __future__ import annotations
 
-from dpsql.errors import (
-    BudgetExceeded,
-    CatalogError,
-    DatabaseError,
-    DataError,
-    Error,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    Interrupted,
-    NotSupportedError,
-    OperationalError,
-    ProgrammingError,
-    Warning,
-)
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import connect
+    from dpsql.errors import (
+        BudgetExceeded,
+        CatalogError,
+        DatabaseError,
+        DataError,
+        Error,
+        IntegrityError,
+        InterfaceError,
+        InternalError,
+        Interrupted,
+        NotSupportedError,
+        OperationalError,
+        ProgrammingError,
+        Warning,
+    )
 
 __version__ = "0.1.0"
 
@@ -51,6 +50,21 @@ __all__ = [
     "threadsafety",
 ]
 
+_ERRORS = (
+    "BudgetExceeded",
+    "CatalogError",
+    "DatabaseError",
+    "DataError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "Interrupted",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Warning",
+)
 _TYPES = (
     "BINARY",
     "Binary",
@@ -80,6 +94,10 @@ def __getattr__(name: str) -> object:
         from dpsql.integrations.magic import load  # %load_ext dpsql, where IPython is imported
 
         return load
+    if name in _ERRORS:
+        from dpsql import errors  # an interrupt before `main` would be a traceback
+
+        return getattr(errors, name)
     if name in _TYPES:
         from dpsql.dbapi import types  # `import dpsql` and `--help` need nothing heavy
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import io
-import signal
 import sys
 
 YOUNG = 200_000
@@ -13,20 +10,25 @@ YOUNG = 200_000
 Looking through them again and again took a fifteenth of the time to a first answer.
 """
 
+INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line and exit with its documented status.
 
     A request to terminate unwinds the stack, so that nothing half written stays behind.
     """
-    _prepare_streams()
-    gc.set_threshold(YOUNG)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
+        import gc  # modules that take long would be imported before interrupts are waited for
+        import signal
+
+        _prepare_streams()
+        gc.set_threshold(YOUNG)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         from dpsql.ui.cli import run_command_line  # `import dpsql` and `--help` need nothing heavy
     except KeyboardInterrupt:
         print("interrupted: nothing was charged", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(INTERRUPTED)
     status = run_command_line(sys.argv[1:])
     gc.freeze()  # a last look for cycles through all that was made took a tenth of a second
     sys.exit(status)
@@ -34,6 +36,8 @@ def main() -> None:
 
 def _prepare_streams() -> None:
     """Make every stream usable: a closed stdin is empty, no character stops stdout."""
+    import io
+
     if sys.stdout is None or sys.stderr is None:
         sys.exit(2)
     if sys.stdin is None:

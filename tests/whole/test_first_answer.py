@@ -64,3 +64,11 @@ def test_a_first_plain_answer_imports_nothing_for_other_statements(demo: Path) -
     assert not RARE & found
     assert len(found) <= MOST
     assert all((ROOT / "dpsql" / f"{name.replace('.', '/')}.py").exists() for name in RARE)
+
+
+def test_the_command_waits_for_interrupts_before_it_imports_more() -> None:
+    """What is interrupted before ``main`` ends with Python's traceback, not with status 130."""
+    script = "import sys; known = set(sys.modules); import dpsql.__main__; "
+    script += "print(*(set(sys.modules) - known))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) <= {"__future__", "dpsql", "dpsql.__main__"}

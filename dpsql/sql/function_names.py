@@ -37,6 +37,11 @@ def nearest_function(name: str) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=CUTOFF)), None)
 
 
+def is_function(name: str) -> bool:
+    """Whether a function of this name works, with other arguments it may be."""
+    return name.lower() in _functions()
+
+
 @cache
 def _functions() -> tuple[str, ...]:
     """The names of the functions that work, as DuckDB spells them."""

@@ -25,7 +25,7 @@ from dpsql.sql.admitted import (
     WINDOWS,
     WORKS,
 )
-from dpsql.sql.function_names import nearest_function
+from dpsql.sql.function_names import is_function, nearest_function
 from dpsql.sql.lexemes import Fragment
 
 MAX_TITLE = 40
@@ -123,7 +123,8 @@ def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION")
 def _refuse_function(node: exp.Expr, name: str, locate: Locate) -> Error:
     if name in RANDOM:
         return _refuse_random(node, name, locate)
-    error = _refuse(node, f"the function {name}()", locate)
+    what = f"{name}() of these arguments" if is_function(name) else f"the function {name}()"
+    error = _refuse(node, what, locate)
     if (near := nearest_function(name)) is not None:
         error.hint = f"did you mean {near}()?"
     return error

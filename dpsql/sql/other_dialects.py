@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from contextlib import suppress
 
-from sqlglot import TokenType, exp
-from sqlglot.dialects.duckdb import DuckDB
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 from sqlglot.parsers.duckdb import DuckDBParser
 
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "ISOWEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
@@ -18,8 +18,6 @@ _FORMAT = re.compile(r"([^%]|%[YmdyjHMSBbAa%])*")
 """Formats of dates that mean the same wherever they are written with percent signs."""
 _SAME = re.compile(r"([^%]|%[Ymdyj%])*")
 """Those that MySQL, too, takes for the same."""
-OF_SETS = re.compile(r"\b(cube|rollup|sets)\b", re.IGNORECASE)
-"""Words of statements that may ask for grouping sets."""
 _Build = Callable[[Sequence[exp.Expr]], exp.Expr]
 
 
@@ -104,67 +102,25 @@ def _same(of: exp.Expr, value: exp.Expr) -> exp.Expr:
     return kind(this=of.copy(), expression=value)
 
 
-class WrittenParser(DuckDBParser):
-    """DuckDB's parser, with functions of its names that have the arguments of others."""
-
-    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {
-        **DuckDBParser.FUNCTIONS,
-        "DATE_TRUNC": _in_units("DATE_TRUNC", 1, _truncated),
-        "DATETIME_TRUNC": _in_units("DATE_TRUNC", 1, _truncated),
-        "TIMESTAMP_TRUNC": _in_units("TIMESTAMP_TRUNC", 1, _truncated),
-        "DATE_DIFF": _in_units("DATE_DIFF", 2, _between),
-        "DECODE": _decoded,
-    }
-
-    STATEMENT_PARSERS: ClassVar[dict[TokenType, Callable[..., exp.Expr]]] = {
-        **DuckDBParser.STATEMENT_PARSERS,
-        TokenType.PIVOT: lambda self: self._parse_pivoted(False),
-        TokenType.UNPIVOT: lambda self: self._parse_pivoted(True),
-    }
-
-    def _parse_pivoted(self, turned: bool) -> exp.Expr:
-        """PIVOT or UNPIVOT as a SELECT of all of it, with ORDER BY and LIMIT after it."""
-        pivot = self._parse_simplified_pivot(is_unpivot=turned or None)
-        source = exp.From(this=exp.Subquery(this=pivot))
-        whole = exp.Select(expressions=[exp.Star()], from_=source)
-        found: exp.Expr = self._parse_query_modifiers(whole)
-        return found
+SHARED = {
+    "date_trunc": _in_units("DATE_TRUNC", 1, _truncated),
+    "datetime_trunc": _in_units("DATE_TRUNC", 1, _truncated),
+    "timestamp_trunc": _in_units("TIMESTAMP_TRUNC", 1, _truncated),
+    "date_diff": _in_units("DATE_DIFF", 2, _between),
+    "decode": _decoded,
+}
+"""Functions of names that DuckDB has, too, with the arguments of others."""
+MARK = "\x01"
+"""What is added to the names of these, so that the parser leaves their arguments as they are."""
 
 
-class SetsParser(WrittenParser):
-    """The same for what asks for grouping sets."""
-
-    def _parse_cube_or_rollup(self, with_prefix: bool = False) -> exp.Cube | exp.Rollup | None:
-        """CUBE and ROLLUP of any expressions; DuckDB's parser takes no comparison in them."""
-        found = self._parse_sets_of(exp.Cube, TokenType.CUBE, with_prefix)
-        return found or self._parse_sets_of(exp.Rollup, TokenType.ROLLUP, with_prefix)
-
-    def _parse_sets_of(
-        self, kind: type[exp.Cube | exp.Rollup], word: TokenType, with_prefix: bool
-    ) -> exp.Cube | exp.Rollup | None:
-        if not self._match(word):
-            return None
-        keys = [] if with_prefix else self._parse_wrapped_csv(self._parse_disjunction)
-        found: exp.Cube | exp.Rollup = self.expression(kind(expressions=keys))
-        return found
-
-    def _parse_grouping_set(self) -> exp.Expr | None:
-        found: exp.Expr | None = (
-            self._parse_grouping_sets() or self._parse_cube_or_rollup() or self._parse_disjunction()
-        )
-        return found
-
-
-class Written(DuckDB):
-    """The SQL that is read."""
-
-    Parser = WrittenParser
-
-
-class WrittenSets(DuckDB):
-    """The SQL that is read where it has CUBE, ROLLUP or GROUPING SETS."""
-
-    Parser = SetsParser
+def _shared(name: str, args: list[exp.Expr]) -> exp.Expr:
+    """A function of a name that was marked, which stays one of that name with wrong arguments."""
+    with suppress(SqlglotError, IndexError, TypeError, ValueError):
+        found = SHARED[name](args)
+        if not found.error_messages(args):
+            return found
+    return exp.Anonymous(this=name, expressions=args)
 
 
 def read_function(name: str, args: list[exp.Expr]) -> exp.Expr | None:
@@ -174,6 +130,8 @@ def read_function(name: str, args: list[exp.Expr]) -> exp.Expr | None:
     >>> read_function("iff", [parse_one(each) for each in ("a > 1", "2", "3")]).sql("duckdb")
     'CASE WHEN a > 1 THEN 2 ELSE 3 END'
     """
+    if name.endswith(MARK):
+        return _shared(name.removesuffix(MARK), args)
     zero = exp.Literal.number(0)
     match name, args:
         case "iff", [test, one, other]:

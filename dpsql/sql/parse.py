@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -23,7 +22,6 @@ from dpsql.sql.constants import constants_of
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
 from dpsql.sql.misspelt import refuse_statement
-from dpsql.sql.other_dialects import OF_SETS, Written, WrittenSets
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.report_format import WORD, marked, take_reports
@@ -31,6 +29,7 @@ from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import parse_create, parse_materialize, refuse_change
 from dpsql.sql.today import dated
 from dpsql.sql.unlisted import parse_forget, parse_search
+from dpsql.sql.written_tokens import parse_tokens
 
 if TYPE_CHECKING:
     from dpsql.sql.synthetic import Creation, Materialisation
@@ -301,9 +300,8 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if reports:
         text = marked(fragment, text, reports)
     text, top = take_top(respelled(text, lexemes), lexemes)
-    dialect = WrittenSets if OF_SETS.search(text) else Written
     try:
-        trees = sqlglot.parse(text, read=dialect)
+        trees = parse_tokens(text)
     except SqlglotError as error:
         raise _parse_error(fragment, lexemes, error) from None
     except (RecursionError, ValueError, MemoryError, IndexError, TypeError, AttributeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -42,9 +42,12 @@ _FORMATS = {
 _TOKEN = re.compile("|".join(sorted(_FORMATS, key=len, reverse=True)) + r"|[^A-Za-z%]|(.)", re.I)
 
 
-def respell_all(nodes: Iterable[exp.Expr]) -> None:
-    """Write every function among the nodes of a tree as DuckDB calls it, in place."""
-    for node in nodes:
+def respell_all(nodes: Sequence[exp.Expr]) -> None:
+    """Write every function among the nodes of a tree as DuckDB calls it, in place.
+
+    ``nodes`` have each after those that it is within; arguments are written before functions.
+    """
+    for node in reversed(nodes):
         spelled = respell(node)
         if spelled is not None:
             node.replace(spelled)

@@ -20,7 +20,7 @@ from dpsql import settings
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.search import select
-from dpsql.sql import aggregates
+from dpsql.sql import aggregates, moments
 from dpsql.ui import formats
 from tests.support.packages import folder_of_packages
 from tests.support.seam import zero_noise
@@ -92,7 +92,12 @@ def render(grid, style):
 @pytest.fixture
 def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
     """Installs a module and imports it; registries are as before afterwards."""
-    registries: list[dict[Any, Any]] = [aggregates.BUILDERS, select.TEMPLATES, formats.FORMATS]
+    registries: list[dict[Any, Any]] = [
+        aggregates.BUILDERS,
+        moments.OF_MOMENTS,
+        select.TEMPLATES,
+        formats.FORMATS,
+    ]
     before = [dict(registry) for registry in registries]
     with folder_of_packages(tmp_path / "site", monkeypatch) as folder:
 
@@ -136,7 +141,7 @@ def test_an_aggregate(
     catalog: Path, connection: Connection, add: Callable[[str, str], None]
 ) -> None:
     sql = "SELECT b, COVAR_POP(a, x) AS c, COUNT(*) AS n FROM t GROUP BY b"
-    del aggregates.BUILDERS[exp.CovarPop]  # as if dpsql did not know it
+    del moments.OF_MOMENTS[exp.CovarPop]  # as if dpsql did not know it
     with pytest.raises(Error, match="E_AGGREGATE"):
         connection.execute(sql)
     add("covariance", COVARIANCE)

@@ -10,6 +10,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from dpsql.errors import NotSupportedError
 from tests.support.seam import zero_noise
 
 CATALOG = """
@@ -77,6 +78,8 @@ ALIKE = [
     ("date_format(day, '%d.%m.')", "strftime(day, '%d.%m.')"),
     ("date_part(isoweek, day)", "week(day)"),
     ("EXTRACT(isoweek FROM day)", "week(day)"),
+    ("date_trunc(date_trunc(day, WEEK), MONTH)",
+     "date_trunc('month', CAST(date_trunc('week', day + 1) - INTERVAL 1 DAY AS DATE))"),
     ("eomonth(day)", "last_day(day)"),
     ("day < to_date('2024-01-09')", "day < DATE '2024-01-09'"),
     ("regexp_contains(word, '-01-')", "regexp_matches(word, '-01-')"),
@@ -114,6 +117,29 @@ def sides(
         connection.set("epsilon", "100")
         yield connection, naive
     naive.close()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), ALIKE)
+def test_one_within_another(
+    sides: tuple[Connection, duckdb.DuckDBPyConnection], ours: str, theirs: str
+) -> None:
+    """Functions whose arguments are written several times have them as DuckDB calls them."""
+    connection, naive = sides
+    inner = [f"CASE WHEN {each} IS NULL THEN 2 ELSE 3 END" for each in (ours, theirs)]
+    sql = "SELECT {} AS k, COUNT(*) AS n FROM t GROUP BY k ORDER BY k"
+    with zero_noise():
+        found = connection.execute(sql.format(f"square({inner[0]})")).fetchall()
+    expected = naive.execute(sql.format(f"({inner[1]}) ** 2")).fetchall()
+    assert [tuple(row) for row in found if row[1]] == expected
+
+
+@pytest.mark.parametrize("call", ["date_trunc()", "DATE_DIFF('day', day)", "date_trunc('day')"])
+def test_wrong_arguments_are_what_is_refused(
+    sides: tuple[Connection, duckdb.DuckDBPyConnection], call: str
+) -> None:
+    with pytest.raises(NotSupportedError, match=r"of these arguments is not supported") as caught:
+        sides[0].explain(f"SELECT {call}, COUNT(*) FROM t GROUP BY 1")
+    assert caught.value.code == "E_FUNCTION"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ALIKE)

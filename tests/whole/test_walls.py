@@ -225,3 +225,21 @@ def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
 def test_no_module_is_long() -> None:
     lengths = {p: len(p.read_text().splitlines()) for p in (ROOT / "dpsql").rglob("*.py")}
     assert {str(path): lines for path, lines in lengths.items() if lines > 400} == {}
+
+
+def test_nothing_derives_from_classes_of_sqlglot() -> None:
+    """``sqlglot[c]`` has them compiled, and of those there are no others."""
+    found = []
+    for path in (ROOT / "dpsql").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        theirs = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom | ast.Import)
+            for alias in node.names
+            if (getattr(node, "module", None) or alias.name).split(".")[0] == "sqlglot"
+        }
+        bases = [b for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for b in node.bases]
+        names = {ast.unparse(base).split(".")[0] for base in bases}
+        found += [str(path)] * bool(theirs & names)
+    assert found == []

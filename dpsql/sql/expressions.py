@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.growth import check_growth
+from dpsql.sql.item_texts import WRITTEN
 from dpsql.sql.language import Locate, check_answer, check_frame, check_window
 from dpsql.sql.misspelt import refuse_misspelt
 from dpsql.sql.names import find_alias, position_of
@@ -270,7 +271,7 @@ def name_of(item: exp.Expr) -> str:
     """The name of the column that a select item makes: its alias, its own name or its text."""
     if isinstance(item, exp.Alias | exp.Column) or (isinstance(item, exp.Subquery) and item.alias):
         return item.alias_or_name
-    return item.sql("duckdb", comments=False).lower()
+    return str(item.meta.get(WRITTEN) or item.sql("duckdb", comments=False).lower())
 
 
 def total(tree: exp.Expr) -> str:

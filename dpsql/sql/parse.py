@@ -19,6 +19,7 @@ from dpsql.records import dataclass, field, replace
 from dpsql.sql.anonymized import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.constants import constants_of
+from dpsql.sql.item_texts import note_texts
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
 from dpsql.sql.misspelt import refuse_statement
@@ -299,7 +300,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     text, clips = take_clips(fragment, text, rest)
     if reports:
         text = marked(fragment, text, reports)
-    text, top = take_top(respelled(text, lexemes), lexemes)
+    left, (text, top) = text, take_top(respelled(text, lexemes), lexemes)
     try:
         trees = parse_tokens(text)
     except SqlglotError as error:
@@ -318,6 +319,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
     tree = plain(tree)
+    note_texts(tree, fragment.body, left, lexemes)
     if clips:
         note_clips(tree, clips, fragment)
     return Statement(

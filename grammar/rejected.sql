@@ -448,7 +448,7 @@ SELECT BOOL_OR(a > 3) FROM t;
 -- hint: one row decides it; COUNT_IF(a > 3) works
 
 SELECT PRODUCT(a) FROM t;
--- E_AGGREGATE at line 1, column 16: the aggregate PRODUCT() is not supported
+-- E_AGGREGATE at line 1, column 8: the aggregate PRODUCT() is not supported
 -- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
 
 SELECT MIN(a + 1) FROM t;
@@ -464,7 +464,7 @@ SELECT LIST(b) FROM t;
 -- hint: SELECT b, COUNT(*) ... GROUP BY b works: a row for every declared value
 
 SELECT HISTOGRAM(b) FROM t;
--- E_AGGREGATE at line 1, column 18: the aggregate HISTOGRAM() is not supported
+-- E_AGGREGATE at line 1, column 8: the aggregate HISTOGRAM() is not supported
 -- hint: SELECT b, COUNT(*) ... GROUP BY b works: a row for every declared value
 
 SELECT APPROX_TOP_K(a, 2) FROM t;
@@ -472,7 +472,7 @@ SELECT APPROX_TOP_K(a, 2) FROM t;
 -- hint: SELECT a, COUNT(*) ... GROUP BY a ORDER BY 2 DESC LIMIT 3 works
 
 SELECT MAD(a) FROM t;
--- E_AGGREGATE at line 1, column 12: the aggregate MAD() is not supported
+-- E_AGGREGATE at line 1, column 8: the aggregate MAD() is not supported
 -- hint: QUANTILE_CONT(a, [0.25, 0.5, 0.75]) works
 
 SELECT COUNT(DISTINCT a + e) FROM t;

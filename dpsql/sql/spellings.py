@@ -50,6 +50,7 @@ def respell_all(nodes: Sequence[exp.Expr]) -> None:
     for node in reversed(nodes):
         spelled = respell(node)
         if spelled is not None:
+            spelled.meta.update({**node.meta, **spelled.meta})  # where it stands
             node.replace(spelled)
 
 

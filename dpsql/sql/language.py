@@ -106,6 +106,8 @@ def written_name(node: exp.Expr, locate: Locate) -> str:
 def _title(node: exp.Expr, locate: Locate) -> str:
     if isinstance(node, exp.Func) and not isinstance(node, exp.Binary):
         return f"{written_name(node, locate)}()"
+    if any("start" not in each.this.meta for each in node.find_all(exp.Column)):
+        return str(node.key).upper()  # of what stands for something that was written otherwise
     text = node.sql("duckdb", comments=False)
     return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 3]}..."
 

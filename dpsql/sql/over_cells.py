@@ -244,7 +244,7 @@ class CellExpressions(Expressions):
         Without arguments it is about all keys.
         """
         every = list[int | None](range(len(self.keys.found)))
-        keys = [self.keys.match(part) for part in node.expressions] or every
+        keys = [self.keys.match(part.unnest()) for part in node.expressions] or every
         if not keys:
             self.scope.refuse(node, "E_GROUP_BY", "GROUPING of nothing", "GROUPING(column)")
         if None in keys:

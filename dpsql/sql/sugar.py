@@ -35,14 +35,16 @@ def plain(tree: exp.Query) -> exp.Query:
     write_out_lists(tree)
     write_out_series(tree)
     nodes, is_joined, has_fields = list(tree.walk(bfs=False)), False, False
-    for node in nodes:
+    for node in reversed(nodes):  # those within others first, which may be repeated
         if isinstance(node, exp.In):
             _list_values(node)
+        elif isinstance(node, exp.Tuple):
+            _write_out(node)
+    if any(isinstance(node, exp.In | exp.Tuple) for node in nodes):
+        nodes = list(tree.walk(bfs=False))
     for node in nodes:
         has_fields = has_fields or isinstance(node, FIELDS)
-        if isinstance(node, exp.Tuple):
-            _write_out(node)
-        elif isinstance(node, exp.Fetch):
+        if isinstance(node, exp.Fetch):
             _limit(node)
         elif isinstance(node, exp.Join):
             is_joined = True
@@ -177,12 +179,20 @@ def _limit(node: exp.Fetch) -> None:
 
 
 def _list_values(node: exp.In) -> None:
-    """Write IN (VALUES (1), (2)) as IN (1, 2)."""
-    listed = node.expressions
-    if len(listed) == 1 and isinstance(listed[0], exp.Values):
-        rows = [row for row in listed[0].expressions if isinstance(row, exp.Tuple)]
-        single = [row.expressions[0] if len(row.expressions) == 1 else row for row in rows]
-        node.set("expressions", single)
+    """Write IN (VALUES (1), (2)) as IN (1, 2); of tuples as comparisons.
+
+    Unlike those of a list, rows are compared as in SQL: what is NULL is equal to nothing.
+    """
+    listed, of = node.expressions, node.this
+    if len(listed) != 1 or not isinstance(listed[0], exp.Values):
+        return
+    rows = [row for row in listed[0].expressions if isinstance(row, exp.Tuple)]
+    if not isinstance(of, exp.Tuple):
+        if all(len(row.expressions) == 1 for row in rows):
+            node.set("expressions", [row.expressions[0] for row in rows])
+    elif all(_fits(of, row) for row in rows):
+        tests = [exp.paren(_compared(of, row, _alike), copy=False) for row in rows]
+        node.replace(exp.paren(exp.or_(*tests, copy=False), copy=False))
 
 
 def _write_out(node: exp.Tuple) -> None:
@@ -214,6 +224,10 @@ def _compared(left: exp.Expr, right: exp.Expr, test: _Test) -> exp.Expr:
 
 def _equal(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return exp.NullSafeEQ(this=left.copy(), expression=right.copy())
+
+
+def _alike(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.EQ(this=left.copy(), expression=right.copy())
 
 
 def _below(left: exp.Expr, right: exp.Expr) -> exp.Expr:

@@ -56,6 +56,7 @@ def serve(
     from dpsql.server.binding import end_point
     from dpsql.server.lobby import SWITCHING
     from dpsql.server.metrics import open_metrics
+    from dpsql.server.modules import import_all
     from dpsql.server.permissions import refuse_open_files
     from dpsql.server.server import Address, Server, read_tls
     from dpsql.server.ticks import Ticks
@@ -81,6 +82,7 @@ def serve(
         site.close()
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    import_all()
     made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
     server = Server(site, known, address, context, made, sessions, ticks, binding)
     database = site.catalog.path.stem

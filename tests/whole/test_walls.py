@@ -43,6 +43,7 @@ DYNAMIC = {
     "learn/schedule.py": "reads the constants of modules of its own package",
     "pgm/mbi_backend.py": "mbi is optional",
     "answer/synthetics.py": "the classes of stored models, from a fixed list",
+    "server/modules.py": "all modules of packages, from a fixed list",
     "strategy/registry.py": "modules of its own package, from a fixed list",
     "privacy/vault/servers.py": "modules of its own package, by the engine of a server",
 }

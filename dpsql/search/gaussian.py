@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.search.family import Family
@@ -24,8 +25,8 @@ from dpsql.search.residual import (
     bounded_rows,
     initial_rows,
     optimise_rows,
-    realise_residual,
 )
+from dpsql.search.rounding import realise_residual
 from dpsql.strategy.product import ProductStrategy, assemble
 
 SWEEPS = 10
@@ -39,9 +40,20 @@ DENSE = 1 << 10
 """Most cells on which few queries are searched for among all strategies of the cells as well."""
 
 
+REMEMBERED = 1 << 22
+"""Numbers of inverse Grams that are remembered, 32 MiB."""
+
+_inverses: Keepsakes[Floats] = Keepsakes(REMEMBERED)
+
+
 def inverse_gram(rows: Floats) -> Floats:
     """Return the inverse Gram of rows of full rank, shape (r, n): (n, n)."""
     return np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
+
+
+def _kept_inverse(rows: Floats) -> Floats:
+    """Return the same, remembered for as long as the rows are in use."""
+    return _inverses.of(rows, rows.shape[1] ** 2, lambda: inverse_gram(rows))
 
 
 class FixedRows(Objective):
@@ -223,7 +235,7 @@ def _weighted(
     seconds: float,
     method: str,
 ) -> ProductStrategy:
-    inverses: list[Floats | None] = [None if A is None else inverse_gram(A) for A in rows]
+    inverses: list[Floats | None] = [None if A is None else _kept_inverse(A) for A in rows]
     objective = FixedRows(problem, family, inverses)
     thetas: tuple[Floats | None, ...] = (None,) * problem.d
     start = split_weights(objective, thetas)

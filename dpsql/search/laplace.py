@@ -213,7 +213,8 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
         return
     base = initial_thetas(problem)
     found = [_weights_then_joint(space, base, seed=0)]
-    if problem.cells(problem.full) <= limit and space.open:
+    has_full = problem.cells(problem.full) <= limit and problem.full in space.family.sets
+    if has_full and space.open:
         _, block = search_kron(problem, restarts=1 + int(2 * effort), rough=True)
         found.append(_joint(space, Union(block.union.thetas, space.around_full()), 1e-6))
     rng = np.random.default_rng(1)

@@ -121,6 +121,31 @@ def portion(part: float) -> Iterator[WorkDone]:
 
 
 @contextmanager
+def noted() -> Iterator[WorkDone]:
+    """Note what is done inside, which may do what may be done around it, and no less.
+
+    >>> with metered(8.0) as around:
+    ...     spend(5.0)
+    ...     with noted() as inside:
+    ...         spend(1.0)
+    ...         left()
+    2.0
+    >>> inside.done, around.done
+    (1.0, 6.0)
+    """
+    around = _meter.get()
+    if around is None:
+        with metered(math.inf) as meter:
+            yield meter
+        return
+    before = around.done
+    meter = WorkDone(around.most, before, room=around.room)
+    with _counting(meter):
+        yield meter
+    meter.done -= before
+
+
+@contextmanager
 def limited(most: float) -> Iterator[None]:
     """Let what is inside take so many products of numbers in all, however it is parted."""
     token = _ceiling.set(Ceiling(most))

@@ -8,9 +8,8 @@ follow from those of all other rows, and nothing larger than these by all querie
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, reduce
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
 from dpsql.strategy.base import Forecast, check_variances
-from dpsql.strategy.queries_forecast import OUTSIDE, columnwise
+from dpsql.strategy.queries_forecast import OUTSIDE, rowwise
 from dpsql.strategy.query_block import QueryBlock, dense_rows
 from dpsql.workload.workload import Product
 
@@ -33,11 +32,13 @@ Rows = Mapping[str, Floats]
 class Solved:
     """The coefficients of all rows but the large block's for queries, shape (rows, queries).
 
-    ``shared`` are the inner products of the rows and the queries as the large block sees them.
+    ``shared`` are the inner products of the rows and the queries as the large block sees them,
+    ``within`` those with what the coefficients add up to.
     """
 
     rest: Floats
     shared: Floats
+    within: Floats
     is_exact: bool
 
 
@@ -60,6 +61,7 @@ class LargeQueriesForecast(Forecast):
             if i != self.large
         ]
         self._known: dict[tuple[object, ...], Solved] = {}
+        self._spreads: dict[tuple[object, ...], tuple[Floats, bool]] = {}
 
     @cached_property
     def _views(self) -> dict[str, tuple[Floats, Floats]]:
@@ -87,14 +89,42 @@ class LargeQueriesForecast(Forecast):
 
     def _cross(self, factors: Rows, way: int, paired: bool = False) -> Floats:
         """Return the inner products of all other rows and those of a product, (rows, queries)."""
-        join: Callable[[Any, Any], Any] = columnwise if paired else np.kron
-        seen, out = self._seen(factors, way), []
-        for own, scale in self._rest:
-            ours = self._seen(own, way)
-            parts = [ours[name] @ seen[name].T for name in self.domain]
-            out.append(scale * np.asarray(reduce(join, parts)))
-        count = math.prod(len(rows) for rows in factors.values())
-        return np.concatenate(out) if out else np.zeros((0, count))
+        seen, ours = self._seen(factors, way), self._ours[way]
+        found: Floats = self._scales[:, np.newaxis]
+        for name in self.domain:
+            part = (ours[name] @ seen[name].T)[self._places_of[name]]
+            found = found * part if paired else rowwise(found, part)
+        return np.asarray(found)
+
+    @cached_property
+    def _scales(self) -> Floats:
+        """What every row that is not of the large block is multiplied by."""
+        counts = [math.prod(len(rows) for rows in own.values()) for own, _ in self._rest]
+        return np.repeat([scale for _, scale in self._rest], counts).astype(np.float64)
+
+    @cached_property
+    def _ours(self) -> list[Rows]:
+        """Return, in each way, the rows of all other blocks on every attribute."""
+        none: list[Floats] = [np.zeros((0, 1))]
+        joined = {
+            name: np.concatenate([own.get(name, np.ones((1, n))) for own, _ in self._rest] or none)
+            for name, n in self.domain.items()
+        }
+        return [self._seen(joined, way) for way in range(3)]
+
+    @cached_property
+    def _places_of(self) -> dict[str, NDArray[np.intp]]:
+        """Return which of these rows each row of a product is made from."""
+        out: dict[str, list[NDArray[np.intp]]] = {name: [] for name in self.domain}
+        first = dict.fromkeys(self.domain, 0)
+        for own, _ in self._rest:
+            counts = tuple(len(own[name]) if name in own else 1 for name in self.domain)
+            places = np.unravel_index(np.arange(math.prod(counts)), counts)
+            for name, count, place in zip(self.domain, counts, places, strict=True):
+                out[name].append(first[name] + place)
+                first[name] += count
+        none = np.zeros(0, dtype=np.intp)
+        return {name: np.concatenate([none, *found]) for name, found in out.items()}
 
     def _norms(self, left: Rows, right: Rows, way: int, paired: bool = False) -> Floats:
         """Return the inner products of paired rows of two products."""
@@ -108,13 +138,12 @@ class LargeQueriesForecast(Forecast):
     @cached_property
     def _gram(self) -> tuple[Floats, Floats]:
         """Return of all other rows the Grams of what lies outside of the large block, and in it."""
-        outside, inside = [], []
-        for own, scale in self._rest:
-            outside.append(scale * (self._cross(own, 0) - self._cross(own, 1)))
-            inside.append(self._variance * scale * self._cross(own, 2))
-        if not outside:
-            return np.zeros((0, 0)), np.zeros((0, 0))
-        return np.concatenate(outside, axis=1), np.concatenate(inside, axis=1)
+        scales = np.multiply.outer(self._scales, self._scales)
+        ways = [scales.copy(), scales.copy(), self._variance * scales]
+        for found, ours in zip(ways, self._ours, strict=True):
+            for name, places in self._places_of.items():
+                found *= (ours[name] @ ours[name].T)[places[:, np.newaxis], places]
+        return ways[0] - ways[1], ways[2]
 
     @property
     def _variance(self) -> float:
@@ -141,36 +170,70 @@ class LargeQueriesForecast(Forecast):
         shared = self._variance * self._cross(factors, 2, paired)
         inverse, null, free = self._inverses
         rest = inverse @ outside
-        slope = null.T @ (shared - self._gram[1] @ rest - rest)
-        rest = rest + null @ (free @ slope)
         norms = [self._norms(factors, factors, way, paired) for way in (0, 1)]
-        left = norms[0] - norms[1] - np.einsum("ij,ij->j", outside, inverse @ outside)
-        return Solved(rest, shared, bool((left <= OUTSIDE * norms[0]).all()))
+        left = norms[0] - norms[1] - np.einsum("ij,ij->j", outside, rest)
+        within = self._gram[1] @ rest
+        if null.size:
+            more = free @ (null.T @ (shared - within - rest))
+            rest, within = rest + null @ more, within + (self._gram[1] @ null) @ more
+        return Solved(rest, shared, within, bool((left <= OUTSIDE * norms[0]).all()))
 
     def _rows_of(self, product: Product) -> dict[str, Floats]:
         names = [name for name in self.domain if name in product.factors]
         return {n: np.asarray(product.factors[n].dense(), dtype=np.float64) for n in names}
 
     def _solved(self, product: Product) -> Solved:
-        key = tuple((n, product.factors[n].key) for n in self.domain if n in product.factors)
+        key = self._key(product)
         if key not in self._known:
             self._known[key] = self._solve(self._rows_of(product))
         return self._known[key]
 
+    def _key(self, product: Product) -> tuple[object, ...]:
+        return tuple((n, product.factors[n].key) for n in self.domain if n in product.factors)
+
     def supports(self, product: Product) -> bool:
         """Say whether what is measured is enough to answer every row of a product."""
-        return self._solved(product).is_exact
+        return self._spread(product)[1]
 
     def variance(self, product: Product) -> Floats:
         """Return the variance of every row of a product. Raises ProgrammingError E_NOT_MEASURED."""
         self.check(product)
-        solved, rows = self._solved(product), self._rows_of(product)
-        return self._joined(solved, solved, self._norms(rows, rows, 2))
+        return self._spread(product)[0]
+
+    def _spread(self, product: Product) -> tuple[Floats, bool]:
+        """Return the variance of every row of a product, and whether all can be answered.
+
+        With r the coefficients that lie outside of the large block, G the second Gram and s what
+        the null space N sees of the rest, it is |own|^2 + r'(Gr + r - 2 shared) - s'Fs, F the
+        inverse of N'(G + I)N: of most queries nothing lies outside.
+        """
+        key = self._key(product)
+        if key not in self._spreads:
+            rows = self._rows_of(product)
+            own, projected, multiples = (self._norms(rows, rows, way) for way in range(3))
+            slope = self._variance * self._cross(rows, 2)
+            variances, left = self._variance * multiples, own - projected
+            if (left > OUTSIDE * own).any():
+                outside = self._cross(rows, 0) - self._cross(rows, 1)
+                rest = self._inverses[0] @ outside
+                left = left - np.einsum("ij,ij->j", outside, rest)
+                pulled = self._gram[1] @ rest + rest
+                variances = variances + np.einsum("ij,ij->j", rest, pulled - 2 * slope)
+                slope = slope - pulled
+            variances = variances - np.square(self._free.T @ slope).sum(axis=0)
+            self._spreads[key] = np.asarray(variances), bool((left <= OUTSIDE * own).all())
+        return self._spreads[key]
+
+    @cached_property
+    def _free(self) -> Floats:
+        """Return the null space times a root of the inverse in it, shape (rows, null)."""
+        _, null, free = self._inverses
+        return np.asarray(null @ np.linalg.cholesky((free + free.T) / 2))
 
     def _joined(self, one: Solved, two: Solved, own: Floats) -> Floats:
         """Return c'd for paired coefficients c and d: c1'd1 of the large block, and c2'd2."""
         crossed = one.rest * two.shared + two.rest * one.shared
-        within = one.rest * (self._gram[1] @ two.rest + two.rest)
+        within = one.rest * (two.within + two.rest)
         return np.asarray(self._variance * own + (within - crossed).sum(axis=0))
 
     def covariance(self, left: Product, right: Product) -> Floats:
@@ -186,7 +249,8 @@ class LargeQueriesForecast(Forecast):
         for product in (left, right):
             places = self._places(product, names, counts)
             solved = self._solved(product)
-            sides.append(Solved(solved.rest[:, places], solved.shared[:, places], True))
+            rest, shared = solved.rest[:, places], solved.shared[:, places]
+            sides.append(Solved(rest, shared, solved.within[:, places], True))
         one, two = (self._repeated(product, names, counts) for product in (left, right))
         return self._joined(sides[0], sides[1], self._norms(one, two, 2))
 

@@ -201,7 +201,7 @@ def columnwise(left: Floats, right: Floats) -> Floats:
     return np.asarray(product.reshape(-1, product.shape[-1]))
 
 
-def _rowwise(left: Floats, right: Floats) -> Floats:
+def rowwise(left: Floats, right: Floats) -> Floats:
     """Return the Kronecker product of every row of one with that of the other."""
     product = left[:, :, np.newaxis] * right[:, np.newaxis]
     return np.asarray(product.reshape(len(product), -1))
@@ -210,7 +210,7 @@ def _rowwise(left: Floats, right: Floats) -> Floats:
 _JOINS: Mapping[tuple[bool, bool], Callable[[Floats, Floats], Floats]] = {
     (False, False): _kron,
     (False, True): columnwise,
-    (True, False): _rowwise,
+    (True, False): rowwise,
     (True, True): np.multiply,
 }
 """How the parts of inner products are joined, by whether rows and whether queries are in pairs."""

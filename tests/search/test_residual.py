@@ -20,8 +20,8 @@ from dpsql.search.residual import (
     initial_rows,
     optimise_rows,
     planned_error,
-    realise_residual,
 )
+from dpsql.search.rounding import realise_residual
 from dpsql.search.select import select
 from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.workload import Product, Workload

@@ -267,6 +267,8 @@ def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]
         return acts[rest[0]], f"dpsql {first} {rest[0]}", rest[1:]
     if acts:
         _refuse_misspelt(rest, "act", acts)
+    if first == "user" and not Path(first).exists() and not {"-h", "--help"} & set(rest):
+        raise UsageError("E_USAGE", "name an act", hint=f"acts: {', '.join(acts)}")
     if first in SUBCOMMANDS:
         return SUBCOMMANDS[first](), f"dpsql {first}", rest
     _refuse_misspelt(arguments, "command", [*SUBCOMMANDS, "user"])

@@ -34,6 +34,10 @@ them whose rows add most."""
 Array = NDArray[Any]
 Keep: TypeAlias = Callable[[Array], str]
 """Keeps an array, and returns the name that it is kept under."""
+NUMBER = 10
+"""Bytes that a noisy integer takes at most: eight, or the digits of a longer one, compressed."""
+ARRAY = 1024
+"""Bytes that an array has beside its numbers at most, and a name of what it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,13 @@ class Release:
 def encode(release: Release) -> bytes:
     """Return a release as the bytes of a zipped archive of arrays."""
     return packed(lambda keep: _facts(release, keep))
+
+
+def most_bytes(plan: Plan) -> int:
+    """Return how many bytes the release of a plan has at most: a function of public sizes."""
+    numbers = [block.rows for part in plan.parts for block in part.blocks]
+    empty = Release(plan, ((),) * len(plan.parts), "", 0, "")
+    return len(encode(empty)) + NUMBER * sum(numbers) + ARRAY * len(numbers)
 
 
 def _facts(release: Release, keep: Keep) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Measurement -> Estimate -> Result. The first six see public facts only; there is
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.desk import Desk
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.job import Charge, Job, Price, Step
+from dpsql.engine.room import PLENTY, refuse_full
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
 from dpsql.plan.plan import Plan
@@ -157,6 +159,8 @@ class Engine(Desk):
         ):
             doors = Membrane(self, self.ledger, vaults)
             step.check(self, doors)
+            if shutil.disk_usage(self.catalog.path.parent).free < PLENTY:
+                refuse_full(self.catalog.path, step.room)
             with self._paid(price, charge, step.asked, vaults) as receipt:
                 return step.keep(self, step.perform(self, doors, receipt))
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
 from dpsql.engine.desk import Desk
+from dpsql.engine.room import FEW
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of
@@ -116,6 +117,11 @@ class Step(ABC, Generic[T]):
     @abstractmethod
     def price(self) -> Price:
         """What is charged."""
+
+    @property
+    def room(self) -> int:
+        """The bytes that have to be free on the disk for what comes of it."""
+        return FEW
 
     @abstractmethod
     def shelf(self, desk: Desk) -> Shelf[T]:

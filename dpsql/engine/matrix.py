@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dpsql.answer.assemble import assemble_results
-from dpsql.answer.codec import Release
+from dpsql.answer.codec import Release, most_bytes
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.store import Shelf, Stored
@@ -115,6 +115,11 @@ class Measuring(Step[Release]):
     def price(self) -> Price:
         """What is charged."""
         return price_of_plan(self.plan)
+
+    @property
+    def room(self) -> int:
+        """The bytes that its release may take, from public sizes."""
+        return most_bytes(self.plan)
 
     def shelf(self, desk: Desk) -> Shelf[Release]:
         """Where what is published of it is stored."""

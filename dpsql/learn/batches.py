@@ -27,7 +27,8 @@ from dpsql.learn.thresholds import (
 from dpsql.pgm.project import project_monotone
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import Nodes, Steps, grids_for
+from dpsql.workload.cells import Nodes, Steps
+from dpsql.workload.nodes import steps_between
 
 REACH = 2
 """Bins on either side that the tail is averaged over."""
@@ -265,12 +266,9 @@ class Measure:
 
     def nodes(self, level: Fraction) -> Nodes:
         """The two nodes whose weights add up to the values clipped to a level, exactly."""
-        span = None
-        if self.whole and self.low.denominator == level.denominator == 1:
-            span = int(level - self.low)
+        steps = steps_between(self.low, level) if self.whole else 0
         others = (-1,) if self.null else ()
-        (grid,) = grids_for([(span, 1)])
-        return Nodes(self.column, 1, 1, grid, others, self.low, level)
+        return Nodes(self.column, 1, 1, steps, others, self.low, level)
 
     def row(self, level: Fraction) -> tuple[Integers, Fraction]:
         """The sum as a row of integers over the nodes, and the value of one."""

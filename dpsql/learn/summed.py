@@ -24,7 +24,7 @@ from dpsql.learn.thresholds import AFTERWARDS
 from dpsql.records import dataclass
 from dpsql.sql.clauses import Truncation
 from dpsql.sql.compiled import Answer, Compiled
-from dpsql.workload.cells import Cells, Nodes, cells_of, grids_for
+from dpsql.workload.cells import Cells, Nodes, cells_of
 from dpsql.workload.term import Term
 
 WORKS = "SELECT SUM(x) FROM t WHERE ..., or SELECT x, SUM(SUM(x)) OVER (ORDER BY x) ... GROUP BY x"
@@ -203,7 +203,7 @@ class _SumReader:
             bins = column.domain.size
             classes[:bins] = 2 * np.arange(bins) + 1
             others = (-1,) * (column.size - bins)
-            spread = Nodes(key, 1, bins, grids_for([(None, 1)])[0], others)
+            spread = Nodes(key, 1, bins, 0, others)
             kept = used[::2]
         else:
             classes[places] = np.arange(len(places))

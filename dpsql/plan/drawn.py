@@ -22,7 +22,7 @@ from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Resolution
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import Target, fits, mean_variances
+from dpsql.workload.target import Target, mean_variances
 
 
 def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
@@ -60,8 +60,6 @@ def _rated(
     target: Target, chosen: Chosen, amount: Fraction, limits: Mapping[Place, float]
 ) -> tuple[Chosen, Chosen] | None:
     """Return a plan with its errors as drawn, and as it was; None where it is not allowed."""
-    if not fits(chosen.strategy, chosen.layout.resolutions):
-        return None
     try:
         found = drawn(target, chosen, amount)
     except ProgrammingError:  # one block would drown another, which then seems to tell nothing

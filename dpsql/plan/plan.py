@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.integer_rows import KronRows, largest_entry
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.workload.cells import Cells, Resolution, block_unit, unit_reach
+from dpsql.workload.cells import Cells, Resolution, unit_reach
+from dpsql.workload.weights import block_unit, joint_excess
 
 MANY_ROWS, WRAPS = 2**31, 2**62
 """Rows that are told apart, and integers that are not wide, as the membrane has them."""
@@ -85,13 +86,21 @@ class Part:
     @cached_property
     def scales(self) -> tuple[Fraction, ...]:
         """The noise parameter of every block: Laplace scale, or Gaussian sigma squared."""
-        return self.strategy.scales(self.amount, 1, self.multipliers)
+        return self.strategy.scales(self.amount / (1 + self.excess), 1, self.multipliers)
 
     @cached_property
     def multipliers(self) -> tuple[int, ...]:
         """Per block how much one privacy unit moves its rows, times what a single cell does."""
         pairs = zip(self.blocks, self.block_units, strict=True)
         return tuple(self._multiplier(block, unit) for block, unit in pairs)
+
+    @cached_property
+    def excess(self) -> Fraction:
+        """What rounding may add to the cost of blocks that are paid for together, as a share."""
+        if self.units or not self.strategy.is_joint:
+            return Fraction(0)
+        blocks = self.blocks
+        return joint_excess([[self.resolutions[n] for n in each.attributes] for each in blocks])
 
     @cached_property
     def block_units(self) -> tuple[int, ...]:

@@ -32,7 +32,6 @@ from dpsql.workload.target import (
     find_targets,
     find_views,
     fingerprint_learned,
-    fits,
     reading_variances,
 )
 
@@ -366,8 +365,6 @@ def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) ->
         best = aimed(chooser, aims)
     else:
         best = chooser.best() if request.aims else best_drawn(chooser, amount)
-    if not fits(best.strategy, best.layout.resolutions):
-        best = chooser.select(target.spread_out)
     return replace(best, error=best.error * target.rows_per_unit**2)
 
 

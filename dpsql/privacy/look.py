@@ -41,6 +41,7 @@ from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Nodes
+from dpsql.workload.weights import block_unit
 from dpsql.workload.workload import Product
 
 T = TypeVar("T")
@@ -342,7 +343,7 @@ class SumLooks(_Looker):
         """Return noisy answers of integer rows over nodes of the column, shape (r, nodes).
 
         Answers are in rows of data, of which each adds one in total to its nodes.
-        Guarantee: the weights of a row are a convex combination of ``nodes.unit`` cells, so noise
+        Guarantee: the weights of a row are a convex combination of ``block_unit`` cells, so noise
         from the exact largest column norm times the unit: amount-DP or amount-zCDP.
         """
         (name,), view, given = self._reader.domain, self._filter.run.view, np.asarray(rows)
@@ -353,10 +354,10 @@ class SumLooks(_Looker):
         pieces = [reader.read(candidate)]
         norm = joint_norm(pieces, reader.domain, law(self.noise).norm)
         truth = Tally(self._vault, (nodes, *view.within))
-        unit = self._c * nodes.unit
-        (noisy,), stddev = self._draw("measure", pieces, norm, unit, truth, amount)
-        values = np.array([int(each) / nodes.unit for each in noisy], dtype=np.float64)
-        return Measured(candidate, values, stddev / nodes.unit, self.noise)
+        one = block_unit((nodes, *view.within))
+        (noisy,), stddev = self._draw("measure", pieces, norm, self._c * one, truth, amount)
+        values = np.array([int(each) / one for each in noisy], dtype=np.float64)
+        return Measured(candidate, values, stddev / one, self.noise)
 
     def _charge(self, what: str, amount: Fraction, rate: int) -> Fraction:
         """Spend an amount and return its epsilon; under zCDP epsilon^2 / rate costs it."""

@@ -42,6 +42,7 @@ from dpsql.records import dataclass
 from dpsql.strategy.base import Block
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Nodes, Resolution, Unions
+from dpsql.workload.weights import MOST_WEIGHT, joint_excess, weights_of
 
 Values = NDArray[Any]
 WIDE_NOISE = 2**55
@@ -133,7 +134,8 @@ def _joint_cost(part: Part) -> Fraction:
     """The cost of all blocks together: that of the cell where it is largest, or more.
 
     Guarantee: computed in exact integers from the rows, the scales and how rows become cells. What
-    one row adds to a block is a mixture of single cells, of which the costs are convex.
+    one row adds to a block is a mixture of single cells, of which the costs are convex; mixtures of
+    different blocks differ by what their nodes are rounded: ``joint_excess``.
     """
     noise = part.strategy.noise
     if part.units:
@@ -151,7 +153,8 @@ def _joint_cost(part: Part) -> Fraction:
         found = [each.get(name) for each in factors]
         norms = [ones if rows is None else _column_norms(rows, noise) for rows in found]
         tables.append(np.array(norms, dtype=object))
-    return Fraction(int(worst_cell(tables, start)[0]), common)
+    blocks = [[part.resolutions[name] for name in block.attributes] for block in part.blocks]
+    return Fraction(int(worst_cell(tables, start)[0]), common) * (1 + joint_excess(blocks))
 
 
 def _factors(block: Block) -> dict[str, Matrix]:
@@ -198,7 +201,7 @@ def _reach(part: Part, block: Block) -> int:
     if part.units:
         most = part.rows_per_unit * math.prod(map(_overlap, resolutions))
         return min(most, math.prod(each.size for each in resolutions))
-    return part.rows_per_unit * math.prod(map(_row_sum, resolutions))
+    return part.rows_per_unit * _row_sum(resolutions)
 
 
 def _overlap(resolution: Resolution) -> int:
@@ -210,13 +213,17 @@ def _overlap(resolution: Resolution) -> int:
     return max(1, int(resolution.members.sum(axis=0, dtype=np.int64).max()))
 
 
-def _row_sum(resolution: Resolution) -> int:
-    """The sum of what one row adds to the cells of one attribute: Bernstein weights sum to one."""
-    if isinstance(resolution, Cells):
-        return 1
-    if not isinstance(resolution, Nodes) or resolution.degree not in (1, 2) or resolution.grid < 1:
-        raise InternalError("E_INTERNAL", "nodes have degree 1 or 2")
-    return int(resolution.grid**resolution.degree)
+def _row_sum(resolutions: Sequence[Resolution]) -> int:
+    """The sum of what one row adds to the cells of a block, by the function that splits it."""
+    for each in resolutions:
+        if isinstance(each, Cells):
+            continue
+        if not isinstance(each, Nodes) or each.degree not in (1, 2) or each.grid or each.steps < 0:
+            raise InternalError("E_INTERNAL", "nodes have degree 1 or 2")
+    found = weights_of(resolutions).unit
+    if type(found) is not int or not 1 <= found <= MOST_WEIGHT:
+        raise InternalError("E_INTERNAL", "a row adds a whole number, of 31 bits at most")
+    return found
 
 
 def _column_norms(rows: NDArray[np.int64] | Structured, noise: str) -> Values:
@@ -258,7 +265,7 @@ def _measure_part(part: Part, plan: Plan, vault: Vault, backend: str) -> Measure
 def _apply(part: Part, block: Block, rows: IntegerRows, vault: Vault, unbounded: bool) -> Values:
     """The exact rows of a block: int64 modulo 2^64, or exact as Python integers where need be."""
     resolutions = [part.resolutions[name] for name in block.attributes]
-    most = MANY_ROWS * (1 if part.units else math.prod(map(_row_sum, resolutions)))
+    most = MANY_ROWS * (1 if part.units else _row_sum(resolutions))
     multiply = apply_rows_unbounded if unbounded else apply_rows
     # No name is kept for the counts, so that they are freed before the rows are formed.
     if part.occupied:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from dpsql.privacy.exact import MANY_ROWS, apply_unbounded
 from dpsql.privacy.sensitivity import LISTED, Piece, misused
 from dpsql.privacy.vault.vault import Vault
-from dpsql.workload.cells import AnyResolution, block_unit
+from dpsql.workload.cells import AnyResolution
 from dpsql.workload.term import Pattern
+from dpsql.workload.weights import block_unit
 
 Integers = NDArray[Any]
 HALF = 31

@@ -8,4 +8,5 @@ Target: all answers about one table that one part of a plan measures.
 Layout: a workload on the fewest cells, and how every answer is read off it.
 Coarsening: a smaller workload, in which cells that no query tells apart are one.
 Cells, Nodes, Unions, Steps: how rows become the cells of an attribute.
+Weights: what one row adds to the cells of a block, and how it is split between nodes.
 """

@@ -20,18 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 
-TOTAL_BITS = 30
-"""Bits of the weights of one row over all nodes of a block, where some are rounded: decision 10."""
-
-MOST_WEIGHT = (1 << 31) - 1
-"""Most that one row adds to all cells of a block together, where nodes keep their own steps.
-
-A cell with 2^31 rows then holds less than 2^62: sums stay within int64. Servers add up integers of
-32 bits (decision 10).
-"""
-
+MOST_STEPS = 1 << 53
+"""Most whole steps of a column: doubles tell them apart."""
 
 LONG_CONTENT = 1 << 12
 """Bytes of an array above which a digest stands for it."""
@@ -88,11 +80,6 @@ class Cells:
         """The number of cells."""
         found = self.classes[0] if self.labels is None else self.labels
         return int(found.max(initial=-1)) + 1
-
-    @property
-    def unit(self) -> int:
-        """What one row adds to its cell."""
-        return 1
 
     @property
     def overlap(self) -> int:
@@ -157,11 +144,6 @@ class Unions:
         return len(self.members)
 
     @property
-    def unit(self) -> int:
-        """What one unit adds to a union."""
-        return 1
-
-    @property
     def overlap(self) -> int:
         """The most unions that share one cell: how many one row may bring its unit into."""
         return max(1, int(self.members.sum(axis=0).max(initial=0)))
@@ -202,23 +184,25 @@ class Nodes:
     one from each of the bins ``starts`` to the next, where no answer tells the bins between apart.
     Nodes come interval by interval, then the cells of ``others``: one entry for the ``other`` cell
     and one for NULL, where they are declared, gives the place of its cell after the nodes; -1
-    leaves such rows out.
-    Weights are whole numbers that sum to ``unit`` for every row: w is rounded to a multiple of
-    1/``grid``, and ``unit`` is ``grid`` to the power of the degree. A measure with bounds may be
-    clipped to narrower ones, ``low`` to ``high``.
-    Guarantee: the weights of a row are non-negative and sum to ``unit``, or it has none: it moves
-    any linear rows over the nodes by at most ``unit`` times their largest column norm.
+    leaves such rows out. A measure with bounds may be clipped to narrower ones, ``low`` to
+    ``high``. With ``steps`` w is one of so many whole steps from end to end, 0 for real numbers.
+    Weights are whole numbers whose sum is that of the block: see ``dpsql.workload.weights``.
+    A positive ``grid`` is that of a release of before: w was rounded to multiples of 1/``grid``,
+    and weights were the products of those, ``grid`` to the power of the degree in all.
+    Guarantee: the weights of a row are non-negative and sum to a public number, or it has none: it
+    moves any linear rows over the nodes by at most that times their largest column norm.
     Source: Wu et al. 2019; the K-norm mechanism of Hardt and Talwar 2010 on the square.
     """
 
     column: str
     degree: int
     intervals: int
-    grid: int
+    steps: int = 0
     others: tuple[int, ...] = ()
     low: Fraction | None = None
     high: Fraction | None = None
     starts: tuple[int, ...] = ()
+    grid: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -231,11 +215,6 @@ class Nodes:
         return self.intervals * (self.degree + 1) + max(self.others, default=-1) + 1
 
     @property
-    def unit(self) -> int:
-        """What one row adds to all its nodes together."""
-        return int(self.grid**self.degree)
-
-    @property
     def leaves_out(self) -> bool:
         """Whether some rows are in no cell."""
         return any(other < 0 for other in self.others)
@@ -244,8 +223,9 @@ class Nodes:
     def facts(self) -> tuple[object, ...]:
         """Everything there is: there are no arrays."""
         clipped = [None if each is None else str(each) for each in (self.low, self.high)]
+        kind, steps = ("nodes", self.grid) if self.grid else ("moments", self.steps)
         return (
-            *("nodes", self.column, self.degree, self.intervals, self.grid),
+            *(kind, self.column, self.degree, self.intervals, steps),
             *(self.others, *clipped, *((self.starts,) if self.starts else ())),
         )
 
@@ -276,11 +256,6 @@ class Steps:
         return len(self.levels)
 
     @property
-    def unit(self) -> int:
-        """What one row adds to its cell."""
-        return 1
-
-    @property
     def facts(self) -> tuple[object, ...]:
         """Everything there is: there are no arrays."""
         return ("steps", self.column, *map(str, self.levels))
@@ -289,9 +264,6 @@ class Steps:
         """All arrays, for digests."""
         return ()
 
-
-REAL_BITS = 16
-"""Bits of a real number's place between two nodes, where there is room for them."""
 
 Resolution: TypeAlias = Cells | Nodes | Unions
 
@@ -307,44 +279,6 @@ def cells_of(column: str, classes: Integers) -> Cells:
     2
     """
     return Cells((column,), (classes,))
-
-
-def grids_for(meeting: Sequence[tuple[int | None, int]]) -> list[int]:
-    """Return the grids of nodes that can meet in one block, within the bits of one row.
-
-    Each has a span, how many steps it is from the first to the last value that it can hold, None
-    for real numbers, and a degree. All keep their own steps where those fit together, so that sums
-    are exact; else those of few steps do, and the others share the bits that are left.
-
-    >>> grids_for([(90, 1)]), grids_for([(10_000_000, 1), (10, 1), (8, 1)])
-    ([90], [10000000, 10, 8])
-    >>> grids_for([(None, 1)]), grids_for([(None, 2)]), grids_for([(None, 1), (10, 1), (None, 1)])
-    ([65536], [32768], [8192, 10, 8192])
-    """
-    own = [(max(1, span), degree) for span, degree in meeting if span is not None]
-    if len(own) == len(meeting) and math.prod(s**degree for s, degree in own) <= MOST_WEIGHT:
-        return [span for span, _ in own]
-    grids = [1] * len(meeting)
-    bits, degrees = TOTAL_BITS, sum(degree for _, degree in meeting)
-    for k in sorted(range(len(meeting)), key=lambda k: _few(meeting[k][0])):
-        span, degree = meeting[k]
-        most: int = 1 << bits // degrees
-        is_exact = span is not None and span <= most
-        grids[k] = max(1, span or 0) if is_exact else min(most, 1 << REAL_BITS)
-        bits, degrees = bits - degree * (grids[k] - 1).bit_length(), degrees - degree
-    return grids
-
-
-def _few(span: int | None) -> float:
-    return math.inf if span is None else span
-
-
-def block_unit(resolutions: Sequence[AnyResolution]) -> int:
-    """What one row adds to all cells of a block together: the L1 sensitivity of its data."""
-    unit = 1
-    for each in resolutions:
-        unit *= each.unit
-    return unit
 
 
 def unit_reach(resolutions: Sequence[Resolution], rows: int) -> int:
@@ -386,10 +320,11 @@ def decode_resolution(stored: Sequence[Any], arrays: Mapping[str, Integers]) -> 
         return _decode_cells(facts, names, arrays)
     if kind == "unions":
         return Unions(_decode_cells(facts, names[:-1], arrays), arrays[names[-1]].astype(np.bool_))
-    column, degree, intervals, grid, others, low, high, *starts = facts
+    column, degree, intervals, steps, others, low, high, *starts = facts
     least, most = (None if each is None else Fraction(each) for each in (low, high))
     merged = tuple(starts[0]) if starts else ()
-    return Nodes(column, degree, intervals, grid, tuple(others), least, most, merged)
+    found = Nodes(column, degree, intervals, 0, tuple(others), least, most, merged)
+    return replace(found, **{{"nodes": "grid", "moments": "steps"}[kind]: steps})
 
 
 def _decode_cells(

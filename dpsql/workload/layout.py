@@ -86,16 +86,14 @@ def lay_out(
     asked: Mapping[Place, Wanted],
     *,
     joint: bool,
-    all_together: bool = False,
     drop: bool = True,
 ) -> Layout:
     """Form the workload of all answers about one table.
 
-    ``joint`` makes one attribute of columns that a condition couples, where that is small;
-    ``all_together`` allows for blocks over all nodes at once, with coarser weights. Without
+    ``joint`` makes one attribute of columns that a condition couples, where that is small. Without
     ``drop``, cells of single columns that no answer counts are a class of their own.
     """
-    layout, nodes = _apart(table, asked, all_together, drop=drop)
+    layout, nodes = _apart(table, asked, drop=drop)
     groups = _coupled(layout, nodes) if joint else []
     return join(layout, groups) or layout if groups else layout
 
@@ -110,7 +108,7 @@ def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | No
     columns = {name for term in terms for name in term.factors}
     if len(columns) < 2 or any(term.polynomials for term in terms):
         return None
-    layout, _ = _apart(table, asked, False, cells_alone=True)
+    layout, _ = _apart(table, asked, cells_alone=True)
     workload = layout.workload
     used = {name for product in workload.products for name in product.factors}
     group = tuple(name for name in workload.attributes if name in used)
@@ -123,14 +121,13 @@ def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | No
 def _apart(
     table: Table,
     asked: Mapping[Place, Wanted],
-    all_together: bool,
     *,
     cells_alone: bool = False,
     drop: bool = True,
 ) -> tuple[Layout, Mapping[str, Nodes]]:
     """The workload with one attribute per column, or more for nodes; and which have nodes."""
     terms = [term for each in asked.values() for term in each.terms]
-    nodes = {} if cells_alone else find_nodes(table, terms, all_together=all_together)
+    nodes = {} if cells_alone else find_nodes(table, terms)
     domain = _domain(table, nodes)
     places, products, scales = [], [], []
     for place, each in asked.items():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.workload.cells import Nodes, grids_for
+from dpsql.workload.cells import MOST_STEPS, Nodes
 from dpsql.workload.coarsen import is_distinct, tell_apart
 from dpsql.workload.term import Polynomial, Term
 
@@ -30,9 +29,7 @@ cells of their own, unless sums need as many runs: to plan 2,000 nodes took minu
 """
 
 
-def find_nodes(
-    table: Table, terms: Sequence[Term], *, all_together: bool = False
-) -> dict[str, Nodes]:
+def find_nodes(table: Table, terms: Sequence[Term]) -> dict[str, Nodes]:
     """The attributes that are nodes: measures, binned columns and ranges that are summed."""
     degrees: dict[str, int] = {}
     clips: dict[str, Polynomial] = {}
@@ -52,25 +49,10 @@ def find_nodes(
             degree = _range_degree(column, [t.factors[name] for t in terms if name in t.factors])
             if degree is not None:
                 degrees[name] = degree
-    found_nodes = {
+    return {
         key: _nodes(table, key, clips.get(key), degree, runs.get(key, ()))
         for key, degree in degrees.items()
     }
-    groups = {frozenset(_node_keys(term, degrees)) for term in terms}
-    return _with_grids(found_nodes, [degrees.keys()] if all_together else groups)
-
-
-def _with_grids(
-    nodes: Mapping[str, tuple[Nodes, int | None]], groups: Iterable[Collection[str]]
-) -> dict[str, Nodes]:
-    """Nodes with grids: given how far each one reaches, and which of them can meet in one block."""
-    grids: dict[str, int] = {}
-    for group in groups:
-        keys = [key for key in nodes if key in group]
-        found = grids_for([(nodes[key][1], nodes[key][0].degree) for key in keys])
-        for key, grid in zip(keys, found, strict=True):
-            grids[key] = min(grid, grids.get(key, grid))
-    return {key: replace(each, grid=grids[key]) for key, (each, _) in nodes.items()}
 
 
 def _find_runs(name: str, bins: int, terms: Sequence[Term]) -> tuple[tuple[int, ...], bool]:
@@ -111,11 +93,6 @@ def node_name(polynomial: Polynomial) -> str:
     return polynomial.column if clip is None else f"{polynomial.column}[{clip[0]}, {clip[1]}]"
 
 
-def _node_keys(term: Term, degrees: Mapping[str, int]) -> set[str]:
-    keys = {node_key(polynomial, degrees) for polynomial in term.polynomials.values()}
-    return keys | {name for name in term.factors if name in degrees}
-
-
 def node_key(polynomial: Polynomial, nodes: Collection[str]) -> str:
     """The attribute that a polynomial is over, of these."""
     name = node_name(polynomial)
@@ -132,30 +109,39 @@ def _nodes(
     polynomial: Polynomial | None,
     degree: int,
     starts: tuple[int, ...],
-) -> tuple[Nodes, int | None]:
-    """Nodes without a grid, and their steps from end to end; None for real numbers."""
+) -> Nodes:
     name = key if polynomial is None else polynomial.column
     column = table.columns[name]
     others = tuple(range((column.other is not None) + column.null))
     low = high = None
     if polynomial is not None and polynomial.clip is not None:
         low, high = (Fraction(bound) for bound in polynomial.clip)
-    span, intervals = None, 1
+    steps, intervals = 0, 1
     match column.domain:
         case IntegerRange() | DecimalRange():
-            span = column.domain.size - 1
+            steps = max(1, column.domain.size - 1)
         case Bins(edges):
             intervals = len(starts)
             ends = [edges[start] for start in (*starts, len(edges) - 1)]
             if column.type == "integer":
-                steps = math.lcm(*(int(hi - lo) for lo, hi in itertools.pairwise(ends)))
-                span = steps if steps <= 1 << PLACE_BITS else None
+                found = math.lcm(*(int(hi - lo) for lo, hi in itertools.pairwise(ends)))
+                steps = found if found <= 1 << PLACE_BITS else 0
             starts = () if intervals == len(edges) - 1 else starts
         case _ if column.type == "integer" and column.bounds is not None:
-            least, most = column.bounds if low is None or high is None else (low, high)
-            if least.denominator == most.denominator == 1:
-                span = int(most - least)
-    return Nodes(name, degree, intervals, 1, others, low, high, starts), span
+            steps = steps_between(*(column.bounds if low is None or high is None else (low, high)))
+    return Nodes(name, degree, intervals, steps, others, low, high, starts)
+
+
+def steps_between(low: Fraction, high: Fraction) -> int:
+    """Whole steps between two bounds of an integer; 0, as for real numbers, where one is not whole.
+
+    So it is where they are more than a double tells apart.
+
+    >>> steps_between(Fraction(2), Fraction(7)), steps_between(Fraction(2), Fraction(15, 2))
+    (5, 0)
+    """
+    is_whole = low.denominator == high.denominator == 1 and high - low <= MOST_STEPS
+    return max(1, int(high - low)) if is_whole else 0
 
 
 def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:

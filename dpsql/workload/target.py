@@ -22,14 +22,10 @@ from dpsql.catalog.origins import named, origins_of, released_of
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
-from dpsql.strategy.base import Forecast, Strategy
+from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import (
-    MOST_WEIGHT,
     Cells,
-    Nodes,
-    Resolution,
-    block_unit,
     resolution_bytes,
 )
 from dpsql.workload.facets import is_splittable, split
@@ -89,12 +85,12 @@ class Target:
         """The workload of counts and sums of rows with an attribute of its own per column."""
         return self._lay_out(joint=False)
 
-    def _lay_out(self, *, joint: bool, all_together: bool = False) -> Layout:
+    def _lay_out(self, *, joint: bool) -> Layout:
         """A layout with the facets of its columns; cells that no answer counts are kept for those.
 
         Facets of dropped cells could not be summed over.
         """
-        own = partial(lay_out, self.table, self.asked, joint=joint, all_together=all_together)
+        own = partial(lay_out, self.table, self.asked, joint=joint)
         layout = own()
         if is_splittable(layout, layout.workload.pinned):
             whole = own(drop=False)
@@ -140,21 +136,12 @@ class Target:
         return self.table.unit.max_rows
 
     @cached_property
-    def spread_out(self) -> Layout:
-        """The first layout, with weights small enough for blocks over all measures at once."""
-        if self.units:
-            return self.layouts[0]
-        measures = [each for each in self.apart.resolutions.values() if isinstance(each, Nodes)]
-        if len(measures) < 2:
-            return self.apart
-        return self._lay_out(joint=False, all_together=True)
-
-    @cached_property
     def planned(self) -> tuple[tuple[Layout, frozenset[str]], ...]:
         """Every layout that a plan may be on, and its attributes by which rows differ."""
-        found, wide = list(self.layouts), self.spread_out
-        found += [] if any(wide is each for each in found) else [wide]
-        found += [] if self.units or self.together is None else [self.together]
+        found = list(self.layouts)
+        if not self.units:
+            others = [each for each in (self.apart, self.together) if each is not None]
+            found += [each for each in others if not any(each is known for known in found)]
         return tuple((each, _telling(each)) for each in found)
 
     @cached_property
@@ -330,14 +317,6 @@ def mean_variances(forecast: Forecast, readings: Mapping[Place, Reading]) -> dic
         elif place not in out:
             out[place] = float(reading_variance(forecast, reading).mean())
     return out
-
-
-def fits(strategy: Strategy, resolutions: Mapping[str, Resolution]) -> bool:
-    """Whether the weights of one row stay within their bits in every block of a strategy."""
-    return all(
-        block_unit([resolutions[name] for name in block.attributes]) <= MOST_WEIGHT
-        for block in strategy.blocks
-    )
 
 
 def find_views(statements: Sequence[Compiled]) -> Views:

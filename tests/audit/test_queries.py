@@ -141,10 +141,10 @@ def test_blocks_have_the_noise_of_their_own_weights(noise: Noise) -> None:
     """In rows the noise of a block is what it is without nodes, however much a row adds to them."""
     (part,) = plan_of(noise).parts
     power = law(noise).norm
-    for grid in (1, 7, 1 << 16):
-        resolutions = {**part.resolutions, "b": Nodes("b", 1, 1, grid, (0,))}
+    for steps in (1, 7, 1 << 16):
+        resolutions = {**part.resolutions, "b": Nodes("b", 1, 1, steps, (0,))}
         spread = Part("t", part.strategy, resolutions, AMOUNT, 3)
-        assert spread.block_units == tuple(grid if "b" in b.attributes else 1 for b in part.blocks)
+        assert spread.block_units == tuple(steps if "b" in b.attributes else 1 for b in part.blocks)
         plain = Part("t", part.strategy, part.resolutions, AMOUNT, 3)
         pairs = zip(spread.scales, spread.block_units, strict=True)
         assert [scale / unit**power for scale, unit in pairs] == list(plain.scales)

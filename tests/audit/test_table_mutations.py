@@ -116,12 +116,18 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
     def axis(numbers: NDArray[np.float64], found: Nodes, column: Column) -> Any:
         low, high = nodes.clip_bounds(found, column)
 
-        def steps(rows: Chunk) -> NDArray[np.int64]:
+        def part(rows: Chunk) -> NDArray[np.float64]:
             with np.errstate(all="ignore"):
-                place = np.rint((np.nan_to_num(numbers[rows]) - low) / (high - low) * found.grid)
-            return np.asarray(np.clip(place, -(2**20), 2**20), dtype=np.int64)
+                place = (np.nan_to_num(numbers[rows]) - low) / (high - low)
+            return np.asarray(np.clip(place, -(2.0**20), 2.0**20))
 
-        return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.uint32), steps)
+        return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.uint32), part)
+
+    def split(total: int, part: NDArray[np.float64], degree: int) -> list[NDArray[np.int64]]:
+        first, second = (np.rint(total * each).astype(np.int64) for each in (part, part * part))
+        if degree == 1:
+            return [total - first, first]
+        return [total - 2 * first + second, 2 * first - 2 * second, second]
 
     count = TableVault._tally
 
@@ -130,6 +136,7 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(rows_of, "clip", unclipped)
     monkeypatch.setattr(rows_of, "axis_of_measure", axis)
+    monkeypatch.setattr(nodes, "split_weight", split)
     monkeypatch.setattr(TableVault, "_tally", clipped)
     caught(lambda: tables.sums(tmp_path))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
-from tests.support.oracle import ROWS, compare, declare_view, grid_of, mentioned, write_world
+from tests.support.oracle import ROWS, compare, declare_view, mentioned, write_world
 from tests.support.persons import UNIT, Persons, persons, statements_of_persons, write_persons
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement, statements
@@ -67,12 +67,10 @@ def test_random_statements_on_random_tables(
             connection.execute(f"SET mechanism = {mechanism}")
             connection.execute("SET delta = 1e-9")
             connection.execute(f"SET noise = {noise}")
-            grid = 2**16
             for statement in wanted:
                 if (result := answer(connection, statement.sql)) is not None:
                     declare_view(database, mentioned(connection, statement.sql))
-                    grid = min(grid, grid_of(connection, statement.sql))
-                    compare(statement, result, database, len(rows), grid)
+                    compare(statement, result, database, len(rows))
         database.close()
 
 
@@ -97,20 +95,18 @@ def test_random_statements_about_persons(
         database, size = write_persons(folder, table), len(table.rows)
         with zero_noise(), dpsql.connect(folder / "t.toml", epsilon=1) as connection:
             settle_terms(connection, mechanism, noise)
-            known, grid = [], 2**16
+            known = []
             for statement in wanted:
                 if (result := answer(connection, statement.sql)) is not None:
                     declare_view(database, mentioned(connection, statement.sql), UNIT, table.most)
-                    grid = min(grid, grid_of(connection, statement.sql))
-                    compare(statement, result, database, size, grid)
+                    compare(statement, result, database, size)
                     known.append(statement)
             connection.set("fresh", "on")
             texts = [statement.sql for statement in known[:3]]
             cursor = connection.executescript(";".join(texts) or "SELECT 1")
             declare_view(database, mentioned(connection, *texts), UNIT, table.most)
-            coarse = grid_of(connection, *texts) if texts else grid
             for statement in known[:3]:
-                compare(statement, cursor.result, database, size, coarse)
+                compare(statement, cursor.result, database, size)
                 cursor.nextset()
         with dpsql.connect(folder / "t.toml", epsilon=1) as connection:
             settle_terms(connection, mechanism, noise)
@@ -118,7 +114,7 @@ def test_random_statements_about_persons(
                 again = connection.execute(statement.sql).result
                 assert again.cost is None or again.cost.free
                 declare_view(database, mentioned(connection, statement.sql), UNIT, table.most)
-                compare(statement, again, database, size, grid)
+                compare(statement, again, database, size)
         database.close()
 
 

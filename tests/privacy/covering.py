@@ -217,19 +217,19 @@ def _nodes(chosen: random.Random, column: Column) -> AnyResolution | None:
     declared = column.null + (column.other is not None)
     order = [*range(declared)]
     others = tuple(order if chosen.random() < 0.7 else [-1] * declared)
-    degree, grid = chosen.choice([(1, 1), (1, 10), (1, 4096), (2, 3), (2, 4096)])
+    degree, steps = chosen.choice([(1, 0), (1, 1), (1, 10), (2, 0), (2, 0), (2, 3), (2, 99_999)])
     if column.bounds is not None:
         if chosen.random() < 0.3:
             low, high = column.bounds
             levels = sorted({low + (high - low) * Fraction(chosen.randint(0, 9), 9) for _ in "abc"})
             return Steps(column.name, tuple(levels))
         clipped = chosen.choice([(None, None), (Fraction(1), Fraction(5, 2))])
-        return Nodes(column.name, degree, 1, grid, others, *clipped)
+        return Nodes(column.name, degree, 1, steps, others, *clipped)
     if isinstance(column.domain, IntegerRange | DecimalRange):
-        return Nodes(column.name, degree, 1, grid, others)
+        return Nodes(column.name, degree, 1, steps, others)
     if isinstance(column.domain, Bins):
         if chosen.random() < 0.4:
             starts = (0, *(k for k in range(1, column.domain.size) if chosen.random() < 0.5))
-            return Nodes(column.name, degree, len(starts), grid, others, starts=starts)
-        return Nodes(column.name, degree, column.domain.size, grid, others)
+            return Nodes(column.name, degree, len(starts), steps, others, starts=starts)
+        return Nodes(column.name, degree, column.domain.size, steps, others)
     return None

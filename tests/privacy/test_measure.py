@@ -371,7 +371,7 @@ def nodes_plan(noise: Noise, nodes: Nodes, c: int = 1) -> Plan:
 
 def spread(nodes: Nodes, steps: int) -> NDArray[np.int64]:
     """The weights of a row whose value is some steps of the grid above the lower bound."""
-    rest = nodes.grid - steps
+    rest = nodes.steps - steps
     if nodes.degree == 1:
         return np.array([rest, steps, 0], dtype=np.int64)
     return np.array([rest**2, 2 * steps * rest, steps**2, 0], dtype=np.int64)
@@ -514,7 +514,7 @@ def test_a_part_that_understates_its_nodes_is_not_measured(
 def test_every_fact_of_a_resolution_is_in_the_fingerprint() -> None:
     base = Nodes("v", 1, 1, 17, (0,))
     others = [
-        replace(base, grid=18),
+        replace(base, steps=18),
         replace(base, column="w"),
         replace(base, low=Fraction(1)),
         replace(base, high=Fraction(9)),

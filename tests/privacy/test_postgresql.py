@@ -96,6 +96,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "blanks": (postgresql_sql, "_text", lambda column: f"rtrim(CAST({column} AS text))"),
     "collation": (postgresql_sql, "_text", lambda column: f"lower(CAST({column} AS text))"),
     "no second digest": (PostgresDialect, "md5", lambda self, texts: f"md5({texts[-1]}::text)"),
+    "halves": (PostgresDialect, "rounded", lambda self, double: f"floor({double} + 0.25)"),
     "rows for units": (group_sql.GroupSql, "_each_once", lambda self, known: known),
 }
 

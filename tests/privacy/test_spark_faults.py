@@ -14,7 +14,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Values
 from dpsql.errors import InternalError
-from dpsql.privacy.vault import code_sql, group_sql, spark_session, spark_sql
+from dpsql.privacy.vault import code_sql, node_weights, spark_session, spark_sql
 from dpsql.privacy.vault.spark_sql import SparkDialect
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
@@ -81,9 +81,9 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no guard": (code_sql, "refine", unguarded),
     "a guard in WHERE": (code_sql.CodeSql, "select", guarded_by_where),
     "sums of doubles": (
-        group_sql,
-        "_sum_of",
-        lambda powers: f"SUM(CAST({' * '.join('s0' for _ in powers if _) or 1} AS double))",
+        node_weights,
+        "_weights",
+        lambda d, total, first, second, degree: [f"({total} - s0)", "s0"][:degree],
     ),
     "ANSI off": (spark_session, "SETTINGS", SETTINGS),
     "a collation": (spark_sql, "_text", any_case),

@@ -25,8 +25,9 @@ from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.tally import PLACES, to_grid
 from dpsql.privacy.vault.vault import Vault, open_vault
-from dpsql.workload.cells import Cells, Nodes, Resolution, block_unit, cells_of, grids_for
+from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.nodes import PLACE_BITS
+from dpsql.workload.weights import MOST_WEIGHT, REAL_BITS, TOTAL_BITS, block_unit, weights_of
 from tests.support.tables import scribe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
@@ -209,12 +210,12 @@ def test_one_row_adds_exactly_the_unit_whatever_its_value(
                     inside and (form == "bins" or known == int(known or 0))
                 )
                 if known is None:
-                    assert total == (nodes.unit if null and keep else 0)
-                    assert not (null and keep) or row[-1] == nodes.unit
+                    assert total == (block_unit([nodes]) if null and keep else 0)
+                    assert not (null and keep) or row[-1] == block_unit([nodes])
                 elif form == "other":
-                    assert total == (nodes.unit if keep or counted else 0)
+                    assert total == (block_unit([nodes]) if keep or counted else 0)
                 else:
-                    assert total == (nodes.unit if counted else 0)
+                    assert total == (block_unit([nodes]) if counted else 0)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -227,12 +228,12 @@ def test_text_of_csv_files(form: str, tmp_path: Path) -> None:
         nodes = nodes_of(measured, degree, 64)
         for text, row in zip(TEXTS, found_for(nodes), strict=True):
             assert (row >= 0).all()
-            assert int(row.sum()) in (0, nodes.unit)
+            assert int(row.sum()) in (0, block_unit([nodes]))
             if text in ("", "nan", "NaN"):
-                assert row[-1] == nodes.unit
+                assert row[-1] == block_unit([nodes])
             if form in ("bounds", "bounded") and text != "0x10":
                 is_number = text not in ("word", "1 2", "'; --")
-                assert int(row.sum()) == (nodes.unit if is_number else 0)
+                assert int(row.sum()) == (block_unit([nodes]) if is_number else 0)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -245,7 +246,7 @@ def test_one_more_row_changes_the_vector_by_the_unit(form: str, tmp_path: Path) 
         path = store(tmp_path / f"{i}.parquet", {"v": "DOUBLE"}, [*base, [value]])
         change = tally(path, [measured], [nodes]) - before
         assert (change >= 0).all()
-        assert change.sum() == nodes.unit or (
+        assert change.sum() == block_unit([nodes]) or (
             value in ("'inf'", "1e308") and form in ("bins", "range")
         )
 
@@ -257,7 +258,7 @@ def brute(rows: Sequence[float | None], each: Column, nodes: Nodes) -> list[int]
     for value in rows:
         if value is None:
             if nodes.others[-1] >= 0:
-                out[first + nodes.others[-1]] += nodes.unit
+                out[first + nodes.others[-1]] += block_unit([nodes])
             continue
         exact = Fraction(value)
         edges = each.domain.edges if isinstance(each.domain, Bins) else (LOW, HIGH)
@@ -269,8 +270,8 @@ def brute(rows: Sequence[float | None], each: Column, nodes: Nodes) -> list[int]
         if isinstance(each.domain, Bins):
             j = max(k for k in range(len(edges) - 1) if edges[k] <= exact)
             low, high = edges[j], edges[j + 1]
-        w = math.floor((exact - low) / (high - low) * nodes.grid + Fraction(1, 2))
-        rest = nodes.grid - w
+        w = math.floor((exact - low) / (high - low) * nodes.steps + Fraction(1, 2))
+        rest = nodes.steps - w
         weights = [rest, w] if nodes.degree == 1 else [rest**2, 2 * w * rest, w**2]
         for t, weight in enumerate(weights):
             out[j * (nodes.degree + 1) + t] += weight
@@ -346,14 +347,14 @@ def test_sums_of_reals_are_within_half_a_step_per_row(tmp_path: Path) -> None:
         each = column(form, "number", False)
         edges: tuple[Fraction, ...] = EDGES if form == "bins" else (LOW, HIGH)
         ends = list(itertools.chain.from_iterable(itertools.pairwise(edges)))
-        (grid,) = grids_for([(None, 1)])
-        found = tally(path, [each], [nodes_of(each, 1, grid)])
+        nodes = nodes_of(each, 1, 0)
+        found, unit = tally(path, [each], [nodes]), block_unit([nodes])
         kept = [v for v in values if form == "bounds" or LOW <= Fraction(v) <= HIGH]
-        assert found.sum() == grid * len(kept)
+        assert found.sum() == unit * len(kept)
         terms = (Fraction(int(x)) * t for x, t in zip(found, ends, strict=True))
-        total = sum(terms, Fraction(0)) / grid
+        total = sum(terms, Fraction(0)) / unit
         exact = sum((min(max(Fraction(v), LOW), HIGH) for v in kept), Fraction(0))
-        assert abs(total - exact) <= len(kept) * (HIGH - LOW) / (2 * grid)
+        assert abs(total - exact) <= len(kept) * (HIGH - LOW) / (2 * unit)
 
 
 @pytest.mark.parametrize("bounds", [(Fraction(0), Fraction(1, 3)), (Fraction(-5), Fraction(2))])
@@ -513,11 +514,10 @@ def test_what_does_not_fit_the_table_is_refused(tmp_path: Path) -> None:
     refused: list[Resolution] = [
         Nodes("x", 3, 1, 4),
         Nodes("x", 1, 2, 4),
-        Nodes("x", 1, 1, 0),
+        Nodes("x", 1, 1, -1),
+        Nodes("x", 1, 1, grid=4),
         Nodes("x", 1, 1, 4, (0,)),
         Nodes("x", 1, 1, 4, (), Fraction(0), Fraction(1)),
-        Nodes("x", 1, 1, 1 << 31),
-        Nodes("x", 2, 1, 1 << 16),
         Nodes("y", 1, 1, 4),
         Nodes("none", 1, 1, 4),
         cells_of("x", np.arange(3)),
@@ -541,16 +541,28 @@ def test_places_are_always_within_the_grid(part: float, width: float, grid: int)
 
 @given(
     st.lists(
-        st.tuples(st.none() | st.integers(0, 1 << 62), st.sampled_from([1, 2])),
+        st.tuples(st.just(0) | st.integers(1, 1 << 62), st.sampled_from([1, 2])),
         min_size=1,
         max_size=6,
     )
 )
-def test_grids_fit_the_bits_of_a_row(meeting: list[tuple[int | None, int]]) -> None:
-    grids = grids_for(meeting)
-    assert min(grids) >= 1
-    unit = math.prod(grid**degree for grid, (_, degree) in zip(grids, meeting, strict=True))
-    assert unit <= 1 << (30 if grids != [max(1, span or 0) for span, _ in meeting] else 31)
+def test_what_a_row_adds_fits_its_bits(meeting: list[tuple[int, int]]) -> None:
+    nodes = [Nodes(f"x{i}", degree, 1, steps) for i, (steps, degree) in enumerate(meeting)]
+    found = weights_of(nodes)
+    own = [steps**degree for steps, degree in meeting]
+    assert sorted(found.order) == list(range(len(nodes)))
+    even = found.order[: found.even]
+    assert found.unit % math.prod(own[i] for i in even) == 0
+    assert all(own[i] for i in even)
+    if all(own) and math.prod(own) <= MOST_WEIGHT:
+        assert (found.unit, found.even) == (math.prod(own), len(own))
+        assert found.rounding == 0
+    else:
+        assert 1 <= found.unit <= 1 << TOTAL_BITS
+        assert (found.even < len(own)) == (found.rounding > 0)
+        bits = REAL_BITS * sum(degree for i, (_, degree) in enumerate(meeting) if i not in even)
+        exact = math.prod(own[i] for i in even)
+        assert found.unit > 1 << (TOTAL_BITS - 1) or found.unit == exact << bits
 
 
 def test_planning_knows_how_far_places_in_bins_are_kept() -> None:

@@ -15,13 +15,9 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.catalog.domain import IntegerRange
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.terms import form_request
-from dpsql.plan.request import make_plan
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
-from dpsql.workload.cells import Nodes
 from dpsql.workload.target import find_views
 from tests.support.statements import Statement
 from tests.support.tables import BANDS, write_tables
@@ -174,34 +170,11 @@ def mentioned(connection: Connection, *statements: str) -> tuple[str, ...]:
     return find_views(connection.engine.compile(parsed)).get("t", ())
 
 
-def grid_of(connection: Connection, *statements: str) -> int:
-    """The steps to which the values of real numbers are rounded in a plan for statements.
-
-    It is that of the release that answered them, where one was made for them alone.
-    """
-    parsed = [parse(split_statements(sql)[0]) for sql in statements]
-    compiled = connection.engine.compile(parsed)
-    request = form_request(compiled, connection.terms, None)
-    if not request.tables:
-        return 2**16
-    engine, grids = connection.engine, [2**16]
-    made = engine.store.releases.find(engine.request_name(request))
-    plan = make_plan(request).plan if made is None else made.plan
-    for target, part in zip(request.targets, plan.parts, strict=True):
-        for each in part.resolutions.values():
-            if isinstance(each, Nodes) and not isinstance(
-                target.table.columns[each.column].domain, IntegerRange
-            ):
-                grids.append(each.grid)
-    return min(grids)
-
-
 def compare(
     statement: Statement,
     result: Result,
     database: duckdb.DuckDBPyConnection,
     rows: int,
-    grid: int = 2**16,
 ) -> None:
     """Every row of DuckDB's is there; what is there beside them counts nothing."""
     exact = statement.exact or statement.sql
@@ -212,14 +185,14 @@ def compare(
         assert len(found) == len(expected), about
         pairs = list(zip(found, expected, strict=True))
         for one, two in pairs:
-            assert alike(statement, one, two, rows, grid), about
+            assert alike(statement, one, two, rows), about
         return
     keys = statement.keys
     groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in found:
         groups.setdefault(row[:keys], []).append(row)
     for row in expected:
-        fitting = [r for r in groups.get(row[:keys], ()) if alike(statement, r, row, rows, grid)]
+        fitting = [r for r in groups.get(row[:keys], ()) if alike(statement, r, row, rows)]
         assert fitting, f"{row}\n{about}"
         groups[row[:keys]].remove(fitting[0])
     rest = [row for left in groups.values() for row in left]
@@ -231,9 +204,7 @@ def compare(
             assert _is_nothing(row[column], None, kind), f"{row}\n{about}"
 
 
-def alike(
-    statement: Statement, one: tuple[Any, ...], two: tuple[Any, ...], rows: int, grid: int
-) -> bool:
+def alike(statement: Statement, one: tuple[Any, ...], two: tuple[Any, ...], rows: int) -> bool:
     """Whether two rows agree: keys exactly, numbers up to rounding."""
     keys = statement.keys
     if one[:keys] != two[:keys]:
@@ -248,7 +219,7 @@ def alike(
             if not _is_nothing(left, right, statement.measured[column - keys].kind):
                 return False
             continue
-        error = statement.tolerance(rows, column, grid) + 1e-7 * (1 + abs(right))
+        error = statement.tolerance(rows, column) + 1e-7 * (1 + abs(right))
         kind = statement.measured[column - keys].kind
         if kind == "root":
             left, right = left * left, right * right

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
+from dpsql.workload.weights import REAL_BITS
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -40,10 +42,10 @@ class Statement:
     whole: bool = True
     exact: str = ""
 
-    def tolerance(self, rows: int, column: int, grid: int = 2**16) -> float:
+    def tolerance(self, rows: int, column: int) -> float:
         """How far a number in a column may be from DuckDB's, beside relative rounding."""
         each = self.measured[column - self.keys]
-        return rows * 3 * each.slack / grid
+        return rows * 3 * each.slack / (1 << REAL_BITS)
 
 
 def pick(*texts: str) -> st.SearchStrategy[str]:

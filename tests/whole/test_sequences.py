@@ -28,7 +28,6 @@ from tests.support.oracle import (
     VALUES,
     compare,
     declare_view,
-    grid_of,
     mentioned,
     write_world,
 )
@@ -79,7 +78,7 @@ class Session:
         self.rows = len(rows)
         self.seen: Counter[str] = Counter()
         (folder / "own").mkdir()
-        self.complete, self.grid = complete, 2**16
+        self.complete = complete
         self.database = write_world(folder / "own", rows)
         catalog = folder / "own" / "t.toml"
         unit = 'privacy_unit = "row"'
@@ -146,11 +145,10 @@ class Session:
         found = _results(cursor)
         sql = [each.sql for each in step.statements]
         declare_view(self.database, INSIDE if self.complete else mentioned(connection, *sql))
-        self.grid = min(self.grid, *(grid_of(connection, each) for each in sql))
         self.other.terms = connection.terms.with_text("reuse", "never")
         anew = _results(ask(self.other))
         for statement, result, new in zip(step.statements, found, anew, strict=True):
-            compare(statement, result, self.database, self.rows, self.grid)
+            compare(statement, result, self.database, self.rows)
             self.seen[_outcome(result)] += 1
             if connection.terms.reuse != "always":
                 _check_errors(statement, result, new)

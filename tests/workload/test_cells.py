@@ -15,12 +15,11 @@ from dpsql.workload.cells import (
     Cells,
     Nodes,
     Resolution,
-    block_unit,
     cells_of,
     decode_resolution,
     encode_resolution,
-    grids_for,
 )
+from dpsql.workload.weights import block_unit, weights_of
 
 ALL: list[Resolution] = [
     cells_of("a", np.array([0, 1, -1])),
@@ -32,6 +31,8 @@ ALL: list[Resolution] = [
     Nodes("a", 2, 3, 100, (0, -1)),
     Nodes("a", 2, 3, 100, (0, 1)),
     Nodes("a", 1, 1, 100, (0,), Fraction(1, 3), Fraction(2)),
+    Nodes("a", 1, 1, grid=100),
+    Nodes("a", 2, 1, grid=100),
 ]
 
 
@@ -47,11 +48,7 @@ def test_a_resolution_survives_storage(resolution: Resolution) -> None:
     found = decode_resolution(stored, arrays)
     assert found == resolution
     assert hash(found) == hash(resolution)
-    assert (found.size, found.unit, found.facts) == (
-        resolution.size,
-        resolution.unit,
-        resolution.facts,
-    )
+    assert (found.size, found.facts) == (resolution.size, resolution.facts)
 
 
 def test_resolutions_are_equal_only_to_themselves() -> None:
@@ -60,23 +57,32 @@ def test_resolutions_are_equal_only_to_themselves() -> None:
 
 
 def test_sizes_units_and_what_is_left_out() -> None:
-    assert [each.size for each in ALL] == [2, 2, 2, 3, 3, 2, 10, 11, 3]
-    assert [each.unit for each in ALL] == [1, 1, 1, 1, 1, 100, 10_000, 10_000, 100]
-    left = [True, True, False, True, False, False, True, False, False]
+    assert [each.size for each in ALL] == [2, 2, 2, 3, 3, 2, 10, 11, 3, 2, 3]
+    units = [1, 1, 1, 1, 1, 100, 10_000, 10_000, 100, 100, 10_000]
+    assert [block_unit([each]) for each in ALL] == units
+    left = [True, True, False, True, False, False, True, False, False, False, False]
     assert [each.leaves_out for each in ALL] == left
     assert block_unit([]) == 1
     assert block_unit([ALL[0], ALL[5], ALL[6]]) == 10**6
 
 
-def test_grids_keep_the_steps_of_integers_where_they_fit() -> None:
-    assert grids_for([((1 << 31) - 1, 1)]) == [(1 << 31) - 1]
-    assert grids_for([(1 << 31, 1)]) == [1 << 16]
-    assert grids_for([(1 << 12, 2)]) == [1 << 12]
-    assert grids_for([(0, 1)]) == [1]
-    assert grids_for([(10_494_950, 1), (10, 1), (8, 1)]) == [10_494_950, 10, 8]
-    assert grids_for([(1 << 40, 1), (49, 1), (3, 2)]) == [1 << 16, 49, 3]
-    assert grids_for([(None, 1), (None, 1)]) == [1 << 15] * 2
-    assert grids_for([(None, 2), (None, 1)]) == [1 << 10] * 2
+def units(*meeting: tuple[int, int]) -> tuple[int, tuple[int, ...], int]:
+    """The unit of nodes of these steps and degrees, their order, and how many are even."""
+    found = weights_of([Nodes(f"x{i}", d, 1, steps) for i, (steps, d) in enumerate(meeting)])
+    return found.unit, found.order, found.even
+
+
+def test_whole_steps_are_kept_where_they_fit() -> None:
+    assert units(((1 << 31) - 1, 1)) == ((1 << 31) - 1, (0,), 1)
+    assert units((1 << 31, 1)) == (1 << 24, (0,), 0)
+    assert units((1 << 12, 2)) == (1 << 24, (0,), 1)
+    assert units((10_494_950, 1), (10, 1), (8, 1)) == (839_596_000, (2, 1, 0), 3)
+    assert units((1 << 40, 1), (49, 1), (3, 2)) == ((1 << 30) // 441 * 441, (2, 1, 0), 2)
+    assert units((0, 1)) == (1 << 24, (0,), 0)
+    assert units((0, 2)) == (1 << 30, (0,), 0)
+    assert units((0, 1), (0, 1)) == (1 << 30, (0, 1), 0)
+    assert units((0, 2), (66, 2)) == ((1 << 30) // 4356 * 4356, (1, 0), 1)
+    assert units((20_000, 2), (20_000, 2)) == ((1 << 30) // 20_000**2 * 20_000**2, (0, 1), 1)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

@@ -9,7 +9,8 @@
 - held: one snapshot for a request; versions: of tables that change while they are read
 - duckdb: the engine of files; source: files, their schema and the locked DuckDB; arrow_stream: what
   it hands over, as arrays; lines: CSV
-- encode: fetched numbers to cells; rows: the rows of a table, and their view; tally: what they add
+- encode: fetched numbers to cells; rows: the rows of a table, and their view; tally: what they add;
+  node_weights: how that is split between the nodes of a number
 - distinct: which privacy units have which keys of a column that nobody listed
 - vault: the vault over any engine
 

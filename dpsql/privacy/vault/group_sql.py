@@ -1,9 +1,9 @@
 """One covering set as SQL: one grouped aggregate of integers, and how its rows become a vector.
 
-A row falls on a key of every axis, or on none of one, and is left out. Sums of nodes are not sent:
-the server adds up powers of the steps of values, whole numbers, and :func:`fold` makes the weights
-of nodes of them, in Python integers. Distinct privacy units are no sums, so that every cell of
-theirs is named in the SQL.
+A row falls on a key of every axis, or on none of one, and is left out. The server splits the weight
+of a row between nodes, and adds up whole numbers for every key and combination of nodes, of which
+:func:`fold` makes the vector. Distinct privacy units are no sums, so that every cell of theirs is
+named in the SQL.
 """
 
 from __future__ import annotations
@@ -16,39 +16,40 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
-from dpsql.privacy.vault.code_sql import to_grid
+from dpsql.privacy.vault.code_sql import TINY, to_grid
 from dpsql.privacy.vault.data_engine import Classes, Counts
 from dpsql.privacy.vault.dialect import Dialect
+from dpsql.privacy.vault.node_weights import split_sql
 from dpsql.privacy.vault.tally import PLACES, clip_bounds
 from dpsql.records import dataclass
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions
+from dpsql.workload.weights import Weights, weights_of
 
 Columns = Mapping[str, tuple[int, Column]]
 """The number of every declared column, and the column, by case-folded name."""
-Term = tuple[Counts, tuple[int, ...]]
-"""The place of every key, or -1, and what the powers of a step are multiplied by for it."""
-
 NOTHING = "CAST(NULL AS bigint)"
 
 
 @dataclass(frozen=True, slots=True)
 class AxisSql:
-    """One axis: the key of a row, NULL for none, in 0..keys-1; its step; what keys stand for.
+    """One axis: the key of a row, NULL for none, in 0..keys-1, and what keys stand for.
 
-    ``joined`` are pairs of a key and a cell that shares it, where a key has several.
+    ``places`` has the place of every key, or -1, once for each node; ``part`` is where a row lies
+    between its nodes, 0 to 1. ``joined`` are pairs of a key and a cell that shares it, where a key
+    has several.
     """
 
     key: str
     keys: int
     size: int
-    terms: Sequence[Term]
-    step: str | None = None
+    places: Sequence[Counts]
+    part: str | None = None
     joined: Sequence[tuple[int, int]] = ()
 
     @property
     def degree(self) -> int:
-        """The highest power of a step."""
-        return len(self.terms[0][1]) - 1
+        """That of the nodes, 0 where there are none."""
+        return len(self.places) - 1
 
 
 def axis_sql(d: Dialect, resolution: AnyResolution, columns: Columns, units: bool) -> AxisSql:
@@ -69,16 +70,16 @@ def _axis_of_cells(
 ) -> AxisSql:
     keys = [_class(d, f"c{i}", each) for (i, _), each in zip(named, cells.classes, strict=True)]
     if cells.labels is None:
-        return AxisSql(keys[0], cells.size, cells.size, [(np.arange(cells.size), (1,))])
+        return AxisSql(keys[0], cells.size, cells.size, _plain(cells.size))
     flat, labels = _mixed(d, keys, cells.labels.shape), cells.labels.ravel()
     if units:
         key = _listed(d, flat, [int(each) for each in labels])
         return AxisSql(key, cells.size, cells.size, _plain(cells.size))
-    return AxisSql(flat, labels.size, cells.size, [(labels.astype(np.int64), (1,))])
+    return AxisSql(flat, labels.size, cells.size, [labels.astype(np.int64)])
 
 
-def _plain(size: int) -> list[Term]:
-    return [(np.arange(size), (1,))]
+def _plain(size: int) -> list[Counts]:
+    return [np.arange(size)]
 
 
 def _axis_of_unions(d: Dialect, unions: Unions, named: Sequence[tuple[int, Column]]) -> AxisSql:
@@ -123,28 +124,49 @@ def _axis_of_nodes(d: Dialect, i: int, column: Column, nodes: Nodes) -> AxisSql:
     if column.domain is None:
         low, high = clip_bounds(nodes, column)
         clipped = f"LEAST(GREATEST(q{i}, {d.double(low)}), {d.double(high)})"
-        step = to_grid(d, f"({clipped} - {d.double(low)})", d.double(high - low), nodes.grid)
+        part = _between(d, f"({clipped} - {d.double(low)})", d.double(high - low), nodes.steps)
         missing = d.whole(1) if column.null else "NULL"
         key = f"CASE WHEN q{i} IS NULL THEN {missing} ELSE {d.whole(0)} END"
-        return _with_nodes(d, nodes, keys, key, f"q{i} IS NOT NULL", step)
+        return _with_nodes(d, nodes, keys, key, f"q{i} IS NOT NULL", part)
     size = column.domain.size
     inside = f"c{i} < {d.whole(size)}"
     if isinstance(column.domain, Bins):
-        kinds, step = _steps_in_bins(d, i, column.domain, nodes)
+        kinds, part = _part_of_bins(d, i, column.domain, nodes)
     else:
         last = max(1, size - 1)
-        kinds = [0] * size
-        step = d.divided(f"(c{i} * {d.whole(2 * nodes.grid)} + {d.whole(last)})", 2 * last)
+        kinds, part = [0] * size, f"{d.to_double(f'c{i}')} / {d.double(float(last))}"
+        if nodes.steps:
+            twice = f"(c{i} * {d.whole(2 * nodes.steps)} + {d.whole(last)})"
+            part = _share(d, d.divided(twice, 2 * last), nodes.steps)
     others = [nodes.intervals + j for j in range(len(nodes.others))]
     key = _class(d, f"c{i}", np.array([*kinds, *others]))
-    return _with_nodes(d, nodes, keys, key, inside, step)
+    return _with_nodes(d, nodes, keys, key, inside, part)
 
 
-def _steps_in_bins(d: Dialect, i: int, bins: Bins, nodes: Nodes) -> tuple[list[int], str]:
-    """The interval of every bin, and the step in it as SQL."""
+def _between(d: Dialect, part: str, width: str, steps: int) -> str:
+    """Write part/width, 0 to 1, in whole steps, or as it is; both are finite doubles.
+
+    What is too small to weigh anything is zero: servers raise where a quotient has no double.
+    """
+    if steps:
+        return _share(d, to_grid(d, part, width, steps), steps)
+    kept = f"LEAST(GREATEST({part} / {width}, {d.double(0.0)}), {d.double(1.0)})"
+    tiny = f"{part} < {width} / {d.double(TINY)}"
+    return f"CASE WHEN {tiny} THEN {d.double(0.0)} ELSE {kept} END"
+
+
+def _share(d: Dialect, step: str, steps: int) -> str:
+    return f"{d.to_double(step)} / {d.double(float(steps))}"
+
+
+def _part_of_bins(d: Dialect, i: int, bins: Bins, nodes: Nodes) -> tuple[list[int], str]:
+    """The interval of every bin, and the place in it as SQL."""
     if not nodes.starts:
-        twice = f"(p{i} * {d.whole(2 * nodes.grid)} + {d.whole(PLACES)})"
-        return list(range(bins.size)), d.divided(twice, 2 * PLACES)
+        part = f"{d.to_double(f'p{i}')} / {d.double(float(PLACES))}"
+        if nodes.steps:
+            twice = f"(p{i} * {d.whole(2 * nodes.steps)} + {d.whole(PLACES)})"
+            part = _share(d, d.divided(twice, 2 * PLACES), nodes.steps)
+        return list(range(bins.size)), part
     ends = np.array([float(edge) for edge in bins.edges])
     starts = np.array([*nodes.starts, bins.size])
     run = np.searchsorted(starts, np.arange(bins.size), side="right") - 1
@@ -154,43 +176,50 @@ def _steps_in_bins(d: Dialect, i: int, bins: Bins, nodes: Nodes) -> tuple[list[i
         return d.look_up(f"c{i}", [float(each) for each in values])
 
     value = f"({at(ends[:-1])} + {d.to_double(f'p{i}')} * {at(np.diff(ends) / PLACES)})"
-    step = to_grid(d, f"({value} - {at(lower[run])})", at(widths[run]), nodes.grid)
-    return [int(each) for each in run], step
+    part = _between(d, f"({value} - {at(lower[run])})", at(widths[run]), nodes.steps)
+    return [int(each) for each in run], part
 
 
-def _with_nodes(d: Dialect, nodes: Nodes, keys: int, key: str, inside: str, step: str) -> AxisSql:
-    """The axis of Bernstein nodes; keys beyond the intervals have all their weight in one cell."""
-    g, first = nodes.grid, nodes.intervals * (nodes.degree + 1)
-    weights = (
-        [(g, -1), (0, 1)] if nodes.degree == 1 else [(g * g, -2 * g, 1), (0, 2 * g, -2), (0, 0, 1)]
-    )
+def _with_nodes(d: Dialect, nodes: Nodes, keys: int, key: str, inside: str, part: str) -> AxisSql:
+    """The axis of nodes; keys beyond the intervals have all their weight in one cell."""
+    first = nodes.intervals * (nodes.degree + 1)
     others = [first + other if other >= 0 else -1 for other in nodes.others]
     starts = np.arange(nodes.intervals) * (nodes.degree + 1)
-    terms = [(np.array([*(starts + t), *others]), weight) for t, weight in enumerate(weights)]
-    return AxisSql(
-        key, keys, nodes.size, terms, f"CASE WHEN {inside} THEN {step} ELSE {d.whole(0)} END"
-    )
+    places = [np.array([*(starts + t), *others]) for t in range(nodes.degree + 1)]
+    part = f"CASE WHEN {inside} THEN {part} ELSE {d.double(0.0)} END"
+    return AxisSql(key, keys, nodes.size, places, part)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSql:
-    """One covering set: what is sent, and what is made of the rows that come back."""
+    """One covering set: what is sent, and what is made of the rows that come back.
+
+    ``weights`` say how what a row adds is split between nodes.
+    """
 
     axes: Sequence[AxisSql]
     units: bool
+    weights: Weights
 
     @property
-    def powers(self) -> list[tuple[int, ...]]:
-        """The powers of the steps of all axes that are added up, in order."""
-        return list(itertools.product(*(range(each.degree + 1) for each in self.axes)))
+    def leaves(self) -> list[tuple[int, ...]]:
+        """The nodes that are added up for a key, one of every axis that has some, as split."""
+        degrees = (self.axes[a].degree for a in self.weights.order)
+        return list(itertools.product(*(range(degree + 1) for degree in degrees)))
 
     def select(self, d: Dialect, relation: str) -> str:
         """Write the statement over the codes of rows that count."""
         keys = [f"k{a}" for a in range(len(self.axes))]
         listed = [f"{each.key} AS k{a}" for a, each in enumerate(self.axes)]
-        listed += [f"{each.step} AS s{a}" for a, each in enumerate(self.axes) if each.step]
+        listed += [f"{each.part} AS s{a}" for a, each in enumerate(self.axes) if each.part]
         listed += ["u"] if self.units else []
         rows = f"SELECT {', '.join(listed) or '0 AS n'} FROM {relation} AS t{d.fence}"
+        sums = ["COUNT(*)"]
+        if self.weights.order:
+            parts = [(f"s{a}", self.axes[a].degree) for a in self.weights.order]
+            split = split_sql(d, rows, self.weights.unit, parts, d.fence)
+            sums = [f"SUM(CAST({weight} AS int))" for _, weight in split.leaves]
+            rows = split.rows
         joins = ""
         for a, each in enumerate(self.axes):
             if each.joined:
@@ -199,7 +228,6 @@ class GroupSql:
                 joins += f" JOIN (VALUES {pairs}) AS j{a}(k, j) ON j{a}.k = t.k{a}"
         shape = [each.keys for each in self.axes]
         place = _mixed(d, keys, shape) if keys else d.whole(0)
-        sums = self._sums()
         names = ", ".join(f"{each} AS n{n}" for n, each in enumerate(sums))
         known = f"SELECT {place} AS id, t.* FROM ({rows}) AS t{joins}{d.fence}"
         if self.units:
@@ -210,30 +238,29 @@ class GroupSql:
         """Write every unit of a cell once: grouping is faster than counting what is different."""
         return f"SELECT id, u FROM ({known}) AS t WHERE id IS NOT NULL GROUP BY id, u"
 
-    def _sums(self) -> list[str]:
-        return ["COUNT(*)"] if self.units else [_sum_of(power) for power in self.powers]
-
     def fold(self, rows: Iterable[tuple[int, ...]]) -> Counts:
         """Return the vector of a covering set from the groups of it, in Python integers.
 
-        A row is a key and then numbers: that of units, or one for each power of a measure. The
+        A row is a key and then numbers: that of units, or one for each combination of nodes. The
         vector has the size of each axis as its shape. Raises: ValueError for anything else.
         """
         shape = tuple(each.size for each in self.axes)
         found = np.zeros(math.prod(shape), dtype=object)
         groups = list(rows)
-        width = 1 + (1 if self.units else len(self.powers))
+        width = 1 + len(self.leaves)
         if any(len(row) != width or type(each) is not int for row in groups for each in row):
             raise ValueError("a server answers with something else than whole numbers")
         table = np.array(groups, dtype=object).reshape(len(groups), width)
         keys = self._keys(table[:, 0].astype(np.int64))
-        for terms in itertools.product(*(each.terms for each in self.axes)):
-            places, weights = np.zeros(len(groups), dtype=np.int64), self._weigh(table, terms)
+        for n, leaf in enumerate(self.leaves):
+            places = np.zeros(len(groups), dtype=np.int64)
             inside = np.ones(len(groups), dtype=np.bool_)
-            for axis, (where, _), key in zip(self.axes, terms, keys, strict=True):
-                inside &= where[key] >= 0
-                places = places * axis.size + where[key]
-            np.add.at(found, places[inside], weights[inside])
+            nodes = dict(zip(self.weights.order, leaf, strict=True))
+            for a, (axis, key) in enumerate(zip(self.axes, keys, strict=True)):
+                where = axis.places[nodes.get(a, 0)][key]
+                inside &= where >= 0
+                places = places * axis.size + where
+            np.add.at(found, places[inside], table[inside, 1 + n])
         return found.astype(np.int64).reshape(shape)
 
     def _keys(self, ids: Counts) -> list[Counts]:
@@ -246,29 +273,13 @@ class GroupSql:
             raise ValueError("a server answers with a group that was not asked for")
         return keys
 
-    def _weigh(self, table: Counts, terms: Sequence[Term]) -> Counts:
-        """What the groups add to one node of every axis: sums of powers, times coefficients."""
-        if self.units:
-            return table[:, 1]
-        weights = np.zeros(len(table), dtype=object)
-        for n, power in enumerate(self.powers):
-            times = math.prod(each[p] for (_, each), p in zip(terms, power, strict=True))
-            if times:
-                weights = weights + table[:, 1 + n] * times
-        return weights
-
-
-def _sum_of(powers: Sequence[int]) -> str:
-    """Write the sum of a product of powers of steps, whole numbers below 2^31."""
-    factors = [f"s{a}" for a, power in enumerate(powers) for _ in range(power)]
-    return f"SUM(CAST({' * '.join(factors)} AS int))" if factors else "COUNT(*)"
-
 
 def group_sql(
     d: Dialect, resolutions: Sequence[AnyResolution], columns: Columns, units: bool
 ) -> GroupSql:
     """Write one covering set; see :class:`dpsql.privacy.vault.vault.Vault`."""
-    return GroupSql([axis_sql(d, each, columns, units) for each in resolutions], units)
+    axes = [axis_sql(d, each, columns, units) for each in resolutions]
+    return GroupSql(axes, units, weights_of(resolutions))
 
 
 def view_sql(

@@ -39,7 +39,8 @@ from dpsql.privacy.vault.tally import (
 from dpsql.privacy.vault.tally import fits as fits_nodes
 from dpsql.privacy.vault.unit_counts import mark_cells, tally_units
 from dpsql.records import dataclass, field, replace
-from dpsql.workload.cells import MOST_WEIGHT, AnyResolution, Cells, Nodes, Steps, Unions, block_unit
+from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions
+from dpsql.workload.weights import MOST_WEIGHT, weights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ def fits(resolutions: Sequence[AnyResolution], table: Table, units: bool) -> boo
     ):
         return False
     of_table = all(_fits(each, table) for each in resolutions)
-    return of_table and block_unit(resolutions) <= MOST_WEIGHT
+    return of_table and weights_of(resolutions).unit <= MOST_WEIGHT
 
 
 def _fits(resolution: AnyResolution, table: Table) -> bool:
@@ -282,7 +283,7 @@ def tally(
     axes = [_axis(rows, table, each) for each in resolutions]
     if units and rows.owners is not None:
         return tally_units(axes, shape, kept, rows.owners.units)
-    return tally_rows(axes, room or shape, kept)
+    return tally_rows(axes, room or shape, kept, weights_of(resolutions))
 
 
 def mark(rows: Rows, kept: Flags, table: Table, resolutions: Sequence[AnyResolution]) -> Counts:

@@ -4,21 +4,25 @@ Values of measures are kept as doubles, clipped to the declared bounds, so that 
 request lose no precision; the place of a value in its bin is kept in steps of 2^-24.
 
 Guarantee: whatever the value of a row is, its weights are non-negative integers that sum to the
-``unit`` of the nodes: the place is a whole number 0..grid, and Bernstein polynomials sum to one.
+``unit`` of the block: it is split between the nodes of one column after the other.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
-from dpsql.workload.cells import Cells, Nodes, Steps, Unions
+from dpsql.privacy.vault.node_weights import split_weight
+from dpsql.records import dataclass
+from dpsql.workload.cells import MOST_STEPS, Cells, Nodes, Steps, Unions
+from dpsql.workload.weights import Weights
 
 CHUNK = 1 << 18
 """Rows, or rows times the unions that share a cell, that are looked at together."""
@@ -29,8 +33,24 @@ OUTSIDE = -(1 << 48)
 Chunk = slice | Counts
 """Some rows: a range of them, or their places."""
 
-Spread = Callable[[Chunk], list[tuple[Counts, Counts | None]]]
-"""For some rows, the cells that each adds to and how much (one, if None); outside is < 0."""
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """Where some rows fall on an axis: in one cell each, or between the nodes of a number.
+
+    ``cells`` has the cell of every row, once for each node; outside is < 0. ``part`` says where
+    numbers lie between their nodes, 0 to 1.
+    """
+
+    cells: Sequence[Counts]
+    part: Floats | None = None
+
+
+WHOLE = Weights(1, (), 0, Fraction(0))
+"""How the weight of a row is split where no axis has nodes: it is one."""
+
+Spread = Callable[[Chunk], Fall]
+"""Where some rows fall."""
 
 Axis = Callable[[int], Spread]
 """Where rows fall along one axis of a tally, in cell numbers times the stride of the axis."""
@@ -55,11 +75,11 @@ def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
 def _looked_up(
     lookups: list[Counts], codes: Sequence[Codes], joint: Counts | None = None
 ) -> Spread:
-    def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+    def spread(rows: Chunk) -> Fall:
         found = lookups[0][codes[0][rows]]
         for lookup, code in zip(lookups[1:], codes[1:], strict=True):
             found += lookup[code[rows]]
-        return [(found if joint is None else joint[found], None)]
+        return Fall([found if joint is None else joint[found]])
 
     return spread
 
@@ -78,9 +98,9 @@ def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
     def axis(stride: int) -> Spread:
         places = strided(found, stride)
 
-        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
-            ((cell, _),) = cells(rows)
-            return [(places[np.maximum(cell, -1)], None)]  # the last one is outside
+        def spread(rows: Chunk) -> Fall:
+            (cell,) = cells(rows).cells
+            return Fall([places[np.maximum(cell, -1)]])  # the last one is outside
 
         return spread
 
@@ -96,10 +116,13 @@ def strided(classes: Classes, stride: int) -> Counts:
     return np.where(classes < 0, OUTSIDE, classes.astype(np.int64) * stride)
 
 
-def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Counts:
+def tally_rows(
+    axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, weights: Weights = WHOLE
+) -> Counts:
     """Add up what the rows that are kept add to every cell; every row is looked at.
 
-    The shape may be larger than the axes, so that there is room beside the cells.
+    The shape may be larger than the axes, so that there is room beside the cells. ``weights`` say
+    how what a row adds is split between nodes.
 
     >>> codes = [np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8)]
     >>> cells = [Cells(("a",), (np.array([0, 1, -1]),)), Cells(("b",), (np.array([0, 1]),))]
@@ -113,14 +136,28 @@ def tally_rows(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Cou
     tally = np.zeros(math.prod(shape), dtype=np.int64)
     spreads = spread_out(axes, shape)
     for chunk in _chunks(len(kept)):
-        for terms in itertools.product(*(spread(chunk) for spread in spreads)):
-            places = _flat([place for place, _ in terms], chunk)
-            inside = (places >= 0) & kept[chunk]
-            weight: Counts | int = 1
-            for each in (each[inside] for _, each in terms if each is not None):
-                weight = weight * each
-            np.add.at(tally, places[inside], weight)
+        falls = [spread(chunk) for spread in spreads]
+        places = _flat([each.cells[0] for each in falls if each.part is None], chunk)
+        between = [falls[i] for i in weights.order]
+        for where, weight in _split(between, places, weights.unit):
+            inside = (where >= 0) & kept[chunk]
+            added = weight if isinstance(weight, int) else weight[inside]
+            np.add.at(tally, where[inside], added)
     return tally.reshape(shape)
+
+
+def _split(
+    falls: Sequence[Fall], places: Counts, weight: Counts | int
+) -> Iterator[tuple[Counts, Counts | int]]:
+    """Yield the cells of rows, and how much of a weight, for every combination of nodes."""
+    if not falls:
+        yield places, weight
+        return
+    first, *rest = falls
+    assert first.part is not None
+    weights = split_weight(weight, first.part, len(first.cells) - 1)
+    for cells, each in zip(first.cells, weights, strict=True):
+        yield from _split(rest, places + cells, each)
 
 
 def spread_out(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[Spread]:
@@ -143,15 +180,19 @@ PLACES = 1 << 24
 def fits(nodes: Nodes, column: Column) -> bool:
     """Say whether nodes are those of a number column as the catalog declares it."""
     declared = column.null + (column.other is not None)
-    if nodes.degree not in (1, 2) or nodes.grid < 1 or len(nodes.others) != declared:
+    if nodes.degree not in (1, 2) or not 0 <= nodes.steps <= MOST_STEPS or nodes.grid:
+        return False
+    if len(nodes.others) != declared:
         return False
     if nodes.starts and not isinstance(column.domain, Bins):
         return False
     match column.domain:
         case IntegerRange() | DecimalRange():
-            return nodes.intervals == 1 and nodes.low is nodes.high is None
+            is_plain = nodes.low is nodes.high is None and nodes.steps * column.size <= MOST_STEPS
+            return nodes.intervals == 1 and is_plain
         case Bins() as bins:
-            return _fits_bins(nodes, bins.size) and nodes.low is nodes.high is None
+            is_plain = nodes.low is nodes.high is None and nodes.steps <= PLACES
+            return _fits_bins(nodes, bins.size) and is_plain
         case None if column.bounds is not None:
             low, high = clip_bounds(nodes, column)
             least, most = map(float, column.bounds)
@@ -220,16 +261,30 @@ def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
     return np.fmin(np.fmax(steps, 0.0), float(grid)).astype(np.int64)
 
 
+def between(part: Floats, width: Floats | float, steps: int) -> Floats:
+    """Return part/width, 0 to 1 whatever the numbers are; in whole steps, 0 for as they are.
+
+    >>> between(np.array([-1.0, 1.0, 5.0, np.nan]), 3.0, 2).tolist()
+    [0.0, 0.5, 1.0, 0.0]
+    """
+    if steps:
+        return to_grid(part, width, steps) / steps
+    with np.errstate(all="ignore"):
+        return np.fmin(np.fmax(part / width, 0.0), 1.0)
+
+
 def axis_of_range(code: Codes, nodes: Nodes, size: int) -> Axis:
     """Return the axis of nodes of a range of ``size`` integers, from the cells of its column.
 
     ``code`` has shape (rows,).
     """
     last, others = max(1, size - 1), len(nodes.others)
-    steps = (2 * np.arange(size) * nodes.grid + last) // (2 * last)
+    parts = np.arange(size) / last
+    if nodes.steps:
+        parts = (2 * np.arange(size) * nodes.steps + last) // (2 * last) / nodes.steps
     kinds = np.concatenate([np.zeros(size, dtype=np.int64), 1 + np.arange(others + 1)])
-    steps = np.concatenate([steps, np.zeros(others + 1, dtype=np.int64)])
-    return _axis(nodes, lambda rows: kinds[code[rows]], lambda rows: steps[code[rows]])
+    parts = np.concatenate([parts, np.zeros(others + 1)])
+    return _axis(nodes, lambda rows: kinds[code[rows]], lambda rows: parts[code[rows]])
 
 
 def axis_of_bins(code: Codes, places: Codes, nodes: Nodes, edges: Sequence[float]) -> Axis:
@@ -239,12 +294,15 @@ def axis_of_bins(code: Codes, places: Codes, nodes: Nodes, edges: Sequence[float
     ``edges``, one more than bins, are in units of the column.
     """
 
-    def steps(rows: Chunk) -> Counts:
-        return (2 * places[rows].astype(np.int64) * nodes.grid + PLACES) // (2 * PLACES)
+    def part(rows: Chunk) -> Floats:
+        if not nodes.steps:
+            return places[rows] / PLACES
+        twice = 2 * places[rows].astype(np.int64) * nodes.steps
+        return (twice + PLACES) // (2 * PLACES) / nodes.steps
 
     if nodes.starts:
         return _axis_of_runs(code, places, nodes, np.array(edges))
-    return _axis(nodes, lambda rows: code[rows], steps)
+    return _axis(nodes, lambda rows: code[rows], part)
 
 
 def _axis_of_runs(code: Codes, places: Codes, nodes: Nodes, edges: Floats) -> Axis:
@@ -256,12 +314,12 @@ def _axis_of_runs(code: Codes, places: Codes, nodes: Nodes, edges: Floats) -> Ax
     interval = np.concatenate([run, others]).astype(np.int64)
     lower, widths = edges[starts[:-1]], np.diff(edges[starts])
 
-    def steps(rows: Chunk) -> Counts:
+    def part(rows: Chunk) -> Floats:
         cell = np.minimum(code[rows], bins - 1)
         value = edges[cell] + places[rows] * (np.diff(edges)[cell] / PLACES)
-        return to_grid(value - lower[run[cell]], widths[run[cell]], nodes.grid)
+        return between(value - lower[run[cell]], widths[run[cell]], nodes.steps)
 
-    return _axis(nodes, lambda rows: interval[code[rows]], steps)
+    return _axis(nodes, lambda rows: interval[code[rows]], part)
 
 
 def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
@@ -272,15 +330,15 @@ def axis_of_measure(numbers: Floats, nodes: Nodes, column: Column) -> Axis:
     low, high = clip_bounds(nodes, column)
     outside = nodes.intervals + len(nodes.others)
 
-    def steps(rows: Chunk) -> Counts:
+    def part(rows: Chunk) -> Floats:
         clipped = np.fmin(np.fmax(numbers[rows], low), high)
-        return to_grid(clipped - low, high - low, nodes.grid)
+        return between(clipped - low, high - low, nodes.steps)
 
     def interval(rows: Chunk) -> Codes:
         is_outside = numbers[rows] == np.inf
         return np.where(is_outside, outside, np.isnan(numbers[rows])).astype(np.uint32)
 
-    return _axis(nodes, interval, steps)
+    return _axis(nodes, interval, part)
 
 
 def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
@@ -291,9 +349,9 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
     levels = np.array([float(level) for level in steps.levels[:-1]])
 
     def spread_for(stride: int) -> Spread:
-        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+        def spread(rows: Chunk) -> Fall:
             found = np.searchsorted(levels, numbers[rows], side="left") * stride
-            return [(np.where(np.isfinite(numbers[rows]), found, OUTSIDE), None)]
+            return Fall([np.where(np.isfinite(numbers[rows]), found, OUTSIDE)])
 
         return spread
 
@@ -301,32 +359,28 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
 
 
 def _axis(
-    nodes: Nodes, interval: Callable[[Chunk], Codes | Counts], steps: Callable[[Chunk], Counts]
+    nodes: Nodes, interval: Callable[[Chunk], Codes | Counts], part: Callable[[Chunk], Floats]
 ) -> Axis:
     """Return the axis of nodes; intervals beyond the last are the other cells, then "outside".
 
-    The node of an interval's row gets its Bernstein weight; other cells get all in one go.
+    Rows of an interval are split between its nodes; other cells are the first node and get all.
     """
     first = nodes.intervals * (nodes.degree + 1)
     others = [first + other if other >= 0 else -1 for other in nodes.others] + [-1]
     starts = np.arange(nodes.intervals) * (nodes.degree + 1)
-    places = [np.concatenate([starts + t, np.array(others, dtype=np.int64)]) for t in range(3)]
+    places = [
+        np.concatenate([starts + t, np.array(others, dtype=np.int64)])
+        for t in range(nodes.degree + 1)
+    ]
 
     def spread_for(stride: int) -> Spread:
         lookups = [strided(each, stride) for each in places]
 
-        def spread(rows: Chunk) -> list[tuple[Counts, Counts | None]]:
+        def spread(rows: Chunk) -> Fall:
             where = interval(rows)
             is_value = where < nodes.intervals
-            weights = _bernstein(np.where(is_value, steps(rows), 0), nodes)
-            return [(lookups[t][where], weight) for t, weight in enumerate(weights)]
+            return Fall([lookup[where] for lookup in lookups], np.where(is_value, part(rows), 0.0))
 
         return spread
 
     return spread_for
-
-
-def _bernstein(steps: Counts, nodes: Nodes) -> list[Counts]:
-    """Return the weights of all nodes of an interval, for places in it of steps/grid."""
-    rest = nodes.grid - steps
-    return [rest, steps] if nodes.degree == 1 else [rest * rest, 2 * steps * rest, steps * steps]

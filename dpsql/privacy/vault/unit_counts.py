@@ -86,7 +86,7 @@ def _of_units(spreads: Sequence[Spread], rows: Counts, owner: Counts, size: int)
 
 def _places(spread: Spread, rows: Chunk) -> Counts:
     """Return where some rows fall on one axis, a row for each: in one place, or in several."""
-    ((places, _),) = spread(rows)
+    (places,) = spread(rows).cells
     return places[:, np.newaxis] if places.ndim == 1 else places
 
 

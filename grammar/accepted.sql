@@ -227,6 +227,9 @@ SELECT COUNT(*) FROM t WHERE date_add(DATE '2024-01-01', INTERVAL 1 MONTH) <= d;
 SELECT COUNT(*) FROM t WHERE d < CURRENT_DATE OR d < TODAY();
 -- d: 1x6 Dense
 
+SELECT b[1:2] AS g, COUNT(*) AS n FROM t WHERE b[:1] <> 'y' OR b[2:] = '' GROUP BY g;
+-- b: 5x6 Dense
+
 SELECT COUNT(*) FROM t WHERE b ~ '^x' OR b !~* 'Y' AND ~a < -3;
 -- a: 1x8 Dense; b: 1x6 Dense
 

@@ -111,6 +111,10 @@ SELECT * FROM t;
 -- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
 -- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
 
+SELECT s.* FROM t AS s;
+-- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+
 SELECT a FROM t;
 -- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
 -- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value

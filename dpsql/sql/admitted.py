@@ -148,6 +148,7 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.Translate: {"this", "from_", "to"},
     exp.ConcatWs: {"expressions", "safe", "coalesce"},
     exp.Bracket: {"this", "expressions"},
+    exp.Slice: _BINARY,
     exp.Column: {"this", "table"},
     exp.Identifier: {"this", "quoted"},
     exp.Literal: {"this", "is_string"},

@@ -30,6 +30,8 @@ from dpsql.sql.lexemes import Fragment
 
 MAX_TITLE = 40
 """Characters of a part of a statement that a message quotes."""
+EACH_COLUMN = "each column by its name: AVG(a), AVG(b)"
+"""What works instead of COLUMNS."""
 _WITHOUT = {"E_SAMPLE": "leave it out: all rows are counted, with noise"}
 """What works wherever a clause is refused."""
 Locate = Callable[[exp.Expr], Span]
@@ -153,6 +155,13 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
             "E_SUBQUERY",
             "a sub-query is not supported here",
             hint="ask for its value in a statement of its own",
+            span=locate(node),
+        )
+    if isinstance(node, exp.Columns):
+        return NotSupportedError(
+            "E_FUNCTION",
+            "COLUMNS() is not supported here",
+            hint=EACH_COLUMN,
             span=locate(node),
         )
     if isinstance(node, exp.Tuple):

@@ -69,7 +69,7 @@ class CellExpressions(Expressions):
 
     def output(self, item: exp.Expr) -> Output:
         """A result column."""
-        if isinstance(item, exp.Star) or item.find(exp.Star) is item:
+        if item.is_star:
             refuse_rows(item, self.locate)
         tree = self.rewrite(item.unalias())
         only = tree.unnest()

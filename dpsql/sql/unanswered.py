@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.errors import printable
+from dpsql.sql.language import EACH_COLUMN
 from dpsql.sql.lists import MAX_QUANTILES
 from dpsql.sql.scope import Scope
 
@@ -28,6 +29,8 @@ def instead_of(scope: Scope, answers: Answers, node: exp.Expr) -> str:
     called = str(node.this).lower() if isinstance(node, exp.AnonymousAggFunc) else ""
     of = _argument(node)
     text = None if of is None else _text(scope, of)
+    if node.find(exp.Columns) is not None:
+        return EACH_COLUMN
     if isinstance(node, exp.ApproxQuantiles):
         return f"APPROX_QUANTILES(x, 4): a whole number up to {MAX_QUANTILES}"
     if isinstance(node, exp.LogicalAnd | exp.LogicalOr):

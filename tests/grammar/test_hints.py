@@ -79,6 +79,9 @@ EXTRA = [
     "SET reuse = sometimes",
     "SELECT SUM(DISTINCT ) FROM t",
     "SELECT MODE() FROM t",
+    "SELECT AVG(COLUMNS(['a', 'e'])) FROM t",
+    "SELECT MEDIAN(COLUMNS('a|e')) FROM t",
+    "SELECT COLUMNS('a') FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) AS s",
     "SELECT MIN() FROM t",
     "SELECT MAX(x) FROM (SELECT a * 2 AS x FROM t) AS s",
     "SELECT LIST(upper(b)) FROM t",
@@ -282,6 +285,7 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT QUANTILE_DISC(upper(b), 0.5) FROM t"),
     ),
     (r"leave it out: all rows are counted, with noise", nothing),
+    (r"each column by its name: (?P<what>AVG\(a\)), AVG\(b\)", over),
     (r"QUANTILE_CONT\(x, 0\.5, contribution_bounds_per_row => \(0, 100\)\)", nothing),
     (
         r"a sub-query that counts them, and a window over its answers",

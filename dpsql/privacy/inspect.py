@@ -17,6 +17,7 @@ from dpsql.catalog.domain import Values
 from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.held import one_snapshot
+from dpsql.privacy.vault.lines import count_unread
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
 from dpsql.privacy.vault.vault import sealed
@@ -50,7 +51,7 @@ class Figures:
 
     ``unowned`` are rows without a privacy unit. ``crowded`` units have more than ``max_rows`` rows;
     ``dropped`` are the rows beyond. ``most`` rows count where no column is mentioned, ``least``
-    where all are.
+    where all are. ``unread`` are the lines of CSV files that are no rows.
     """
 
     table: str
@@ -66,6 +67,7 @@ class Figures:
     most: int
     least: int
     columns: tuple[ColumnFigures, ...]
+    unread: int
 
 
 def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
@@ -132,6 +134,7 @@ def _count(table: Table, stored: StoredTable) -> Figures:
         most=int(np.minimum(of_units, limit).sum()),
         least=int(np.minimum(inside, limit).sum()),
         columns=columns,
+        unread=sum(map(count_unread, stored.paths)) if stored.kind == "csv" else 0,
     )
 
 

@@ -89,6 +89,9 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
     files = ", 1 file" if found.files == 1 else f", {found.files:,} files"
     kind = found.kind if found.kind in SERVERS else f"{found.kind}{files}"
     lines = [f"{printable(found.table)}: {kind}, opens; {found.rows:,} rows"]
+    if found.unread:
+        why = "other numbers of fields, quotes that are not closed, text that is not UTF-8"
+        lines.append(f"  {found.unread:,} lines are no rows ({why}) and never count")
     if found.unit is not None:
         unit = printable(found.unit)
         lines.append(f"  {found.unowned:,} rows without {unit} never count")

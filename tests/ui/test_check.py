@@ -20,6 +20,7 @@ from dpsql.dbapi import checking
 from dpsql.dbapi import connection as dbapi
 from dpsql.errors import DataError
 from dpsql.privacy.inspect import Figures, inspect_rows
+from dpsql.ui.check import figures_lines
 from dpsql.workload.workload import Product
 from tests.support.tables import insert
 
@@ -151,6 +152,26 @@ def test_the_command_tells_them_as_private(dpsql: Run, catalog: Path) -> None:
     assert "'Alice': " in named.out
     assert "secret" not in named.out
     assert "public: public" not in named.out
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_that_are_no_rows_are_counted(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    good = ["a,1", '"b",2', "c,", ",", '"a,b",3', "d,x\r"]
+    bad = ["a", "a,1,2", '"a,1', 'a"b,"1', "\xff,1", "a,b\rc"]
+    lines = [rng.choice(good + bad) for _ in range(200)] + ["", "\r"]
+    rng.shuffle(lines)
+    text = "\n".join(["ward,n", *lines]).encode("latin-1")
+    (tmp_path / "t.csv").write_bytes(text + b"\n" * rng.randrange(2))
+    (tmp_path / "t.toml").write_text(
+        '[budget]\nepsilon = 1\n[table.t]\nsource = "t.csv"\nprivacy_unit = "row"\n'
+        '[table.t.column]\nward = { type = "text", domain = ["a", "b"] }\n',
+        encoding="utf-8",
+    )
+    found = inspect_rows(Catalog.load(tmp_path / "t.toml").tables["t"])
+    assert found.unread == sum(line in bad for line in lines)
+    assert found.rows == sum(line in good for line in lines)
+    assert any(f"{found.unread:,} lines are no rows" in line for line in figures_lines(found, True))
 
 
 def test_a_source_that_does_not_open_is_named_and_the_others_follow(

@@ -59,6 +59,19 @@ def read_rows(path: str, columns: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
     yield {"line": np.empty(0, dtype=object), "is_apart": np.empty(0, dtype=np.bool_)}
 
 
+def count_unread(path: str) -> int:
+    """How many lines of a file are no rows, without those that are blank: they never count.
+
+    Raises: as :func:`read_header` and :func:`read_rows`.
+    """
+    columns, unread = len(read_header(path)), 0
+    for block in _blocks(path):
+        found = len(split_lines(block, _delimiter(path), columns)["line"])
+        rows = [line for line in block.split(b"\n") if line.strip(b"\r") or columns == 1]
+        unread += len(rows) - found
+    return unread
+
+
 def fields_sql(path: str) -> str:
     """The fields of a row of :func:`read_rows`, in order, as a list in DuckDB's SQL."""
     code = ord(_delimiter(path))

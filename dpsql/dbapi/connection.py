@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -161,6 +162,8 @@ def split_script(text: str) -> tuple[list[str], str]:
 class Connection(Exceptions):
     """A session on one catalog (PEP 249); threads may share the module, not connections.
 
+    Those that share one all the same take turns, statement by statement.
+
     ``shared`` is the engine whose rows it counts, where several connections count the same.
     ``report``, when set, is told how a long run goes on: one line of text at a time.
     """
@@ -184,6 +187,7 @@ class Connection(Exceptions):
             catalog, anchor_folder(catalog), analyst, granted, shared
         )
         self._process = os.getpid()
+        self._turn = threading.RLock()
 
     @property
     def engine(self) -> Engine:
@@ -306,6 +310,7 @@ class Connection(Exceptions):
 
         Raises: InternalError; Interrupted, which is a KeyboardInterrupt.
         """
+        self._check_open()  # a forked child would wait for a thread that it does not have
         charges = self._charges
 
         def run() -> T:
@@ -313,7 +318,7 @@ class Connection(Exceptions):
             check()  # an interrupt that a library has swallowed comes late, and is not lost
             return found
 
-        with looking_ahead(self.report):
+        with self._turn, looking_ahead(self.report):
             return interruptible(run, charges)
 
     def interruptible(self, work: Callable[[], T]) -> T:

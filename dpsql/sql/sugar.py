@@ -40,7 +40,9 @@ def plain(tree: exp.Query) -> exp.Query:
             _list_values(node)
         elif isinstance(node, exp.Tuple):
             _write_out(node)
-    if any(isinstance(node, exp.In | exp.Tuple) for node in nodes):
+        elif isinstance(node, exp.Exists):
+            _over_values(node)
+    if any(isinstance(node, exp.In | exp.Tuple | exp.Exists) for node in nodes):
         nodes = list(tree.walk(bfs=False))
     for node in nodes:
         has_fields = has_fields or isinstance(node, FIELDS)
@@ -193,6 +195,35 @@ def _list_values(node: exp.In) -> None:
     elif all(_fits(of, row) for row in rows):
         tests = [exp.paren(_compared(of, row, _alike), copy=False) for row in rows]
         node.replace(exp.paren(exp.or_(*tests, copy=False), copy=False))
+
+
+def _over_values(node: exp.Exists) -> None:
+    """Write EXISTS over rows of VALUES as its condition with the values of one of them."""
+    select = node.this
+    start = select.args.get("from_") if isinstance(select, exp.Select) else None
+    listed = None if start is None else start.this
+    used = {key for key, value in select.args.items() if value}
+    if not isinstance(listed, exp.Values) or not used <= {"expressions", "from_", "where"}:
+        return
+    alias = listed.args.get("alias")
+    names = [each.name.casefold() for each in alias.columns] if alias is not None else []
+    rows = [row.expressions for row in listed.expressions if isinstance(row, exp.Tuple)]
+    where = select.args.get("where")
+    if not names or any(len(row) != len(names) for row in rows) or where is None:
+        return
+    if where.find(exp.Query) is not None or has_aggregates(select):
+        return
+    aliases = ("", listed.alias.casefold())
+
+    def filled(part: exp.Expr, row: list[exp.Expr]) -> exp.Expr:
+        if isinstance(part, exp.Column) and part.table.casefold() in aliases:
+            name = part.name.casefold()
+            return exp.paren(row[names.index(name)]) if name in names else part
+        return part
+
+    tests = [where.this.transform(filled, row) for row in rows]
+    known = [exp.Is(this=exp.paren(test, copy=False), expression=exp.true()) for test in tests]
+    node.replace(exp.paren(exp.or_(*known, copy=False), copy=False))
 
 
 def _write_out(node: exp.Tuple) -> None:

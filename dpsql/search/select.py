@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
-import numpy as np
-
 from dpsql.algebra.integer_rows import Matrix
-from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
@@ -18,12 +15,12 @@ from dpsql.search.coarse import Contest, error_of, is_coarse
 from dpsql.search.itself import count_cells, workload_rows
 from dpsql.search.meter import SELECTION, may_begin, metered, portion
 from dpsql.search.problem import Problem
+from dpsql.search.shortened import shortened
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import ProductBlock
-from dpsql.strategy.quantise import bits_for, column_norm, quantise
 from dpsql.workload.workload import Product, Workload
 
 CELL_LIMIT = 1 << 27
@@ -47,9 +44,6 @@ LEAST = 0.25
 
 COARSE_CELLS = 1 << 16
 """Most cells of all attributes together that are counted one by one where noise is coarse."""
-
-LONG = 1 << 6
-"""Entries above this are roundings of real-valued rows rather than small integers."""
 
 Template = Callable[[Problem], Iterable[ProductStrategy]]
 """Yields the strategies of one family that fit a problem, none where none does."""
@@ -109,7 +103,7 @@ def select(
 
     Templates are tried in the order of their planning cost; the search stops early at a certified
     optimum. What is compared is the error of the integer strategy that would be measured. Equal
-    arguments give equal strategies; ``effort`` scales the work.
+    arguments give equal strategies; ``effort`` scales the work, and more is never worse than one.
 
     Raises ProgrammingError E_TOO_LARGE or E_SETTING.
 
@@ -135,6 +129,17 @@ def choose(
     counted = _counted(workload, noise, mechanism)
     if counted is not None:
         return counted[0]
+    if effort <= 1:
+        return _within_effort(workload, noise, mechanism, effort)
+    less = _within_effort(workload, noise, mechanism, 1.0)
+    more = _within_effort(workload, noise, mechanism, effort)
+    errors = (each.strategy.unit_error(workload) for each in (more, less))
+    lower, work = max(less.lower, more.lower), less.work + more.work
+    best = min(zip(errors, (more, less), strict=True), key=lambda pair: pair[0])[1]
+    return replace(best, lower=lower, work=work, is_cut=more.is_cut, is_tight=more.is_tight)
+
+
+def _within_effort(workload: Workload, noise: Noise, mechanism: str, effort: float) -> Selection:
     with metered(SELECTION * max(effort, LEAST)) as meter:
         found = _choose(workload, noise, mechanism, effort)
     return replace(found, work=meter.done, is_cut=meter.is_cut, is_tight=meter.is_tight)
@@ -354,40 +359,8 @@ def _with_pinned(
         ProductBlock(_ordered([*b.attributes, *pinned], order), b.residual, b.share)
         for b in base.blocks
     )
-    short, residual = _shortened(blocks, full, base.residual, noise)
+    short, residual = shortened(blocks, full, base.residual, noise)
     return ProductStrategy(domain, short, residual, blocks, noise, base.method)
-
-
-def _shortened(
-    blocks: tuple[ProductBlock, ...],
-    full: Mapping[str, Matrix],
-    residual: Mapping[str, Integers | None],
-    noise: Noise,
-) -> tuple[dict[str, Matrix], dict[str, Integers | None]]:
-    """Return the rows with fewer bits where more factors now meet in one block than before.
-
-    A hierarchy has few bits anyway.
-    """
-    written = {name: rows for name, rows in full.items() if not isinstance(rows, Structured)}
-    hierarchies = {name: rows for name, rows in full.items() if isinstance(rows, Structured)}
-    sources = (written, dict(residual))
-    long = set(hierarchies) | {
-        name
-        for rows_of in sources
-        for name, rows in rows_of.items()
-        if rows is not None and np.abs(rows).max() > LONG
-    }
-    bits = bits_for(max(len(long & set(block.attributes)) for block in blocks))
-    for rows_of in sources:
-        for name, rows in rows_of.items():
-            if name not in long or rows is None or np.abs(rows).max() <= 1 << bits:
-                continue
-            # Rounding tilts rows that do not span all cells: they would no longer give the answers.
-            if len(rows) >= rows.shape[1]:
-                norm = column_norm(rows, noise)
-                unit = norm if law(noise).norm == 1 else math.sqrt(norm)
-                rows_of[name] = quantise(rows / unit, bits, noise)
-    return {**sources[0], **hierarchies}, sources[1]
 
 
 def _without(product: Product, names: Iterable[str]) -> Product:

@@ -100,16 +100,16 @@ class LargeQueriesForecast(Forecast):
     def _scales(self) -> Floats:
         """What every row that is not of the large block is multiplied by."""
         counts = [math.prod(len(rows) for rows in own.values()) for own, _ in self._rest]
-        return np.repeat([scale for _, scale in self._rest], counts).astype(np.float64)
+        scales = np.array([scale for _, scale in self._rest], dtype=np.float64)
+        return np.repeat(scales, np.array(counts, dtype=np.int64))
 
     @cached_property
     def _ours(self) -> list[Rows]:
         """Return, in each way, the rows of all other blocks on every attribute."""
-        none: list[Floats] = [np.zeros((0, 1))]
-        joined = {
-            name: np.concatenate([own.get(name, np.ones((1, n))) for own, _ in self._rest] or none)
-            for name, n in self.domain.items()
-        }
+        joined = {}
+        for name, n in self.domain.items():
+            rows = [own.get(name, np.ones((1, n))) for own, _ in self._rest]
+            joined[name] = np.concatenate([np.zeros((0, n)), *rows])
         return [self._seen(joined, way) for way in range(3)]
 
     @cached_property

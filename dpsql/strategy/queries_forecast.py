@@ -204,7 +204,7 @@ def columnwise(left: Floats, right: Floats) -> Floats:
 def rowwise(left: Floats, right: Floats) -> Floats:
     """Return the Kronecker product of every row of one with that of the other."""
     product = left[:, :, np.newaxis] * right[:, np.newaxis]
-    return np.asarray(product.reshape(len(product), -1))
+    return np.asarray(product.reshape(len(product), left.shape[1] * right.shape[1]))
 
 
 _JOINS: Mapping[tuple[bool, bool], Callable[[Floats, Floats], Floats]] = {

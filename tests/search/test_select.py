@@ -160,3 +160,25 @@ def test_pinned_sums_of_few_groups_are_measured(seed: int, noise: Noise) -> None
     strategy = select(workload, noise)
     forecast = strategy.forecast(strategy.unit_variances())
     assert all(forecast.supports(product) for product in workload.products)
+
+
+def some_workload(seed: int) -> Workload:
+    """A few products of cells, running totals and random conditions over up to three columns."""
+    random = np.random.default_rng([seed, 4])
+    domain = {name: int(random.integers(2, 9)) for name in "abc"[: random.integers(1, 4)]}
+    products = []
+    for _ in range(random.integers(1, 6)):
+        chosen = [name for name in domain if random.random() < 0.7]
+        rows = {name: random.random((2, domain[name])) < 0.5 for name in chosen}
+        kinds = {name: random.choice(["identity", "prefix", "rows"]) for name in chosen}
+        factors = {n: rows[n] * 1 if kind == "rows" else str(kind) for n, kind in kinds.items()}
+        products.append((factors, float(random.choice([0.5, 1, 3]))))
+    return Workload(domain, products)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("seed", range(12))
+def test_more_effort_is_never_worse(seed: int, noise: Noise) -> None:
+    workload = some_workload(seed)
+    one, two = (select(workload, noise, effort=effort).unit_error(workload) for effort in (1, 2))
+    assert two <= one

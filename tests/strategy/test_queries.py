@@ -187,6 +187,26 @@ def test_a_large_block_is_eliminated_without_a_difference(seed: int) -> None:
     assert found.paired(pairs, pairs) == pytest.approx(plain.paired(pairs, pairs), abs=1e-8)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_block_may_be_alone(seed: int) -> None:
+    rng = np.random.default_rng([seed, 3])
+    names = [name for name in DOMAIN if rng.random() < 0.7] or ["b"]
+    large = Product({name: Dense(np.tril(np.ones((DOMAIN[name],) * 2))) for name in names})
+    strategy = strategy_of(Workload(DOMAIN, [large]), "laplace")
+    variances = rng.uniform(0.5, 4, 1).tolist()
+    plain = QueriesForecast(DOMAIN, strategy.blocks, variances)
+    found = LargeQueriesForecast(DOMAIN, strategy.blocks, variances)
+    measured = rng.normal(size=large.rows)
+    asked = [{n: f for n, f in large.factors.items() if rng.random() < 0.5} for _ in range(4)]
+    for product in (large, Product({}), Product({"c": Identity(2)}), *map(Product, asked)):
+        assert found.supports(product) == plain.supports(product)
+        if plain.supports(product):
+            assert found.variance(product) == pytest.approx(plain.variance(product))
+            assert found.read(product, measured) == pytest.approx(plain.read(product, measured))
+            expected = plain.covariance(product, Product({}))
+            assert found.covariance(product, Product({})) == pytest.approx(expected)
+
+
 def test_a_large_block_of_dependent_rows_is_refused() -> None:
     twice = np.array([[1, 0, 0], [1, 0, 0]])
     block = QueryBlock(("a",), (3,), (twice,), 1)

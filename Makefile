@@ -40,7 +40,7 @@ audit: $(VENV)/.test
 
 fuzz: $(VENV)/.test
 	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 INTERRUPTS=2000 ADDITIVITY_TABLES=20000 \
-		VIEW_TABLES=2000 SEQUENCES=2000 PAIRS=500 ERROR_RUNS=200 COUPLED_KEYS=1000 ENGINE_TABLES=2000 SPARK_TABLES=2000 EDGE_STATEMENTS=2000 \
+		VIEW_TABLES=2000 EDITED_WORLDS=500 SEQUENCES=2000 PAIRS=500 ERROR_RUNS=200 COUPLED_KEYS=1000 ENGINE_TABLES=2000 SPARK_TABLES=2000 EDGE_STATEMENTS=2000 \
 		LIST_STATEMENTS=1000 NAME_STATEMENTS=1000 DPSQL_SINGULAR=200 FLOOR_COUNT=40 FLOOR_WEIGHTS=3 \
 		ORACLE_JOINS=200 ORACLE_CHAINS=100 PUBLIC_STATEMENTS=500 WHOLE_STATEMENTS=1000 CENSUS_EVERY=1 COMPARED=100 \
 		STEPPED=200 SIDES=200 DPSQL_CHOICES=500 CROSSINGS=60 CORRUPTED_CATALOGS=1500 DPSQL_FUNCTIONS=60 DPSQL_KEPT=100 TUPLES=200 ORDINARY_STATEMENTS=400 \
@@ -54,7 +54,7 @@ fuzz: $(VENV)/.test
 		tests/plan/test_singular.py tests/plan/test_floor.py tests/plan/test_division.py \
 		tests/hostile/test_fuzz.py tests/audit/test_crossings.py \
 		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py \
-		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/sql/test_edges.py tests/sql/test_known_parts.py \
+		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/whole/test_edited_worlds.py tests/sql/test_edges.py tests/sql/test_known_parts.py \
 		tests/privacy/test_postgresql.py tests/privacy/test_spark.py tests/plan/test_held_memory.py \
 		tests/server/test_fuzz.py tests/server/test_kills.py tests/server/test_lobby.py
 	$(BIN)/python -m tests.privacy.executors

@@ -26,7 +26,7 @@ ward = { type = "text", domain = ["a", "b", "c", "d"] }
 age = { type = "integer", domain = [0, 59] }
 cost = { type = "number", bounds = [0, 10] }
 """
-RUNS = int(os.environ.get("DPSQL_KEPT", "30"))
+RUNS = int(os.environ.get("DPSQL_KEPT", "60"))
 UNITS = 50
 ROWS = [(who, "aabcd"[(k * k + who) % 5], (7 * who + 11 * k) % 60, (who * k) % 11)
         for who in range(UNITS) for k in range(6)]  # fmt: skip
@@ -141,7 +141,7 @@ def test_expected_and_measured_errors_agree(visits: Connection) -> None:
     found = []
     for run in range(RUNS):
         # another budget is another request: nothing that is stored answers it
-        sql = clause.format(20 + run / 1000, options, what, "GROUP BY ward ORDER BY ward")
+        sql = clause.format(4 + run / 1000, options, what, "GROUP BY ward ORDER BY ward")
         found.append(visits.execute(sql).result)
     assert len({tuple(result.rows) for result in found}) == RUNS
     for column in range(1, 5):
@@ -151,4 +151,5 @@ def test_expected_and_measured_errors_agree(visits: Connection) -> None:
             shown = [(result.stddev[column] or ())[row] for result in found]
             expected = statistics.fmean(each or 0 for each in shown)
             ratios.append(statistics.variance(values) / expected**2)
-        assert statistics.fmean(ratios) == pytest.approx(1, abs=5 / math.sqrt(2 * RUNS))
+        # Of 60 runs of Laplace noise one in a million is beyond: simulated, as tails are long.
+        assert 0.4 < statistics.fmean(ratios) < 2.3

@@ -50,10 +50,14 @@ class Answer:
         return self.apart
 
     def arrange(self, flat: NDArray[np.float64], order: Sequence[str]) -> NDArray[np.float64]:
-        """Reorder rows from ``order``, an order of columns, to result order."""
+        """Reorder rows from ``order``, an order of columns, to result order.
+
+        A column of one group, which all rows are in, may not be among them.
+        """
         if len(self.axes) < 2:
             return flat
-        natural = sorted(self.axes, key=lambda axis: order.index(axis.column))
+        places = {column: place for place, column in enumerate(order)}
+        natural = sorted(self.axes, key=lambda axis: places.get(axis.column, len(order)))
         tensor = flat.reshape([len(axis.groups) for axis in natural])
         return tensor.transpose([natural.index(axis) for axis in self.axes]).ravel()
 

@@ -168,3 +168,23 @@ def test_no_message_names_what_is_inside(tmp_path: Path) -> None:
                 connection.describe(f"SELECT {key}, {asked}, {item} FROM t GROUP BY {key}")
             told = f"{caught.value.message} {caught.value.hint}"
             assert not re.search(r"\b[kagwxr]\d+\b", told), f"{item}\n{told}"
+
+
+@pytest.mark.parametrize("mechanism", ["identity", "auto"])
+def test_keys_of_one_group_stand_beside_counts_of_values(tmp_path: Path, mechanism: str) -> None:
+    rng = random.Random(4)
+    rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
+    with (
+        write_world(tmp_path, rows) as database,
+        zero_noise(),
+        dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
+    ):
+        connection.execute(f"SET mechanism = {mechanism}")
+        for items in ("a > 9 AS k, {} AS x, {}", "{} AS x, a > 9 AS k, {}", "a > 9 AS k, {1}"):
+            for key, asked in (("b", "COUNT(DISTINCT e)"), ("c", "SUM(DISTINCT e)")):
+                sql = f"SELECT {items.format(key, asked)} FROM t GROUP BY ALL HAVING COUNT(*) > 0.5"
+                declare_view(database, mentioned(connection, sql))
+                pairs = [connection.execute(sql).fetchall(), database.execute(sql).fetchall()]
+                assert not differ(*([tuple(map(settle, row)) for row in each] for each in pairs)), (
+                    sql
+                )

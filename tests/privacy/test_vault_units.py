@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,7 +15,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts, Floats
-from dpsql.privacy.vault.owners import in_order, in_pieces
+from dpsql.privacy.vault.owners import in_order
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 from tests.support.tables import insert, scribe
@@ -127,10 +126,9 @@ def test_rows_of_a_unit_are_kept_evenly_over_salts() -> None:
     even_choice()
 
 
-@pytest.mark.parametrize("ordered", [in_order, in_pieces])
 @pytest.mark.parametrize(("units", "digests", "columns"), [(1, 1, 2), (7, 5, 1), (300, 2**63, 1)])
 def test_rows_are_lined_up_as_all_numbers_together_say(
-    units: int, digests: int, columns: int, ordered: Callable[..., Counts]
+    units: int, digests: int, columns: int
 ) -> None:
     rng = np.random.default_rng(units)
     whose = rng.integers(9, 9 + units, 2000).astype(np.uint32)
@@ -141,7 +139,7 @@ def test_rows_are_lined_up_as_all_numbers_together_say(
         return [each[some] for each in values]
 
     expected = np.lexsort((*reversed(values), drawn, whose))
-    np.testing.assert_array_equal(ordered(np.arange(2000), whose, drawn, ties), expected)
+    np.testing.assert_array_equal(in_order(np.arange(2000), whose, drawn, ties), expected)
     low = drawn & np.uint64(1)  # digests that differ in their last bit alone are still in order
     expected = np.lexsort((*reversed(values), low, whose))
-    np.testing.assert_array_equal(ordered(np.arange(2000), whose, low, ties), expected)
+    np.testing.assert_array_equal(in_order(np.arange(2000), whose, low, ties), expected)

@@ -165,7 +165,7 @@ def unit_by_unit(
         yield np.concatenate([each + start for each, start in zip(found, starts, strict=True)])
 
 
-def _within(units: Codes, chosen: Flags | np.bool_, first: float, last: float) -> Counts:
+def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
     return np.flatnonzero(chosen & (units >= first) & (units < last))
 
 
@@ -173,8 +173,6 @@ KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
 CONTENTS = 1 << 16
 """Rows whose contents are held together."""
-PIECES = 4
-"""Pieces in which the rows of some units are sorted."""
 FEW = 1 << 13
 """Rows whose digests are worked out one by one, in 15 ms: tables of digits take as long."""
 
@@ -195,16 +193,13 @@ class Queue:
         [True, False, True, False]
         """
 
-        def clear(ranges: Sequence[slice]) -> None:
-            for some in ranges:
-                waiting = inside[self.rows[some]]
-                rows, units = self.rows[some][waiting], self.units[some][waiting]
-                place = np.arange(len(rows))
-                is_first = np.append(True, units[1:] != units[:-1])[: len(units)]
-                place -= np.maximum.accumulate(np.where(is_first, place, 0))
-                inside[rows[place >= self.max_rows]] = False
-
-        share_out(clear, [*self._ranges()])  # each row is in one range
+        for some in self._ranges():
+            waiting = inside[self.rows[some]]
+            rows, units = self.rows[some][waiting], self.units[some][waiting]
+            place = np.arange(len(rows))
+            is_first = np.append(True, units[1:] != units[:-1])[: len(units)]
+            place -= np.maximum.accumulate(np.where(is_first, place, 0))
+            inside[rows[place >= self.max_rows]] = False
         return inside
 
     def _ranges(self) -> Iterator[slice]:
@@ -269,7 +264,7 @@ def queue_up(
     for rows in unit_by_unit(owners.units, waiting, ranges):
         units = owners.units[rows]
         digests = _digests_of(digest, rows, keys[units], content)
-        order = in_pieces(rows, units, digests, ties)
+        order = in_order(rows, units, digests, ties)
         piles[0].add(rows[order].astype(places))
         piles[1].add(units[order])
     ordered, theirs = (pile.array() for pile in piles)
@@ -287,20 +282,6 @@ def _digests_of(digest: Digest, rows: Counts, keys: Codes, content: Content) -> 
 
     share_out(put, range(0, len(rows), CONTENTS))
     return found
-
-
-def in_pieces(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
-    """Return the same order as ``in_order``, of which each core finds that of some units."""
-    edges = np.linspace(units.min(initial=0), units.max(initial=0) + 1.0, PIECES + 1)
-    found = [np.zeros(0, dtype=np.int64)] * PIECES
-
-    def put(pieces: Sequence[int]) -> None:
-        for piece in pieces:
-            some = _within(units, np.True_, edges[piece], edges[piece + 1])
-            found[piece] = some[in_order(rows[some], units[some], digests[some], ties)]
-
-    share_out(put, range(PIECES))
-    return np.concatenate(found)
 
 
 def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:

@@ -50,21 +50,6 @@ __all__ = [
     "threadsafety",
 ]
 
-_ERRORS = (
-    "BudgetExceeded",
-    "CatalogError",
-    "DatabaseError",
-    "DataError",
-    "Error",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "Interrupted",
-    "NotSupportedError",
-    "OperationalError",
-    "ProgrammingError",
-    "Warning",
-)
 _TYPES = (
     "BINARY",
     "Binary",
@@ -94,7 +79,7 @@ def __getattr__(name: str) -> object:
         from dpsql.integrations.magic import load  # %load_ext dpsql, where IPython is imported
 
         return load
-    if name in _ERRORS:
+    if name in __all__:
         from dpsql import errors  # an interrupt before `main` would be a traceback
 
         return getattr(errors, name)

@@ -15,14 +15,17 @@ from sqlglot.dialects.duckdb import DuckDB
 from dpsql.sql.other_dialects import MARK, SHARED
 
 _DUCKDB = DuckDB()
-_OPENING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.L_BRACE: 1}
-_CLOSING = {TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1, TokenType.R_BRACE: -1}
-_DEPTHS = {**_OPENING, **_CLOSING}
+_DEPTHS = {
+    **dict.fromkeys((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE), 1),
+    **dict.fromkeys((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE), -1),
+}
 _SETS = (TokenType.CUBE, TokenType.ROLLUP, TokenType.GROUPING_SETS)
 _PIVOTS = (TokenType.PIVOT, TokenType.UNPIVOT)
 _QUERIES = (TokenType.SELECT, TokenType.FROM, TokenType.VALUES)
-_AFTER = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
-_LAST = (*_AFTER, TokenType.SEMICOLON)
+_AFTER = (
+    *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH),
+    TokenType.SEMICOLON,
+)
 
 
 def parse_tokens(sql: str) -> list[exp.Expr | None]:
@@ -83,7 +86,7 @@ def _with_pivot(tokens: list[Token]) -> list[Token]:
             return tokens
         if depth == 0 and start is None and kind in _PIVOTS:
             start = place
-        elif depth == 0 and start is not None and kind in _LAST:
+        elif depth == 0 and start is not None and kind in _AFTER:
             return _as_source(tokens, start, place)
     return tokens if start is None else _as_source(tokens, start, len(tokens))
 

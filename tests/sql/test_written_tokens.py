@@ -1,0 +1,107 @@
+"""What the parser is given besides: functions of others, sets that compare, what follows PIVOT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from dpsql.sql.other_dialects import MARK, SHARED
+from dpsql.sql.written_tokens import parse_tokens
+from tests.support.grammar import read_cases
+
+OTHERS = (*SHARED, "cube", "rollup", "grouping sets", "pivot")
+"""Words of statements that are not parsed as they are."""
+
+
+def outcome(parse: Callable[[str], Sequence[exp.Expr | None]], sql: str) -> list[str]:
+    """The trees, or what is wrong."""
+    try:
+        return [repr(tree) for tree in parse(sql)]
+    except ParseError as error:
+        return [str(error)]
+
+
+def plain(sql: str) -> list[exp.Expr | None]:
+    return list(sqlglot.parse(sql, read="duckdb"))
+
+
+def test_all_other_statements_are_parsed_as_they_are() -> None:
+    texts = [case.sql for case in read_cases("accepted.sql")]
+    known = [sql for sql in texts if sql.lower().startswith(("select", "with", "from", "("))]
+    found = [sql for sql in known if not any(word in sql.lower() for word in OTHERS)]
+    assert len(found) > 150
+    for sql in found:
+        assert outcome(parse_tokens, sql) == outcome(plain, sql), sql
+
+
+@pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ("CUBE (a > 1, b)", ["a > 1", "b"]),
+        ("ROLLUP ((a, b), a IN (1, 2))", ["(a, b)", "a IN (1, 2)"]),
+        ("GROUPING SETS (a > 1, (b > 2, a), (), CUBE (a < b, b))", None),
+        ("CUBE (f(a, [1, 2]) = {'x': 1}, (a > 1))", ["F(a, [1, 2]) = {'x': 1}", "a > 1"]),
+        ("CUBE (a)", ["a"]),
+    ],
+)
+def test_elements_of_sets_may_compare(written: str, keys: list[str] | None) -> None:
+    (tree,) = parse_tokens(f"SELECT COUNT(*) FROM t GROUP BY {written}")
+    assert tree is not None
+    sets = list(tree.find_all(exp.Cube, exp.Rollup, exp.GroupingSets))
+    if keys is not None:
+        assert [each.sql("duckdb") for each in sets[0].expressions] == keys
+    else:
+        assert [len(each.expressions) for each in sets] == [4, 2]
+
+
+@pytest.mark.parametrize("before", ["", "WITH c AS (SELECT a FROM t LIMIT 1) "])
+def test_a_statement_may_begin_with_pivot(before: str) -> None:
+    (tree,) = parse_tokens(f"{before}PIVOT t ON a USING SUM(b) GROUP BY c ORDER BY c LIMIT 3")
+    assert isinstance(tree, exp.Select)
+    assert tree.args["order"] is not None
+    assert tree.args["limit"] is not None
+    assert (tree.args.get("with_") is None) == (not before)
+    assert isinstance(tree.args["from_"].this.this, exp.Pivot)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM t PIVOT (SUM(b) FOR a IN (1, 2)) ORDER BY 1",
+        "SELECT decode, t.date_trunc, \"date_diff\"('day', a, b) FROM t",
+    ],
+)
+def test_what_is_only_named_so_stays(sql: str) -> None:
+    assert [repr(tree) for tree in parse_tokens(sql)] == [repr(tree) for tree in plain(sql)]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT date_trunc(d, MONTH) FROM t", "SELECT x, DECODE(a, 1, 2) FROM t"]
+)
+def test_functions_of_others_stand_where_they_are_written(sql: str) -> None:
+    (tree,) = parse_tokens(sql)
+    assert tree is not None
+    found = tree.find(exp.Anonymous)
+    assert found is not None
+    name = str(found.this).removesuffix(MARK)
+    assert found.meta["start"] == sql.lower().index(name)
+
+
+@pytest.mark.parametrize(
+    ("sql", "at"),
+    [
+        ("PIVOT t ON a USING SUM(b) ORDER BY c c c", "c c"),
+        ("SELECT 1 FROM t GROUP BY CUBE (a > 1 2, b)", "2, b"),
+        ("SELECT 1 FROM t GROUP BY CUBE (a > 1, b", "> 1, b"),
+        ("SELECT 1 FROM t GROUP BY CUBE (a > , b)", "> , b"),
+    ],
+)
+def test_mistakes_are_told_where_they_are(sql: str, at: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_tokens(sql)
+    (place, *_) = caught.value.errors
+    assert sql.rindex(at) <= place["col"] <= len(sql)

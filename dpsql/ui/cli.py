@@ -1,8 +1,8 @@
 """The command line: options in, exit status out.
 
 Exit status: 0 ok, 1 a query was refused or failed, 2 usage or catalog, 3 data or ledger
-unavailable, 5 budget refused, 130 interrupted. What a command needs is imported by it: this
-module takes 65 ms of a core, sessions and batches 30 more, the engine a second.
+unavailable, 5 budget refused, 130 interrupted. What a command needs is imported by it, so that
+``--help`` does not wait for the engine.
 """
 
 from __future__ import annotations

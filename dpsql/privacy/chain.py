@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from dpsql.errors import BudgetExceeded, DataError
+from dpsql.errors import BudgetExceeded, DataError, LedgerError
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.refusals import tampered, undiscoverable
 from dpsql.privacy.spent import Spent
@@ -260,7 +260,20 @@ class State:
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
 
 
-def refused_cost(state: State, cost: Cost, within: tuple[str, ...]) -> BudgetExceeded:
+def admitted(state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
+    """Return a cost at the order of the whole budget, where all budgets admit it.
+
+    Raises: BudgetExceeded; LedgerError E_LEDGER_MISMATCH for a budget that there is none of.
+    """
+    if not state.terms.budgets.keys() >= set(within):
+        raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
+    cost = cost.under(state.terms.policy)
+    if state.charge(cost, within) is not None:
+        return cost
+    raise _refused_cost(state, cost, within)
+
+
+def _refused_cost(state: State, cost: Cost, within: tuple[str, ...]) -> BudgetExceeded:
     """Return the refusal of a cost that a state does not admit."""
     if cost.delta > state.undiscovered:
         return undiscoverable(cost.delta, state.undiscovered)

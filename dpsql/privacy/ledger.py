@@ -26,14 +26,15 @@ from dpsql.privacy.chain import (
     Cause,
     Entry,
     State,
+    admitted,
     curator_entry,
     debit_entry,
     first_state,
     id_of,
-    refused_cost,
     terms_for,
 )
 from dpsql.privacy.claims import Anchor, anchor_path, read_anchor
+from dpsql.privacy.outcomes import Outcomes
 from dpsql.privacy.receipt import Receipt, issue
 from dpsql.privacy.refusals import (
     changed_meanwhile,
@@ -41,6 +42,7 @@ from dpsql.privacy.refusals import (
     check_request,
     existing,
     foreign,
+    forked,
     missing,
     policy_changed,
     rolled_back,
@@ -69,6 +71,7 @@ class Ledger:
         self._state: State | None = None
         self._policy_hash: str | None = None
         self._salt = b""
+        self._outcomes = Outcomes()
 
     @classmethod
     def create(
@@ -192,8 +195,7 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
             make_folder(ledger._anchor.parent)
-            is_lost = read_anchor(ledger._anchor) is None
-            state = ledger._read(db) if is_lost else ledger._catch_up(db)
+            state = ledger._catch_up(db) if read_anchor(ledger._anchor) else ledger._read(db)
             detail = state.terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "adopted", detail))
         return ledger
@@ -221,7 +223,9 @@ class Ledger:
             cost = self._admitted(state, cost, within)
             entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within, asked)
             after = self._append(db, state, entry)
-        return issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
+        receipt = issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
+        self._outcomes.reserve(receipt)
+        return receipt
 
     def afford(self, cost: Cost, within: tuple[str, ...] = ()) -> None:
         """Refuse what ``debit`` would; charge nothing. Raises: as that.
@@ -235,29 +239,20 @@ class Ledger:
         self._admitted(self.check(), cost, within)
 
     def _admitted(self, state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
-        """Return a cost at the order of the whole budget, where all budgets admit it."""
         if state.terms.policy_hash != (self._policy_hash or state.terms.policy_hash):
             raise changed_meanwhile()
-        if not state.terms.budgets.keys() >= set(within):
-            raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
-        cost = cost.under(state.terms.policy)
-        if state.charge(cost, within) is not None:
-            return cost
-        raise refused_cost(state, cost, within)
+        return admitted(state, cost, within)
 
     def settle(self, receipt: Receipt, outcome: Literal["released", "failed"]) -> None:
-        """Note what became of a debit; it stays charged either way.
+        """Note what became of a debit of this handle; it stays charged either way.
 
+        A failure is written at once; a release with the next debit, or when the handle is closed.
+        Until then the debit is "reserved" to others, which counts in full.
         Raises: LedgerError E_RECEIPT when the debit is not here or was settled before.
         """
-        if outcome not in ("released", "failed"):
-            raise LedgerError("E_RECEIPT", "a debit is settled as released or failed")
-        with self._exclusive() as db:
-            state = self._catch_up(db)
-            known = receipt.ledger_id == state.ledger_id
-            if not known or not ledger_file.set_state(db, receipt.seq, receipt.head, outcome):
-                raise LedgerError("E_RECEIPT", "no such debit is waiting to be settled")
-            db.execute("COMMIT")
+        self._outcomes.settle(receipt, outcome)
+        if outcome == "failed":
+            self._write_outcomes()
 
     def status(self) -> Status:
         """Return totals, sums and what is still admitted. Raises: LedgerError."""
@@ -272,7 +267,7 @@ class Ledger:
         """Return every entry in order, the creation first. Raises: LedgerError."""
         with self._exclusive() as db:
             self._catch_up(db)
-            return tuple(ledger_file.entries_after(db, -1))
+            return tuple(map(self._outcomes.told, ledger_file.entries_after(db, -1)))
 
     def verify(self) -> Status:
         """Check the whole file again from its first entry. Raises: LedgerError."""
@@ -290,8 +285,7 @@ class Ledger:
     @property
     def nested(self) -> Mapping[str, Fraction]:
         """The nested budgets by name."""
-        budgets = self._known().terms.budgets
-        return {name: policy.epsilon for name, policy in budgets.items() if name != WHOLE}
+        return {n: p.epsilon for n, p in self._known().terms.budgets.items() if n != WHOLE}
 
     @property
     def ledger_id(self) -> str:
@@ -304,8 +298,16 @@ class Ledger:
         return self._salt
 
     def close(self) -> None:
-        """Give the handle up; files are open only inside calls, so nothing else happens."""
+        """Give the handle up; what became of its last debits is written, where it can be."""
+        if self._outcomes.settled and not self._closed:
+            with suppress(LedgerError):
+                self._write_outcomes()
         self._closed = True
+
+    def _write_outcomes(self) -> None:
+        with self._exclusive() as db:
+            self._catch_up(db)
+            self._outcomes.commit(db)
 
     def _known(self) -> State:
         if self._state is None:
@@ -321,23 +323,20 @@ class Ledger:
     def _exclusive(self) -> Iterator[sqlite3.Connection]:
         """Hold the ledger alone, inside one write transaction."""
         if os.getpid() != self._pid:
-            what = "a ledger cannot be used in a forked process; open it there"
-            raise LedgerError("E_FORK", what)
+            raise forked()
         if self._closed:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
-        self._refuse_missing()
+        if not self._path.exists():
+            raise missing()
         try:
             with self._lock, exclusive(self._lock_file):
-                self._refuse_missing()
+                if not self._path.exists():
+                    raise missing()
                 with ledger_file.connect(self._path) as db:
                     db.execute("BEGIN IMMEDIATE")
                     yield db
         except OSError as error:
             raise unusable(error) from None
-
-    def _refuse_missing(self) -> None:
-        if not self._path.exists():
-            raise missing()
 
     def _create(self, terms: BudgetTerms) -> None:
         journal = Path(f"{self._path}-journal")
@@ -391,7 +390,7 @@ class Ledger:
         linked = entry.seal(state.head)
         after = state.after(linked)
         ledger_file.append(db, linked, after.spent)
-        db.execute("COMMIT")
+        self._outcomes.commit(db)
         self._advance(after)
         return after
 

@@ -53,8 +53,17 @@ _SCHEMA = {
   salt BLOB NOT NULL
 ) STRICT""",
 }
-_SETTINGS = (("synchronous", 3), ("fullfsync", 1), ("trusted_schema", 0), ("cell_size_check", 1))
+_SETTINGS = {
+    "synchronous": 3,
+    "fullfsync": 1,
+    "trusted_schema": 0,
+    "cell_size_check": 1,
+    "journal_mode": "delete",
+}
 """What SQLite is to do: write through to the disk, run nothing that a file says, check pages."""
+_SET = "; ".join(f"PRAGMA {name}={value}" for name, value in _SETTINGS.items())
+_SETTLED = f"SELECT * FROM {', '.join(f'pragma_{name}' for name in _SETTINGS)}"
+_FORMAT = "SELECT * FROM pragma_application_id, pragma_user_version"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM entry"
 
 
@@ -80,11 +89,8 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
 
 def _settle_settings(db: sqlite3.Connection) -> None:
     """Make commits durable, and read back that they are."""
-    for name, value in _SETTINGS:
-        db.execute(f"PRAGMA {name}={value}")
-        if db.execute(f"PRAGMA {name}").fetchone() != (value,):
-            raise unwritable()
-    if db.execute("PRAGMA journal_mode=DELETE").fetchone() != ("delete",):
+    db.executescript(_SET)
+    if db.execute(_SETTLED).fetchone() != tuple(_SETTINGS.values()):
         raise unwritable()
 
 
@@ -110,9 +116,10 @@ def create(path: Path, first: Entry, budgets: Mapping[str, Spent], salt: bytes) 
 
 def check_format(db: sqlite3.Connection) -> None:
     """Refuse a file of another kind, version or schema. Raises: LedgerError."""
-    if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
+    application, version = db.execute(_FORMAT).fetchone()
+    if application != APPLICATION:
         raise LedgerError("E_LEDGER_VERSION", "the file is not a dpsql ledger")
-    if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
+    if version != VERSION:
         raise LedgerError(
             "E_LEDGER_VERSION",
             "the ledger was written by another version of dpsql",

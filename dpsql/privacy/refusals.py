@@ -43,6 +43,11 @@ def existing() -> LedgerError:
     )
 
 
+def forked() -> LedgerError:
+    """Return the error for a handle that a forked process has inherited."""
+    return LedgerError("E_FORK", "a ledger cannot be used in a forked process; open it there")
+
+
 def changed_meanwhile() -> LedgerError:
     """Return the error for a debit under a catalog that is no longer in force."""
     return LedgerError(

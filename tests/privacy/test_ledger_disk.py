@@ -14,6 +14,7 @@ from dpsql.errors import DataError, LedgerError
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost
 from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.receipt import Receipt, issue
 from tests.privacy.place import PURE, TENTH, Place, refused, spend
 
 
@@ -142,9 +143,9 @@ def test_the_receipt_exists_only_after_the_anchor_and_the_commit(
         advance(self, state)
         order.append(("anchored", json.loads(place.anchor().read_text())["seq"]))
 
-    def issued(*parts: Any) -> str:
+    def issued(*parts: Any) -> Receipt:
         order.append(("issued", parts[1]))
-        return "receipt"
+        return issue(*parts)
 
     def synced(fd: int) -> None:
         order.append(("synced", 0))

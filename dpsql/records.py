@@ -1,18 +1,22 @@
-"""Dataclasses with slots whose methods are compiled when the first instance is made.
+"""Dataclasses whose methods cost little to make, and with slots are made for the first instance.
 
 A process that answers one statement imports some 350 dataclasses and makes instances of a third
-of them. ``dataclasses`` compiles six methods of each by itself, .4 ms a class: a quarter of the
-time to a first answer. Here a class gets its slots at once, and the methods of
-``dataclasses.dataclass`` when they can first be of use. What it is then is what ``dataclasses``
-makes of it; before, ``dataclasses.fields`` does not know the class.
+of them. ``dataclasses`` writes six methods of each as text and compiles them one by one, .5 ms a
+class: a quarter of the time to a first answer. Here ``dataclasses`` reads the fields, ``__init__``
+alone is compiled, and what else a class gets are functions of the names of its fields. A class with
+slots has them at once, and gets its methods when they can first be of use; before, as long as there
+is no instance, ``dataclasses.fields`` does not know it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import InitVar, asdict, field, fields, replace
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError, InitVar, asdict, field, fields, replace
+from operator import attrgetter
+from reprlib import recursive_repr
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 __all__ = ["InitVar", "asdict", "dataclass", "field", "fields", "replace"]
 
@@ -21,24 +25,40 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: Any) -> Any:
-        """As ``dataclasses.dataclass``: the same options, and a class that behaves the same."""
+        """As ``dataclasses.dataclass``, with those options: a class that behaves the same."""
+        wanted = Methods(**options)
 
         def decorate(cls: type) -> type:
-            return _slotted(cls, options) if slots else dataclasses.dataclass(**options)(cls)
+            if slots:
+                return _slotted(cls, wanted)
+            complete(cls)  # its fields are also those of the classes that it is made from
+            _give_methods(cls, cls, wanted)
+            return cls
 
         return decorate if cls is None else decorate(cls)
 
 
-_WAITING: dict[type, tuple[type, dict[str, Any]]] = {}
+class Methods(NamedTuple):
+    """Which methods a class gets, as an option says, and whether fields are given by name alone."""
+
+    init: bool = True
+    repr: bool = True
+    eq: bool = True
+    frozen: bool = False
+    kw_only: bool = False
+
+
+_WAITING: dict[type, tuple[type, Methods]] = {}
 """Classes without an instance yet: what was declared, which has no slots, and the options."""
 
 _LOCK = RLock()
 """Two threads may make the first instance."""
 
-_NOT_STORED = ("ClassVar[", "InitVar[")
+_INIT_VAR = "InitVar["
+_NOT_STORED = ("ClassVar[", _INIT_VAR)
 
 
-def _slotted(declared: type, options: dict[str, Any]) -> type:
+def _slotted(declared: type, options: Methods) -> Any:
     """The declared class with slots for its fields, and an ``__init__`` that completes it."""
     kinds = declared.__annotations__.items()
     fields = [name for name, kind in kinds if not kind.startswith(_NOT_STORED)]
@@ -48,11 +68,11 @@ def _slotted(declared: type, options: dict[str, Any]) -> type:
 
     def first(self: Any, *arguments: Any, **named: Any) -> None:
         complete(made)
-        vars(made)["__init__"](self, *arguments, **named)
+        made.__init__(self, *arguments, **named)
 
     namespace |= {"__slots__": tuple(name for name in fields if name not in inherited)}
     namespace |= {"__init__": first, "__getstate__": _state, "__setstate__": _set_state}
-    made = type(declared)(declared.__name__, declared.__bases__, namespace)
+    made: Any = type(declared)(declared.__name__, declared.__bases__, namespace)
     made.__qualname__ = declared.__qualname__
     _WAITING[made] = declared, options
     return made
@@ -63,15 +83,145 @@ def complete(cls: type) -> None:
     with _LOCK:
         for each in reversed(cls.__mro__):
             if each in _WAITING:
-                declared, options = _WAITING[each]
-                before = dict(vars(declared))
-                dataclasses.dataclass(**options)(declared)
-                after = vars(declared)
-                new = {name for name, at in after.items() if before.get(name, before) is not at}
-                names = (new | {"__init__"}) - declared.__annotations__.keys()
-                for name in sorted(names, key="__init__".__eq__):  # last: it lets others in
-                    setattr(each, name, after[name])
+                _give_methods(each, *_WAITING[each])
                 del _WAITING[each]
+
+
+def _give_methods(cls: Any, declared: type, options: Methods) -> None:
+    """Give a class the methods of its fields, which ``dataclasses`` reads from what was declared.
+
+    ``__init__`` comes last: until then whoever makes an instance waits.
+    """
+    known = dict(vars(declared))
+    declared.__doc__ = "."  # where there is none, the signature would be written for one
+    dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=options.kw_only)(declared)
+    declared.__doc__ = known["__doc__"]
+    if cls is not declared:
+        for name in vars(declared).keys() - known.keys():
+            setattr(cls, name, vars(declared)[name])
+    every = [each for each in _fields(declared) if not each.type.startswith("ClassVar[")]
+    stored = [each for each in every if not each.type.startswith(_INIT_VAR)]
+    methods = _make_methods(cls, stored, options)
+    if "__eq__" in known and known.get("__hash__", known) is None:
+        del known["__hash__"]  # Python forbids it beside an __eq__ that is written, by itself
+    for name, method in methods.items():
+        if name not in known:
+            if method is not None:
+                method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
+            setattr(cls, name, method)
+    if options.init and "__init__" not in known:
+        cls.__init__ = _make_init(cls, every, options.frozen, cls is not declared)
+    elif "__init__" in known:
+        cls.__init__ = known["__init__"]
+    elif cls is not declared:
+        del cls.__init__
+
+
+def _fields(declared: type) -> list[dataclasses.Field[Any]]:
+    """All fields of a class in their order, those for ``__init__`` or the class alone as well."""
+    return list(vars(declared)["__dataclass_fields__"].values())
+
+
+def _make_methods(
+    cls: type, stored: list[dataclasses.Field[Any]], options: Methods
+) -> dict[str, Any]:
+    """All methods but ``__init__``, by their names."""
+    methods: dict[str, Any] = {}
+    if options.eq:
+        methods["__eq__"] = _make_eq(_values([each.name for each in stored if each.compare]))
+        methods["__hash__"] = None
+        if options.frozen:
+            kept = [each.compare if each.hash is None else each.hash for each in stored]
+            names = [each.name for each, is_kept in zip(stored, kept, strict=True) if is_kept]
+            methods["__hash__"] = _make_hash(_values(names))
+    if options.repr:
+        methods["__repr__"] = _make_repr([each.name for each in stored if each.repr])
+    if options.frozen:
+        methods |= _make_frozen(cls, {each.name for each in stored})
+    return methods
+
+
+def _make_init(
+    cls: type, every: list[dataclasses.Field[Any]], frozen: bool, has_slots: bool
+) -> Any:
+    """Compile ``__init__``: fields become arguments, in their order, those by name alone last."""
+    known: dict[str, Any] = {"__MISSING": MISSING, "__store": object.__setattr__}
+    by_place: list[str] = []
+    by_name: list[str] = []
+    passed: list[str] = []
+    lines: list[str] = []
+    for each in every:
+        name, value, has_default = each.name, each.name, True
+        if each.default_factory is not MISSING:
+            known |= {f"__default_{name}": MISSING, f"__make_{name}": each.default_factory}
+            value = f"__make_{name}()" + (
+                f" if {name} is __MISSING else {name}" if each.init else ""
+            )
+        elif each.default is not MISSING:
+            known[f"__default_{name}"] = each.default
+            value = name if each.init else f"__default_{name}"
+            has_default = each.init or has_slots  # else the class has it for all instances
+        else:
+            has_default = False
+        if each.init:
+            argument = f"{name}=__default_{name}" if has_default else name
+            (by_name if each.kw_only else by_place).append(argument)
+        if each.type.startswith(_INIT_VAR):
+            passed.append(name)
+        elif each.init or has_default:
+            lines.append(
+                f"__store(self, {name!r}, {value})" if frozen else f"self.{name} = {value}"
+            )
+    if hasattr(cls, "__post_init__"):
+        lines.append(f"self.__post_init__({', '.join(passed)})")
+    arguments = ["self", *by_place, *(["*"] if by_name else []), *by_name]
+    exec(f"def __init__({', '.join(arguments)}): {'; '.join(lines) or 'pass'}", known)
+    init = known["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    init.__annotations__ = {each.name: each.type for each in every if each.init} | {"return": None}
+    return init
+
+
+def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that takes the values of some fields, as a tuple, from an instance."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda self: tuple(getattr(self, name) for name in names)
+
+
+def _make_eq(values: Callable[[Any], tuple[Any, ...]]) -> Any:
+    def is_equal(self: Any, other: object) -> Any:
+        return values(self) == values(other) if type(other) is type(self) else NotImplemented
+
+    return is_equal
+
+
+def _make_hash(values: Callable[[Any], tuple[Any, ...]]) -> Any:
+    return lambda self: hash(values(self))
+
+
+def _make_repr(names: list[str]) -> Any:
+    def show(self: Any) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__qualname__}({shown})"
+
+    return recursive_repr()(show)
+
+
+def _make_frozen(cls: Any, names: set[str]) -> dict[str, Any]:
+    """The two methods that let nobody change an instance."""
+
+    def refuse_to_set(self: Any, name: str, value: object) -> None:
+        if type(self) is cls or name in names:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def refuse_to_delete(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    return {"__setattr__": refuse_to_set, "__delattr__": refuse_to_delete}
 
 
 def _slots(base: type) -> tuple[str, ...]:

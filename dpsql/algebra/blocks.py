@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +22,7 @@ from dpsql.algebra.operator import (
     freeze,
 )
 from dpsql.algebra.ranges import AllRange, Hierarchy, Ranges, WidthRanges
+from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Array, Operator
+from dpsql.records import dataclass
 
 LARGEST = 1 << 20
 """Largest weight of a row."""

@@ -8,12 +8,12 @@ at least two cells, those that live on it and sum to zero.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
+from dpsql.records import dataclass
 
 TOLERANCE = 1e-12
 """Relative difference below which two entries of a Gram matrix are equal."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.plan.request import Request
+from dpsql.records import replace
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.strategy.base import Estimate, Forecast

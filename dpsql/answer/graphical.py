@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from dpsql.pgm.tree import (
     model_cells,
 )
 from dpsql.plan.plan import Part, Plan
+from dpsql.records import dataclass, field
 from dpsql.strategy.base import Estimate
 from dpsql.workload.cells import Nodes
 from dpsql.workload.target import Reading

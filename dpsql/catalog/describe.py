@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from dpsql.catalog.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import (
     Bins,
@@ -49,7 +47,9 @@ def find_column(catalog: Catalog, name: str) -> Column:
 
 
 def _nearest(name: str, known: list[str], what: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    from difflib import get_close_matches  # for messages alone
+
+    near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"{what}: {', '.join(known)}"
 
 

@@ -7,12 +7,12 @@ apart beyond doubt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import Values
 from dpsql.catalog.sought import SEPARATOR, Sought
+from dpsql.records import replace
 
 if TYPE_CHECKING:
     from dpsql.catalog.sought import Key

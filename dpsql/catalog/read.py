@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +27,7 @@ from dpsql.catalog.read_units import (
 )
 from dpsql.errors import Error, decimal_text, printable
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
+from dpsql.records import replace
 
 TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "time", "boolean")
 COLUMN_KEYS = (

@@ -6,7 +6,6 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from dpsql.catalog.domain import (
     CLOCK,
@@ -103,6 +102,8 @@ def _read_by(place: Place, given: Any, units: Sequence[str]) -> tuple[int, str]:
 
 def read_zone(place: Place, given: Any) -> str:
     """Read the name of a time zone. Raises: CatalogError (E_POLICY)."""
+    from zoneinfo import ZoneInfo  # 2 ms, and most catalogs name no zone
+
     try:
         return ZoneInfo(given).key
     except (AttributeError, KeyError, OSError, TypeError, ValueError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -30,6 +29,7 @@ from dpsql.catalog.read_calendar import (
     read_zone,
 )
 from dpsql.catalog.read_place import MAX_BOUND, Place, read_number, read_pair, show
+from dpsql.records import replace
 
 MAX_BINS = 100_000
 """Bins of one column, each with an edge that is an exact fraction."""

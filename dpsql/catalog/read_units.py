@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from dpsql.catalog.catalog import SERVERS, Reference, Table, Unit
 from dpsql.catalog.read_place import Place, show
 from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import printable
+from dpsql.records import replace
 
 MOST_ROWS = 10**6
 """Rows of one unit that may count."""

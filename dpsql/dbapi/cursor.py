@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import find_named
@@ -22,6 +21,7 @@ from dpsql.dbapi.script import (
 )
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
+from dpsql.records import replace
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
 from dpsql.sql.lexemes import Fragment, split_statements

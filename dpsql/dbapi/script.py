@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from dpsql.engine.asked import explain_workload
 from dpsql.engine.desk import Desk
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text
+from dpsql.records import replace
 from dpsql.settings import BOTH, taken_by
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import lex

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from dpsql.answer.discovered import find_named
@@ -21,6 +20,7 @@ from dpsql.privacy.chain import budget_text
 from dpsql.privacy.curator import SCRATCH, analyst_name, nested_name
 from dpsql.privacy.ledger import Entry, Status
 from dpsql.privacy.status import Nested
+from dpsql.records import replace
 from dpsql.settings import SETTINGS
 from dpsql.sql.parse import QUERY, Statement
 from dpsql.sql.qualified import find_key

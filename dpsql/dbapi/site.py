@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection, open_catalog
@@ -13,6 +12,7 @@ from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import LedgerError
 from dpsql.privacy.curator import anchor_folder, find_analyst, ledger_files
+from dpsql.records import replace
 
 
 class Site:

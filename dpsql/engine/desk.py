@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import SCRATCH, nested_budgets
+from dpsql.records import replace
 from dpsql.sealed import Sealed
 from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.collector import uncollected

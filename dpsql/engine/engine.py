@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +33,7 @@ from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.measure import certify, check_noise, measure
 from dpsql.privacy.vaults import Vaults, read_public, stored_in
+from dpsql.records import replace
 from dpsql.sql.compiled import Compiled
 
 if TYPE_CHECKING:

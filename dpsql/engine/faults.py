@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from dpsql.engine.charges import Charges
 from dpsql.errors import Error, InternalError, ProgrammingError, Span
+from dpsql.records import replace
 
 T = TypeVar("T")
 

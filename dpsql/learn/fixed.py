@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.handle import Candidate, Handle, Measured
+from dpsql.records import replace
 from dpsql.search.cache import cached_choice
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law

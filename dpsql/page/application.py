@@ -7,7 +7,6 @@ import importlib.resources
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,6 +25,7 @@ from dpsql.page.shapes import (
 )
 from dpsql.page.teller import Busy, Gone, Teller
 from dpsql.page.visits import Visit, Visits
+from dpsql.records import dataclass
 from dpsql.server.copying import copied
 from dpsql.server.returned import ResultTable
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -16,6 +15,7 @@ from dpsql.page.entrance import Entrance
 from dpsql.page.fence import Fence
 from dpsql.page.teller import Teller
 from dpsql.page.visits import Visits
+from dpsql.records import dataclass
 from dpsql.server.server import Address, Server, read_tls
 
 SILENT = 20.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from dpsql.errors import Error, Interrupted
 from dpsql.interrupts import Cancellation
 from dpsql.page.shapes import Shape, shape_error, shape_forecast, shape_result
 from dpsql.page.visits import Visit
+from dpsql.records import dataclass
 from dpsql.server.metrics import Meter
 from dpsql.server.sqlstates import CANCELLED, DEFECT, state_of
 from dpsql.sql.lexemes import split_statements

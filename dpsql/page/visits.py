@@ -7,12 +7,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from dpsql.answer.result import Result
 from dpsql.dbapi.site import Site
 from dpsql.interrupts import Cancellation
 from dpsql.page.entrance import Welcome
+from dpsql.records import dataclass, field
 from dpsql.server.caller import Caller
 from dpsql.server.ticks import Ticks
 

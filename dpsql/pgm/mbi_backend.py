@@ -7,7 +7,6 @@ model class, so a stored model needs neither mbi nor JAX.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -21,6 +20,7 @@ from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.linear import is_whole, norm2
 from dpsql.pgm.model import GraphicalModel, Progress, check, model_of
 from dpsql.pgm.tree import DEFAULT_CAP, Clique
+from dpsql.records import dataclass
 
 MAJOR = "2.0."
 

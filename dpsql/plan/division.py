@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +14,7 @@ from itertools import pairwise
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import least_part
 from dpsql.plan.limits import plain_cost
+from dpsql.records import dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
@@ -17,6 +16,7 @@ from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, by_error, total_error, worst_of
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.plan import Part
+from dpsql.records import replace
 from dpsql.search.coarse import AMOUNTS, FINE, drawn_part
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law

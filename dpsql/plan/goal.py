@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.errors import DataError, ProgrammingError, decimal_text
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.amounts import MIN_EPSILON
+from dpsql.records import replace
 from dpsql.workload.target import Readings, reading_variance
 
 DIGITS = 4

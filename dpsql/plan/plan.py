@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows, largest_entry
+from dpsql.records import dataclass
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Resolution, unit_reach

@@ -6,7 +6,6 @@ import hmac
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpsql.catalog import Catalog
@@ -20,6 +19,7 @@ from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.stored_rows import find_engine
 from dpsql.privacy.vault.vault import TableVault, Vault, open_vault
+from dpsql.records import replace
 from dpsql.workload.cells import AnyResolution
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
+from dpsql.records import dataclass
 
 Masks: TypeAlias = NDArray[np.int64]
 

@@ -19,11 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Protocol, TypeVar
-
-from threadpoolctl import ThreadpoolController
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dpsql.records import dataclass
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 SELECTION = 1.2e11
 """Products of numbers of which each family that is searched for has a part, for effort 1: all take
@@ -42,6 +43,9 @@ SECOND = 1e10
 ROOM = 1 << 32
 """Bytes that matrices of one search may take together, unless there are fewer for a request. Plans
 depend on the machine only where that is so."""
+
+SMALL = 32
+"""Cells of all columns together whose search is over before threads of it could be in the way."""
 
 LARGE, MOST = 1000, 1 << 12
 """Cells of a column whose matrices gain by several threads; beyond the second it has none."""
@@ -297,10 +301,14 @@ def has_room(size: float) -> bool:
 def threads_for(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[object]:
     """Let linear algebra have one thread inside, unless a column of these domains is large.
 
-    Where libraries know one number for the whole process, it is the first thread of those that are
-    inside at once which sets it, and takes it back; the others change nothing.
+    Nothing is limited where all are small. Where libraries know one number for the whole process,
+    it is the first thread of those that are inside at once which sets it, and takes it back; the
+    others change nothing.
     """
-    if any(LARGE <= size <= MOST for domain in domains for size in domain.values()):
+    known = [tuple(domain.values()) for domain in domains]
+    if any(LARGE <= size <= MOST for sizes in known for size in sizes):
+        return nullcontext()
+    if all(math.prod(sizes) <= SMALL for sizes in known):
         return nullcontext()
     limit: AbstractContextManager[object] = _libraries("scipy.linalg" in sys.modules).limit(
         limits=1, user_api="blas"
@@ -311,4 +319,6 @@ def threads_for(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[
 @lru_cache(maxsize=2)
 def _libraries(with_scipy: bool) -> ThreadpoolController:
     """The libraries that are loaded, which are more once scipy's is: to find them takes 5 ms."""
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()

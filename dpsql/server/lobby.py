@@ -12,8 +12,8 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from dpsql.records import dataclass, field
 from dpsql.server.messages import Hangup
 from dpsql.server.wire import Wire
 

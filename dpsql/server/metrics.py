@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError
+from dpsql.records import dataclass, field
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.centred import centred, moved, same_but_for_little
 from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.edges import check_edges

@@ -8,11 +8,10 @@ these bounds by declaration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from sqlglot import exp
 
 from dpsql.catalog import Table
+from dpsql.records import dataclass, field
 from dpsql.sql.clauses import clip_of, without_clip
 from dpsql.sql.distinct_aggregates import OF_ONE
 from dpsql.sql.expressions import name_of

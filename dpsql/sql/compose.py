@@ -6,7 +6,6 @@ What rewrites a statement is imported where a statement has it, which most have 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -14,6 +13,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
+from dpsql.records import replace
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions

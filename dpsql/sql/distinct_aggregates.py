@@ -6,10 +6,9 @@ themselves.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
+from dpsql.records import replace
 from dpsql.sql.aggregates import SPREADS, Aggregates, Builder
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.distinct_counts import distinct_values, split_test

@@ -48,6 +48,8 @@ _SQL_TYPES = {
     "time": "TIME",
     "boolean": "BOOLEAN",
 }
+_GIVEN_BACK = {"VARCHAR": str, "BIGINT": int, "BOOLEAN": bool}
+"""Types whose values DuckDB gives back as it was given them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +112,14 @@ class Evaluator:
 
     def cells(self, source: Operand) -> NDArray[np.int64] | None:
         """The cell of every item of a source, None when the items are the cells themselves."""
-        return self._domain_table(source)[1]
+        is_itself = source.lookup is None and source.listing is None
+        return None if is_itself else self._domain_table(source)[1]
 
     def values(self, source: Operand, key: Expression) -> tuple[str, tuple[Any, ...]]:
         """The DuckDB type of an expression and its value on every item."""
         name = (source.key(), key.sql)
+        if name not in self._values and (declared := _declared(source, key)) is not None:
+            self._values[name] = declared
         if name not in self._values:
             table = self._domain_table(source)[0]
             rows = self._run(f"SELECT ({key.sql}), typeof({key.sql}) FROM {table} ORDER BY i", key)
@@ -336,6 +341,21 @@ class Evaluator:
 
 def _first_line(error: EvaluationError) -> str:
     return printable(str(error).split("\n")[0])[:200]
+
+
+def _declared(source: Operand, key: Expression) -> tuple[str, tuple[Any, ...]] | None:
+    """The type and the values of a column by itself, where DuckDB gives back what is declared.
+
+    Most keys are one, and a process that answers nothing else needs no sealed DuckDB.
+    """
+    column = source.column
+    if key.sql != "v" or column is None or source.lookup or source.listing:
+        return None
+    kind, cells = sql_type(column), column.cells
+    own = _GIVEN_BACK.get(kind)
+    if own is None or not all(each is None or type(each) is own for each in cells):
+        return None
+    return kind, cells
 
 
 def _domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[object]]]:

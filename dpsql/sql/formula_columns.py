@@ -7,7 +7,6 @@ multiplies row by row, and adds up what it finds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -21,6 +20,7 @@ from dpsql.catalog.formulas import (
     is_number,
 )
 from dpsql.catalog.unit_local import Scan
+from dpsql.records import replace
 
 _MOST_FACTORS = 4
 _REAL = (*exp.DataType.FLOAT_TYPES,)

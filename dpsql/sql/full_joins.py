@@ -8,7 +8,6 @@ alone, and so is their union. Rows are bounded after it, as after every join.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Column
@@ -29,6 +28,7 @@ from dpsql.catalog.unit_local import (
     UnitLocal,
     scanned,
 )
+from dpsql.records import replace
 from dpsql.sql.cell_columns import mapped
 from dpsql.sql.joined_part import JoinedPart, Pairs, attached, free_names, is_lookup
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.catalog.catalog import Column
+from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.derivative import guard
 from dpsql.sql.distinct_counts import distinct_values

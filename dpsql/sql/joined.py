@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -17,6 +16,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.records import replace
 from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges, is_of_days
 from dpsql.sql.equal_columns import closed, keyed

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.records import replace
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.expressions import Expressions, name_of, total
 from dpsql.sql.over_groups import GroupExpressions

@@ -7,10 +7,10 @@ sums are measured together and fit each other. They are moments about the mean, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sqlglot import exp, parse_one
 
+from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.derivative import guard

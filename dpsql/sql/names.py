@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.records import dataclass, field
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import Field, suggest, suggest_column
 

@@ -8,11 +8,11 @@ catalog or the statement says: no number of values inside or outside of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 from sqlglot import exp
 
+from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.expressions import sql_of
 from dpsql.sql.lists import rank_parts

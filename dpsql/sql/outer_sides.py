@@ -7,11 +7,11 @@ of that ward; so does a sub-query that leaves out the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.catalog.unit_local import FilterRows, Test
+from dpsql.records import replace
 from dpsql.sql.joined_part import JoinedPart
 from dpsql.sql.names import Names
 

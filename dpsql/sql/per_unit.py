@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -31,6 +30,7 @@ from dpsql.catalog.unit_local import (
     Test,
 )
 from dpsql.errors import ProgrammingError, printable
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of

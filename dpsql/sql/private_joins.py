@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.unit_local import FilterRows
 from dpsql.errors import printable
+from dpsql.records import replace
 from dpsql.sql.full_joins import (
     apart,
     flipped,

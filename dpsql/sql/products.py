@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.records import replace
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
 from dpsql.sql.decided import find_decided
 from dpsql.sql.evaluate import Evaluator

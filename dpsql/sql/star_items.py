@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, printable
+from dpsql.records import replace
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import Field, suggest
 

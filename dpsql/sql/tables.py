@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.records import replace
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.counted_sides import COUNTED, NOTE
 from dpsql.sql.expressions import name_of, refuse_rows

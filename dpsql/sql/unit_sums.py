@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -11,6 +10,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import BoundedBins, DecimalRange, IntegerRange
 from dpsql.catalog.unit_local import Summing
 from dpsql.errors import ProgrammingError, Span
+from dpsql.records import replace
 
 MOST_WHOLE = 10_000
 """Cells that a sum gets at most; a wider one is a measure with bounds."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Values, count_periods
 from dpsql.catalog.unit_local import MapRows
 from dpsql.errors import Span
+from dpsql.records import replace
 from dpsql.sql.cell_columns import column_of_values, mapped, measured, plain
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.query import Expression

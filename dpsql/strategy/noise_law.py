@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -143,6 +142,8 @@ class NoiseLaw:
         """Return what one noise variable is above with a chance below one half."""
         if self.norm == 1:
             return self.spread_of(stddev) * -math.log(2 * chance)
+        from statistics import NormalDist  # few statements ask for a threshold
+
         return -stddev * NormalDist().inv_cdf(chance)
 
 

@@ -7,7 +7,6 @@ unavailable, 5 budget refused, 130 interrupted. What a command needs is imported
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -293,7 +292,9 @@ def _refuse_misspelt(words: list[str], kind: str, known: Iterable[str]) -> None:
     word = words[0] if words else ""
     if not re.fullmatch(r"\w+", word) or Path(word).exists() or {"-h", "--help"} & set(words):
         return
-    near = difflib.get_close_matches(word, known, n=1)
+    from difflib import get_close_matches  # for messages alone
+
+    near = get_close_matches(word, known, n=1)
     if not near and Path(f"{word}.toml").is_file():
         near = [f"{word}.toml"]
     hint = f"did you mean {near[0]}?" if near else f"{kind}s: {', '.join(known)}"

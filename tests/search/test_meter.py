@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpsql.plan import Workload, request
-from dpsql.search.meter import LARGE, MOST, threads_for
+from dpsql.search.meter import LARGE, MOST, SMALL, threads_for
 
 
 @pytest.fixture
@@ -27,14 +27,21 @@ def threads() -> set[int]:
 
 @pytest.mark.parametrize(
     ("domain", "found"),
-    [({"a": 2, "b": LARGE - 1}, {1}), ({"a": LARGE}, {2}), ({"a": MOST}, {2}), ({"a": 10**6}, {1})],
+    [
+        ({"a": 2, "b": LARGE - 1}, {1}),
+        ({"a": LARGE}, {2}),
+        ({"a": MOST}, {2}),
+        ({"a": 10**6}, {1}),
+        ({"a": SMALL // 4, "b": 4}, {2}),
+        ({"a": SMALL // 4, "b": 5}, {1}),
+    ],
 )
 def test_small_columns_have_one_thread(
     several: None, domain: Mapping[str, int], found: set[int]
 ) -> None:
     with threads_for([domain, {"c": 3}]):
         assert threads() == found
-        with threads_for([{"a": 2}]):
+        with threads_for([{"a": SMALL + 1}]):
             assert threads() == {1}
     assert threads() == {2}
 
@@ -43,7 +50,7 @@ def test_searches_at_once_give_threads_back() -> None:
     inside = threading.Barrier(3)
 
     def search() -> None:
-        with suppress(ZeroDivisionError), threads_for([{"a": 2}]):
+        with suppress(ZeroDivisionError), threads_for([{"a": SMALL + 1}]):
             inside.wait(60)
             raise ZeroDivisionError
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import random
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from dpsql import records
 T = TypeVar("T")
 Decorator = Callable[..., Callable[[type], type]]
 LATE: Decorator = vars(records)["dataclass"]
+USUAL: Decorator = dataclasses.dataclass
 
 
 def declared(dataclass: Decorator) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def behaviour(of: dict[str, Any]) -> list[object]:
         seen += [one == each() for each in objects.values()]
         names = [each.name for each in dataclasses.fields(one)]
         seen += [names, type(one).__match_args__, type(one).__slots__, hasattr(one, "__dict__")]
-        seen += [type(one).__qualname__, type(one).__doc__, type(one).__module__]
+        seen += [type(one).__qualname__, type(one).__module__]
         for at in (*names, "unheard_of"):
             seen.append(outcome(lambda one=one, at=at: setattr(one, at, 1)))  # type: ignore[misc]
         if type(one).__name__ not in ("Doubled", "Made", "Own", "Same"):
@@ -139,6 +142,127 @@ def test_they_behave_as_those_of_dataclasses() -> None:
     # A frozen class of ``dataclasses`` with slots fails by accident at names that it lacks.
     assert {pair for pair in differ if dataclasses.FrozenInstanceError not in pair} == set()
     assert {theirs for _, theirs in differ} <= {TypeError}
+
+
+NAMES = ("store", "MISSING", "made", "default_made", "other", "_hidden", "kind")
+"""Of fields: some are names that a method might use itself."""
+
+
+def drawn(
+    chance: random.Random, known: dict[str, str]
+) -> tuple[dict[str, str], dict[str, Any], dict[str, Any]]:
+    """The annotations, the body and the options of a class; ``known`` are those of its base."""
+    chosen = chance.sample(NAMES, chance.randint(0, 5))
+    kinds = {
+        name: chance.choice(("int", "int", "ClassVar[int]", "InitVar[int]")) for name in chosen
+    }
+    kinds |= {name: known[name] for name in chosen if name in known}
+    options = {
+        name: True
+        for name in ("frozen", "kw_only", "slots")
+        if chance.random() < (0.3 if name == "kw_only" else 0.6)
+    }
+    options |= {name: False for name in ("eq", "repr", "init") if chance.random() < 0.15}
+    body: dict[str, Any] = {}
+    optional = False
+    for name in chosen:
+        if kinds[name].startswith("ClassVar"):
+            body[name] = chance.randint(0, 9)
+            continue
+        optional = optional or chance.random() < 0.3
+        if not optional:
+            if kinds[name] == "int" and chance.random() < 0.3:
+                body[name] = field(compare=chance.random() < 0.5, repr=chance.random() < 0.5)
+            continue
+        which = chance.randrange(4 if kinds[name] == "int" else 1)
+        if which == 0:
+            body[name] = chance.randint(0, 9)
+        elif which == 1:
+            body[name] = field(
+                default=chance.randint(0, 9), hash=chance.choice((None, True, False))
+            )
+        elif which == 2:
+            body[name] = field(default_factory=list, compare=chance.random() < 0.5)
+        else:
+            body[name] = field(default=chance.randint(0, 9), init=False, repr=False)
+    if chance.random() < 0.2:
+        body["__eq__"] = lambda self, other: type(self) is type(other)
+    if chance.random() < 0.1:
+        body["__hash__"] = lambda self: 7
+    if "InitVar[int]" in kinds.values() or chance.random() < 0.2:
+        body["__post_init__"] = lambda self, *given: None
+    return kinds, body, options
+
+
+def seen_of(made: Any, seed: int) -> list[object]:
+    """What can be seen of a class that was drawn, and of its instances."""
+    chance = random.Random(seed)
+    seen: list[object] = [made.__name__, made.__qualname__, hasattr(made, "__slots__")]
+    instances: list[Any] = []
+    for _ in range(12):
+        place = [chance.randint(0, 2) for _ in range(chance.randint(0, 6))]
+        named = {name: chance.randint(0, 2) for name in chance.sample(NAMES, chance.randint(0, 3))}
+        instances.append(outcome(lambda p=place, n=named: made(*p, **n)))  # type: ignore[misc]
+        instances.append(outcome(lambda p=place: made(*p)))  # type: ignore[misc]
+    for one in instances:
+        if isinstance(one, type):
+            seen.append(one)
+            continue
+        stored = [each.name for each in dataclasses.fields(one)]
+        values = [outcome(lambda o=one, n=name: getattr(o, n)) for name in stored]  # type: ignore[misc]
+        shown = outcome(lambda one=one: re.sub(r" at 0x\w+", "", repr(one)))  # type: ignore[misc]
+        seen += [shown, stored, values, outcome(lambda one=one: hash(one) == hash(one))]  # type: ignore[misc]
+        seen += [outcome(lambda one=one: vars(dataclasses.replace(one)))]  # type: ignore[misc]
+        if not any(isinstance(value, type) for value in values):  # else some were never set
+            equal = [outcome(lambda a=one, o=other: a == o) for other in instances]  # type: ignore[misc]
+            seen.append(equal)
+            seen.append(outcome(lambda one=one: copy.copy(one) == one))  # type: ignore[misc]
+        seen.append(one.__match_args__)
+    for one in instances:
+        for name in () if isinstance(one, type) else (*NAMES, "unheard_of"):
+            for work in (setattr, delattr):
+                rest = (1,) if work is setattr else ()
+                seen.append(outcome(lambda o=one, n=name, w=work, r=rest: w(o, n, *r)))  # type: ignore[misc]
+    return seen
+
+
+def is_refusal(seen: object) -> bool:
+    return isinstance(seen, type) and issubclass(seen, AttributeError)
+
+
+def classes(dataclass: Decorator, seed: int) -> list[Any]:
+    """A class drawn by chance, and half of the time one more that is derived from it."""
+    chance = random.Random(seed)
+    made: list[Any] = []
+    kinds = dict[str, str]()
+    first = dict[str, Any]()
+    for name in ("First", "Second")[: chance.randint(1, 2)]:
+        kinds, body, options = drawn(chance, kinds)
+        if made:  # what is derived from it is as frozen, or dataclasses refuses
+            options |= {"frozen": first.get("frozen", False), "kw_only": True}
+            options["slots"] = options.get("slots", False) and first.get("slots", False)
+        first = options
+        namespace = {"__annotations__": kinds, "__module__": __name__, **body}
+        try:
+            found = dataclass(**options)(type(name, tuple(made), namespace))
+            records.complete(found)
+        except AttributeError:  # dataclasses itself trips over some defaults of a base
+            break
+        made.append(found)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_any_class_behaves_as_one_of_dataclasses(seed: int) -> None:
+    pairs = [[seen_of(each, seed) for each in classes(by, seed)] for by in (LATE, USUAL)]
+    # A frozen class of ``dataclasses`` with slots fails by accident at names that it lacks.
+    for mine, theirs in zip(*pairs, strict=True):
+        differ = [
+            (one, two)
+            for one, two in zip(mine, theirs, strict=True)
+            if one != two and not (two is TypeError and is_refusal(one))
+        ]
+        assert differ == []
 
 
 @records.dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ DYNAMIC = {
     "answer/dataframes.py": "packages of data frames and pictures are optional",
     "learn/schedule.py": "reads the constants of modules of its own package",
     "pgm/mbi_backend.py": "mbi is optional",
+    "records.py": "compiles __init__ of dataclasses from the names of their fields",
     "answer/synthetics.py": "the classes of stored models, from a fixed list",
     "server/modules.py": "all modules of packages, from a fixed list",
     "strategy/registry.py": "modules of its own package, from a fixed list",

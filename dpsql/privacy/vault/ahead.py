@@ -15,14 +15,19 @@ def read_ahead(batches: Iterator[Each], stop: Callable[[], None]) -> Iterator[Ea
     Raises: what ``batches`` raises, after those before. Guarantee: the batches and their order are
     those of ``batches``, so that which rows count does not depend on time or threads.
     """
+    batch = next(batches, None)
+    if batch is None:
+        return
     from concurrent.futures import ThreadPoolExecutor  # 3 ms, and a short table needs none
 
     with ThreadPoolExecutor(1) as pool:
         ahead = pool.submit(next, batches, None)
         try:
-            while (batch := ahead.result()) is not None:
-                ahead = pool.submit(next, batches, None)
+            while batch is not None:
                 yield batch
+                batch = ahead.result()
+                if batch is not None:
+                    ahead = pool.submit(next, batches, None)
         finally:
             if not ahead.done():
                 stop()

@@ -130,7 +130,8 @@ def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction |
             memory=terms.memory_limit,
         )
 
-    if any(item.max_stddev is not None for item in workload):
+    measured = (item for item in workload if not (item.is_static or item.is_modelled))
+    if any(item.max_stddev is not None for item in measured):
         from dpsql.plan.goal import least_epsilon  # few statements demand an error
 
         return request_at(least_epsilon(request_at, terms.limit))

@@ -49,7 +49,7 @@ def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) ->
                 raise _out_of_reach(ratio, limit)
         else:
             held = epsilon
-            if ratio >= CLOSE or not ratio or held == MIN_EPSILON:
+            if ratio >= CLOSE or held == MIN_EPSILON:
                 break
         guess = epsilon * Fraction(ratio * (1.0002 if ratio > 1 else 1.0))
         epsilon = max(min(_between(guess, failed, held), limit), MIN_EPSILON)
@@ -107,18 +107,17 @@ def worst_ratio(request: Request, plan: Plan, readings: Readings) -> float:
     """The largest standard error, as a multiple of what its statement may have at most."""
     worst = 0.0
     for i, item in enumerate(request.statements):
-        if item.max_stddev is None:
+        if item.max_stddev is None or item.is_static or item.is_modelled:
             continue
-        outputs = [o for select in item.selects for o in select.query.shell.outputs]
-        if not any(output.aggregate is not None for output in outputs):
+        shown = [j for j in item.shown() if (i, j) in readings]
+        if not shown:
             raise ProgrammingError(
                 "E_SETTING",
                 "max_stddev needs a column that is a COUNT or a SUM itself",
                 hint="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = 5) COUNT(*) ...",
             )
-        for j in item.shown():
-            if (i, j) in readings:
-                part, reading, _ = readings[i, j]
-                variance = reading_variance(plan.parts[part].forecast, reading)
-                worst = max(worst, math.sqrt(float(variance.max(initial=0))) / item.max_stddev)
+        for j in shown:
+            part, reading, _ = readings[i, j]
+            variance = reading_variance(plan.parts[part].forecast, reading)
+            worst = max(worst, math.sqrt(float(variance.max(initial=0))) / item.max_stddev)
     return worst

@@ -31,7 +31,10 @@ def find_limits(target: Target, noise: Noise, own: float | None = None) -> dict[
         place: plain_variance(sensitivity, asked.weight, noise)
         for place, asked in target.asked.items()
     }
-    return {p: CAP**2 * v * _drawn(v, noise, own) for p, v in variances.items()}
+    return {
+        place: CAP**2 * v * (_drawn(v, noise, own) if _is_whole(target, target.asked[place]) else 1)
+        for place, v in variances.items()
+    }
 
 
 def plain_error(target: Target, noise: Noise) -> float:
@@ -57,6 +60,20 @@ def plain_cost(target: Target, noise: Noise) -> float:
 def _most(asked: Wanted) -> float:
     """What one union counts for at most: one, or the largest of different values."""
     return 1.0 if asked.distinct is None else max(map(abs, asked.distinct[1]), default=1.0)
+
+
+def _is_whole(target: Target, asked: Wanted) -> bool:
+    """Say whether an answer is a whole number, as counts are: others have finer steps than one."""
+    values = () if asked.distinct is None else asked.distinct[1]
+    columns = target.table.columns
+    numbers = [*values, *(term.scale for term in asked.terms)]
+    for term in asked.terms:
+        for name, polynomial in term.polynomials.items():
+            if columns[name].type != "integer":
+                return False
+            numbers += [*polynomial.coefficients, polynomial.null]
+    factors = (factor for term in asked.terms for factor in term.factors.values())
+    return all(float(each).is_integer() for each in numbers) and all(f.integer for f in factors)
 
 
 def _drawn(variance: float, noise: Noise, own: float | None) -> float:

@@ -223,9 +223,11 @@ def split_amount(
         return [amount]
     roots = [max(error, 1e-300) ** law(noise).share_power for error in errors]
     raised = _raised(roots, least or [0.0] * len(roots))
-    grid = [max(1, int(SHARE_GRID * fraction)) for fraction in raised]
-    shares = [Fraction(units, SHARE_GRID) for units in grid[:-1]]
-    return [amount * share for share in (*shares, 1 - sum(shares, Fraction(0)))]
+    grid = [max(1, int(SHARE_GRID * fraction)) for fraction in raised[:-1]]
+    if (missing := sum(grid) + 1 - SHARE_GRID) > 0:  # the last part has one unit at least
+        grid[grid.index(max(grid))] -= missing
+    shares = [Fraction(units, SHARE_GRID) for units in (*grid, SHARE_GRID - sum(grid))]
+    return [amount * share for share in shares]
 
 
 def _raised(roots: Sequence[float], least: Sequence[float]) -> list[float]:

@@ -44,6 +44,13 @@ ROWS_LIMIT = 1 << 22
 BINARY_PLACES = 16
 """Binary places of the rows of a workload that can be measured themselves."""
 
+MOST_MULTIPLES, MOST_PARTS, MOST_SIZES = 2.0**24, 64, 4096
+"""How much larger a number of rows may be than the least of these, in how many parts that is cut,
+and how many different numbers there may be."""
+
+EXACT = 1e-14
+"""Relative difference of a number from a whole multiple that is rounding."""
+
 ROUNDED_BITS, ROUNDED_CELLS = 22, 4096
 """Bits of rows that are no whole numbers, where they are measured themselves; and most cells."""
 
@@ -194,9 +201,29 @@ def _whole(factor: Operator) -> tuple[Integers | None, float] | None:
         return None, 1.0
     if factor.rows * factor.n > MOST_NUMBERS:
         return None
-    scaled = _scaled(factor.dense())
+    dense = factor.dense()
+    scaled = _scaled(dense)
     if not np.array_equal(scaled, np.rint(scaled)) or np.abs(scaled).max() >= 2.0**40:
-        return None
+        return _multiples(dense)
     rows: Integers = scaled.astype(np.int64)
     divisor = max(1, int(np.gcd.reduce(rows, axis=None)))
     return np.ascontiguousarray(rows // divisor), divisor / 2**BINARY_PLACES
+
+
+def _multiples(rows: Array) -> tuple[Integers, float] | None:
+    """Return rows as multiples of a fraction, and that; None where there is none.
+
+    >>> rows, one = _multiples(np.array([[-0.1, 0.0, 0.25]]))
+    >>> rows.tolist(), round(one, 9)
+    ([[-2, 0, 5]], 0.05)
+    """
+    sizes = np.unique(np.abs(rows[rows != 0])).astype(np.float64)
+    if not 0 < len(sizes) <= MOST_SIZES or sizes[-1] > MOST_MULTIPLES * sizes[0]:
+        return None
+    for parts in range(1, MOST_PARTS + 1):
+        one = float(sizes[0]) / parts
+        if (np.abs(sizes / one - np.rint(sizes / one)) <= EXACT * sizes / one).all():
+            whole = np.rint(rows / one).astype(np.int64)
+            divisor = int(np.gcd.reduce(whole, axis=None))
+            return np.ascontiguousarray(whole // divisor), one * divisor
+    return None

@@ -238,6 +238,7 @@ def _combined(
 ) -> SeparateStrategy:
     """Return the blocks with shares for the least error of all together, from first weights."""
     power = law(noise).share_power
+    weights = np.maximum(weights / weights.max(), LEAST)
     strategy = _shared(workload, blocks, weights, noise)
     products = [(product, product.weight**2) for product in _distinct(workload)]
     best, least = strategy, np.inf

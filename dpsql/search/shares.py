@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import Matrix, largest_entry
 from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
-from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows, inverse_gram
 from dpsql.search.hierarchy import base_of
@@ -165,13 +167,19 @@ def mix(
 
 
 def _by_product(workload: Workload) -> dict[tuple[str, ...], float]:
-    """Shares in proportion to the weights of the products over each set of attributes."""
-    total = sum(product.weight for product in workload.products)
+    """Shares in proportion to the largest numbers of the products over each set of attributes."""
     out: dict[tuple[str, ...], float] = {}
     for product in workload.products:
         names = tuple(name for name in workload.attributes if name in product.factors)
-        out[names] = out.get(names, 0.0) + product.weight / total
-    return out
+        size = product.weight * math.prod(map(_largest, product.factors.values()))
+        out[names] = out.get(names, 0.0) + size
+    total = sum(out.values())
+    return {names: size / total for names, size in out.items()}
+
+
+def _largest(factor: Operator) -> float:
+    """Return the largest magnitude of the numbers of a factor; those of sums are like no others."""
+    return float(np.abs(factor.matrix).max()) if isinstance(factor, Dense) else 1.0
 
 
 def _agree(one: Mapping[str, Matrix], other: Mapping[str, Matrix]) -> bool:

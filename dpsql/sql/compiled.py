@@ -181,11 +181,17 @@ class Compiled:
 
     def shown(self) -> list[int]:
         """The places of the answers that are columns of their own, and no ranks."""
-        out = []
-        for place, (select, answer) in enumerate(self.answers()):
+        repeats = None if self.outer is None else self.outer.repeats
+        out: list[int] = []
+        start = 0
+        for number, select in enumerate(self.selects):
             columns = {output.aggregate for output in select.query.shell.outputs}
-            if answer.aggregate in columns and answer.rank is None:
-                out.append(place)
+            if repeats is not None:
+                columns &= {aggregate for place, aggregate in repeats if place == number}
+            for place, answer in enumerate(select.answers, start):
+                if answer.aggregate in columns and answer.rank is None:
+                    out.append(place)
+            start += len(select.answers)
         return out
 
     def answers(self) -> tuple[tuple[Select, Answer], ...]:

@@ -244,7 +244,8 @@ class _Products:
         measures = {name for piece in pieces for name in piece.polynomials}
         bounds = {name: self.table.columns[name].number_bounds for name in measures}
         known = {name: each for name, each in bounds.items() if each is not None}
-        return gather([term for term in found if term is not None], known)
+        gathered = gather([term for term in found if term is not None], known)
+        return tuple(term for term in gathered if not term.polynomials or _adds(term))
 
     def ranked(self, rank: Rank) -> tuple[Grouping, tuple[Any, ...]]:
         """The axis of a ranked column: its values in order; sums up to each unless for a mode."""
@@ -366,3 +367,8 @@ def _spread(values: NDArray[Any], cells: NDArray[np.int64], size: int, rest: Any
     out = np.full(size, rest, dtype=values.dtype)
     out[cells] = values
     return out
+
+
+def _adds(term: Term) -> bool:
+    """Say whether a sum may be other than zero: that of ``x - x`` is none to be measured."""
+    return all(any((*each.coefficients, each.null)) for each in term.polynomials.values())

@@ -364,7 +364,8 @@ class Outside:
     depend on noisy numbers, ``whole`` which are integers to SQL, and ``errors`` where in a row of
     ``sql`` their standard errors stand.
     ``influences`` are those of columns whose standard errors follow from their slopes, ``notes``
-    what is to be said of the statement.
+    what is to be said of the statement. ``repeats`` are the aggregates, each of a select, that are
+    columns of their own; None where that is not known.
     """
 
     sql: str
@@ -375,3 +376,4 @@ class Outside:
     influences: tuple[tuple[Influence, ...], ...]
     public: tuple[PublicCells, ...] = ()
     notes: tuple[str, ...] = ()
+    repeats: frozenset[tuple[int, int]] | None = None

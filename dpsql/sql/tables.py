@@ -222,6 +222,7 @@ class Tables:
 
     def outside(self, known: Known) -> Outside:
         """The outer shell of the whole statement."""
+        repeats = _repeats(known)
         known = _told(known)
         columns = _columns(known)
         errors = tuple(
@@ -249,6 +250,7 @@ class Tables:
             influences,
             tuple(self.cells.values()),
             tuple(dict.fromkeys(self.notes)),
+            repeats,
         )
 
 
@@ -256,6 +258,14 @@ def _columns(known: Known) -> list[str]:
     """The columns of a table of the shell: values, errors, slopes and the cells they are of."""
     errors = [f"e{index}" for index, trait in enumerate(known.traits) if trait.error]
     return [*(f"c{index}" for index in range(len(known.traits))), *errors, *known.traces()]
+
+
+def _repeats(known: Known) -> frozenset[tuple[int, int]] | None:
+    """The aggregates that are columns of their own; None where rows are chosen, as by HAVING."""
+    if any(trait.error and not trait.slopes for trait in known.traits):
+        return None
+    single = (trait.slopes[0] for trait in known.traits if len(trait.slopes) == 1)
+    return frozenset((known.origins[each.origin], each.aggregate) for each in single if each.one)
 
 
 def _told(known: Known) -> Known:

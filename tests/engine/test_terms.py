@@ -112,6 +112,42 @@ def test_max_stddev_needs_an_error_of_closed_form(adult: Connection) -> None:
         )
 
 
+WANTED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = 5) {}"
+NESTED = "(SELECT sex, COUNT(*) AS n, SUM(age) AS s FROM adult GROUP BY sex) AS q"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "MEDIAN(age) FROM adult",
+        "MODE(age), AVG(age) FROM adult",
+        "COUNT(*) FILTER (WHERE age > 999), AVG(age) FROM adult",
+        f"SUM(n) FROM {NESTED}",
+        f"sex, 10 * n FROM {NESTED}",
+    ],
+)
+def test_max_stddev_that_nothing_shown_is_kept_to_is_refused(adult: Connection, asked: str) -> None:
+    """Before: charged at an epsilon of 1, or at one for numbers that are not shown."""
+    for ask in (adult.explain, adult.execute):
+        with pytest.raises(dpsql.Error, match="E_SETTING"):
+            ask(WANTED.format(asked))
+
+
+def test_max_stddev_is_about_what_is_shown(adult: Connection) -> None:
+    adult.set("fresh", "on")
+    shown = adult.execute(WANTED.format(f"sex, n FROM {NESTED}")).result
+    assert 4.9 < largest(shown.stddev[-1]) <= 5
+    both = adult.execute(WANTED.format(f"sex, n, s FROM {NESTED}")).result
+    assert max(map(largest, both.stddev[1:])) <= 5
+
+
+def test_max_stddev_of_what_is_known_is_free(adult: Connection) -> None:
+    """Before: a defect."""
+    for ask in (adult.explain, adult.execute):
+        assert ask(WANTED.format("COUNT(*) FROM adult WHERE age > 999")) is not None
+    assert [entry.kind for entry in adult.entries()] in ([], ["created"])
+
+
 def test_contribution_bounds_clip_within_the_declared_ones(adult: Connection) -> None:
     asked = "SELECT sex, SUM(capital_gain{}) AS s FROM adult GROUP BY sex"
     narrow = asked.format(", contribution_bounds_per_group => (0, 5000)")

@@ -133,12 +133,28 @@ def test_a_strategy_is_read_back_as_it_was(noise: Noise) -> None:
     assert again.scales(Fraction(1)) == strategy.scales(Fraction(1))
 
 
-def test_equal_queries_are_measured_once_and_fractions_not_at_all() -> None:
+def test_equal_queries_are_measured_once_and_what_has_no_common_part_not_at_all() -> None:
     twice = Workload(DOMAIN, [{"a": "identity"}, ({"a": "identity"}, 2.0), {"b": [[1, 2, 0, 2]]}])
     blocks = strategy_of(twice, "laplace").blocks
     assert [block.attributes for block in blocks] == [("a",), ("b",)]
     assert blocks[0].weight == 3 * blocks[1].weight
-    assert measure_queries(Workload(DOMAIN, [{"b": [[0.1, 1, 1, 1]]}]), "laplace") is None
+    assert measure_queries(Workload(DOMAIN, [{"b": [[0.1, 1, 2**0.5, 1]]}]), "laplace") is None
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    "row", [[0.1, 1, -0.3, 0], [9.99, 19.98, 29.97, 9.99], [2.0**40, 0, 1e13, 1]]
+)
+def test_rows_of_multiples_of_a_fraction_have_plain_noise(noise: Noise, row: list[float]) -> None:
+    """Rounded numbers are measured as the whole ones that they are multiples of, or not at all."""
+    workload = Workload(DOMAIN, [{"b": [row]}])
+    found = measure_queries(workload, noise)
+    if max(row) > 2.0**24:
+        assert found is None
+        return
+    assert found is not None
+    largest = max(map(abs, row))
+    assert found.unit_error(workload) == pytest.approx(largest**2, rel=1e-12)
 
 
 def test_malformed_blocks_are_refused() -> None:

@@ -8,11 +8,13 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from dpsql.errors import BudgetExceeded, DataError, LedgerError
+from dpsql.errors import DataError
 from dpsql.privacy.accounting import Cost, Policy
-from dpsql.privacy.refusals import tampered, undiscoverable
+from dpsql.privacy.refusals import tampered
 from dpsql.privacy.spent import Spent
 from dpsql.records import dataclass, field, replace
 
@@ -99,8 +101,9 @@ class Entry:
     @property
     def delta(self) -> Fraction:
         """The chance with which keys that a debit released may break its promise; mostly 0."""
-        asked = self._asked if self.kind == "debit" and self.detail else {}
-        return Fraction(asked.get("delta", "0"))
+        if self.kind != "debit" or '"delta":' not in self.detail:  # quotes within SQL are escaped
+            return Fraction(0)
+        return Fraction(self._asked.get("delta", "0"))
 
     @property
     def _asked(self) -> Any:
@@ -112,12 +115,16 @@ class Entry:
 
     def digest(self, previous: str) -> str:
         """Return SHA-256 over the previous hash and every bound field."""
-        bound = [previous, *(getattr(self, name) for name in BOUND)]
-        return hashlib.sha256(json.dumps(bound, separators=(",", ":")).encode()).hexdigest()
+        bound = _ENCODER.encode([previous, *_bound_of(self)])
+        return hashlib.sha256(bound.encode()).hexdigest()
 
 
 COLUMNS = tuple(Entry.__annotations__)
 BOUND = COLUMNS[: COLUMNS.index("state")]
+_bound_of = attrgetter(*BOUND)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_fraction = lru_cache(maxsize=256)(Fraction)
+"""Most debits are of few epsilons, and reading one takes as long as all the rest of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,28 +267,6 @@ class State:
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
 
 
-def admitted(state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
-    """Return a cost at the order of the whole budget, where all budgets admit it.
-
-    Raises: BudgetExceeded; LedgerError E_LEDGER_MISMATCH for a budget that there is none of.
-    """
-    if not state.terms.budgets.keys() >= set(within):
-        raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
-    cost = cost.under(state.terms.policy)
-    if state.charge(cost, within) is not None:
-        return cost
-    raise _refused_cost(state, cost, within)
-
-
-def _refused_cost(state: State, cost: Cost, within: tuple[str, ...]) -> BudgetExceeded:
-    """Return the refusal of a cost that a state does not admit."""
-    if cost.delta > state.undiscovered:
-        return undiscoverable(cost.delta, state.undiscovered)
-    what = "epsilon" if cost.is_pure else "epsilon, Gaussian noise"
-    left, whose = state.remaining(cost, within), state.refusing(cost, within)
-    return BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))
-
-
 def debit_entry(
     seq: int,
     cost: Cost,
@@ -372,9 +357,9 @@ def _now() -> str:
 def read_cost(entry: Entry) -> Cost:
     """Return the cost that a debit charged. Raises: LedgerError E_LEDGER_TAMPERED."""
     try:
-        rho = Fraction(entry.rho) if entry.rho else None
+        rho = _fraction(entry.rho) if entry.rho else None
         units = entry.epsilon_units, entry.renyi_units or 0
-        return Cost(*units, entry.noise, Fraction(entry.epsilon), rho, entry.delta)
+        return Cost(*units, entry.noise, _fraction(entry.epsilon), rho, entry.delta)
     except (ValueError, ArithmeticError, DataError, TypeError, AttributeError):
         raise tampered("the cost of an entry cannot be read") from None
 

@@ -19,6 +19,7 @@ from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.files import exclusive, make_folder, on_network_disk
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
+from dpsql.privacy.admission import admitted
 from dpsql.privacy.chain import (
     NO_SQL,
     WHOLE,
@@ -26,7 +27,6 @@ from dpsql.privacy.chain import (
     Cause,
     Entry,
     State,
-    admitted,
     curator_entry,
     debit_entry,
     first_state,

@@ -10,6 +10,7 @@ import pytest
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost, rho_for
+from dpsql.privacy.chain import Cause
 from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import POLICY, PURE, TENTH, Place, refused, spend
 
@@ -135,3 +136,14 @@ def test_no_refund_exists(place: Place) -> None:
     refused("E_RECEIPT", lambda: ledger.settle(receipt, "released"))
     refused("E_RECEIPT", lambda: ledger.settle(receipt, "refunded"))  # type: ignore[arg-type]
     assert not any("refund" in name for name in dir(Ledger))
+
+
+@pytest.mark.parametrize(
+    "sql", ['SELECT 1 AS "delta":"1/2"', '","delta":"1/2","', '\\","delta":"1/2']
+)
+def test_sql_is_never_read_as_the_delta_of_an_entry(place: Place, sql: str) -> None:
+    ledger = place.create()
+    spend(ledger, asked=Cause((sql,)))
+    entry = ledger.entries()[1]
+    assert (entry.sql, entry.delta) == (sql, 0)
+    assert ledger.verify().remaining_discovery == ledger.status().total_discovery

@@ -605,6 +605,10 @@ SELECT bands.name, b, COUNT(*) AS k FROM t LEFT JOIN bands ON t.a = bands.lo GRO
 SELECT COUNT(t.a) AS k FROM bands LEFT JOIN t ON t.a = bands.lo WHERE name <> 'low';
 -- a: 1x8 Dense
 
+SELECT s.begun, COUNT(t.a) AS k, AVG(t.a) AS v FROM generate_series(DATE '2023-11-01', DATE '2024-06-01', INTERVAL 1 MONTH) AS s(begun) LEFT JOIN t ON date_trunc('month', t.d) = s.begun GROUP BY s.begun;
+-- d: 5x6 Dense
+-- a: 1x8 Dense; d: 5x6 Dense
+
 SELECT v.y, COUNT(*) AS k FROM t JOIN (VALUES ('x', 'm'), ('y', 'f')) AS v(x, y) ON t.b = v.x WHERE v.y <> 'q' GROUP BY v.y;
 -- b: 2x6 Dense
 

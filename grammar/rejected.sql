@@ -552,7 +552,15 @@ SELECT COUNT(*) FROM t ASOF JOIN bands ON t.a >= bands.lo;
 
 SELECT COUNT(*) FROM bands LEFT JOIN t ON t.a = bands.lo;
 -- E_JOIN at line 1, column 8: COUNT(*) where public rows stay without private ones is not supported
--- hint: COUNT(t.column) and SUM(t.column) work, with declared keys alone; or JOIN
+-- hint: COUNT(t.column) and SUM(t.column) work, by columns of the public rows; or JOIN
+
+SELECT name, COUNT(t.a) FROM bands CROSS JOIN (VALUES (1)) AS v(x) LEFT JOIN t ON t.a = bands.lo GROUP BY name;
+-- E_JOIN at line 1, column 78: a private table on the outer side of a join is not supported
+-- hint: public rows that stay are one table or sub-query: FROM (SELECT ...) AS p LEFT JOIN t ON ..
+
+SELECT lo, COUNT(t.a) FROM bands LEFT JOIN t ON t.a = lo GROUP BY ROLLUP (lo);
+-- E_JOIN at line 1, column 44: a join of public keys that are not all declared where public rows stay without private ones is not supported
+-- hint: WHERE with columns of public rows alone leaves out those that no declared value meets; or JOIN
 
 WITH RECURSIVE r AS (SELECT 1 AS x) SELECT COUNT(*) FROM t;
 -- E_CTE at line 1, column 16: WITH RECURSIVE is not supported

@@ -254,7 +254,7 @@ class Evaluator:
         name = source.key()
         if name not in self._tables:
             known = f"d{len(self._tables)}"
-            self.sealed.fill(known, _domain_columns(source.column))
+            self.sealed.fill(known, domain_columns(source.column))
             cells = None
             if source.lookup is not None:
                 cells = self._join(known, source.lookup)
@@ -358,7 +358,8 @@ def _declared(source: Operand, key: Expression) -> tuple[str, tuple[Any, ...]] |
     return kind, cells
 
 
-def _domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[object]]]:
+def domain_columns(column: Column | None) -> dict[str, tuple[str, Sequence[object]]]:
+    """The cells of a column as ``v``, numbered by ``i``; one row where there is no column."""
     if column is None:
         return {"i": ("BIGINT", [0])}
     return {"i": ("BIGINT", range(column.size)), "v": (sql_type(column), column.cells)}

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
-from dpsql.sql.language import Locate, refuse
+from dpsql.sql.language import KEPT_ROWS, Locate, refuse
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
@@ -102,7 +102,8 @@ class Flat:
         self.names.add(element.alias, fields, element.node)
         side = "" if join is None else self.side(join, number)
         if join is not None and side == ("LEFT" if own else "RIGHT"):
-            self.refuse(join.node, "E_JOIN", "private rows on the outer side of a join")
+            what = "private rows on the outer side of a join"
+            self.refuse(join.node, "E_JOIN", what, KEPT_ROWS)
         if own and number > 0:
             # what stood before is public rows: they are joined to the private ones instead
             assert join is not None

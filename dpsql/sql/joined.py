@@ -21,7 +21,7 @@ from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges, is_of_days
 from dpsql.sql.equal_columns import closed, keyed
 from dpsql.sql.evaluate import Evaluator
-from dpsql.sql.language import check_scalar, locate, refuse
+from dpsql.sql.language import KEPT_ROWS, check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.listed_rows import combinations
 from dpsql.sql.matched_rows import matched, placed
@@ -113,7 +113,8 @@ class JoinReader:
             self.refuse(join.node, "E_JOIN", "an outer join by USING", "write ON left = right")
         self.read(element, keep=join.side == "LEFT")
         if join.side == "LEFT" and (before is None or self.private is not before):
-            self.refuse(join.node, "E_JOIN", "a private table on the outer side of a join")
+            what = "a private table on the outer side of a join"
+            self.refuse(join.node, "E_JOIN", what, KEPT_ROWS)
         if join.side == "RIGHT":
             if before is not None or len(self.joined) != 1:
                 self.refuse(join.node, "E_JOIN", "this RIGHT JOIN")

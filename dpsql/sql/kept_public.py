@@ -7,23 +7,22 @@ public rows are there in any case: a SELECT of nothing else is one over an inner
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
-from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog import Catalog, Column
 from dpsql.errors import printable
-from dpsql.records import dataclass, replace
-from dpsql.sql.language import Locate, refuse
+from dpsql.records import dataclass, field, replace
+from dpsql.sql.evaluate import Evaluator, Given
+from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of
 from dpsql.sql.scope import conjuncts
+from dpsql.sql.unmet_keys import UnmetKeys
 
-Keys = Mapping[str, Sequence[Any]]
-"""The values of public columns by case-folded name."""
-ReadKeys = Callable[[Element, Relation], Keys | None]
+ReadKeys = Callable[[Element, Relation], Given | None]
 """Reads public rows in FROM; None for what are none."""
 
 _TELLING = (exp.Is, exp.Coalesce, exp.Case, exp.If, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Query)
@@ -41,16 +40,18 @@ class KeptPublic:
     """Public rows that are kept, in the FROM clause of one SELECT, and a private table.
 
     ``own`` is the element of the private ``rows``, ``other`` that of the public ones, ``keys`` are
-    the values of their columns.
+    the values of their columns by case-folded name.
     """
 
     node: exp.Select
     own: Element
     rows: PrivateRows
     other: Element
-    keys: Keys
+    keys: Given
     catalog: Catalog
+    evaluator: Evaluator
     locate: Locate
+    met: dict[str, list[exp.Expr]] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse what the public rows without private ones have a part in.
@@ -64,9 +65,10 @@ class KeptPublic:
         for test in [] if where is None else conjuncts(where.this):
             self.check_test(test)
         group = self.node.args.get("group")
-        self.check_keys(bool(group))
+        self.check_keys()
         rest = [*self.node.expressions, *filter(None, map(self.node.args.get, _AFTER))]
-        aggregates = [each for part in rest for each in part.find_all(exp.AggFunc)]
+        called = [each for part in rest for each in part.find_all(exp.AggFunc)]
+        aggregates = [each for each in called if not _is_window(each)]
         for each in aggregates:
             self.check_aggregate(each)
         if not aggregates:
@@ -76,9 +78,10 @@ class KeptPublic:
                 if self.is_own(column):
                     self.refuse(column, f"{printable(column.name)} of the private table as a key")
 
-    def refuse(self, node: exp.Expr, what: str) -> NoReturn:
+    def refuse(self, node: exp.Expr, what: str, hint: str = "") -> NoReturn:
         own = printable(self.own.alias)
-        hint = f"COUNT({own}.column) and SUM({own}.column) work, with declared keys alone; or JOIN"
+        works = f"COUNT({own}.column) and SUM({own}.column) work"
+        hint = hint or f"{works}, by columns of the public rows; or JOIN"
         what = f"{what} where public rows stay without private ones"
         refuse(node, "E_JOIN", what, hint, self.locate)
 
@@ -106,55 +109,132 @@ class KeptPublic:
             is_count = isinstance(node, exp.Count) and isinstance(node.this, exp.Star)
             self.refuse(node, "COUNT(*)" if is_count else "this aggregate")
 
-    def check_keys(self, is_grouped: bool) -> None:
-        """Refuse public rows that no declared value meets: their groups would be missing."""
+    def check_keys(self) -> None:
+        """Refuse conditions of a join that are about several private columns, each by itself.
+
+        A public row meets declared values where each of these columns has one for it.
+        """
         join = self.own.join or self.other.join
         assert join is not None
         tests = [] if join.on is None else conjuncts(join.on)
-        pairs = [test for test in tests if self.sides(test) == {True, False}]
-        rest = [test for test in tests if test not in pairs]
-        sides = self.pair(pairs[0].unnest()) if len(pairs) == 1 else None
-        if sides is None or any(self.sides(test) != {True} for test in rest):
-            self.refuse(join.node, "a join by anything but one column")
-        own, other = sides
-        for test in rest:
-            self.check_test(test)
-            if any(
-                each.name.casefold() == own.name.casefold() for each in test.find_all(exp.Column)
-            ):
-                self.refuse(test, f"a condition on {printable(own.name)}, which joins,")
-        if is_grouped and not self.is_covered(own, other):
-            self.refuse(join.node, "a join of public keys that are not all declared")
+        for test in tests:
+            names = {c.name.casefold() for c in test.find_all(exp.Column) if self.is_own(c)}
+            if len(names) > 1 or test.find(exp.Query):
+                what = "a condition of a join that is about several private columns"
+                self.refuse(test, what if names else "a sub-query")
+            self.met.setdefault(next(iter(names), ""), []).append(test)
+        if not any(self.sides(test) == {True, False} for test in tests):
+            self.refuse(join.node, "a join without a column of each side")
 
-    def pair(self, test: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
-        """The private and the public column that a condition equates."""
-        if not isinstance(test, exp.EQ):
+    def unmet(self) -> UnmetKeys | None:
+        """The public rows that no declared value meets, if there are any and they make groups."""
+        where = self.node.args.get("where")
+        kept = [] if where is None else conjuncts(where.this)
+        if not self.node.args.get("group") or any(True in self.sides(test) for test in kept):
             return None
-        one, two = test.this.unnest(), test.expression.unnest()
-        if not isinstance(one, exp.Column) or not isinstance(two, exp.Column):
-            return None
-        return (one, two) if self.is_own(one) else (two, one)
+        columns: list[tuple[Column, str]] = []
+        for name, tests in self.met.items():
+            if not name:
+                continue
+            column, value = self.column(name)
+            of_rows = [test for test in self.rows.where if _names(test) == _names(value)]
+            written = [*(self.written(test, value) for test in tests), *map(_over_v, of_rows)]
+            columns.append((column, " AND ".join(f"({each})" for each in written)))
+        public = {f"p{k}": given for k, given in enumerate(self.keys.values())}
+        looked, needed = (
+            " AND ".join(f"({self.written(test)})" for test in group)
+            for group in (kept, self.met.get("", []))
+        )
+        span = self.locate(self.node)
+        found = UnmetKeys(self.evaluator, public, looked, needed, columns, span)
+        return found if found.exist() else None
 
-    def is_covered(self, own: exp.Column, other: exp.Column) -> bool:
-        """Whether every public key is a declared value of the private column."""
+    def groups(self, inner: exp.Select) -> list[tuple[str, list[Any]]]:
+        """The groups of rows that nothing meets: the types and values of the items of a SELECT.
+
+        Counts are 0, and other aggregates NULL.
+        """
+        group = inner.args["group"].expressions
+        if any(isinstance(key, _SETS) for key in group):
+            self.not_declared()
+        unmet, keys = self.unmet(), [self.written(key) for key in group]
+        kinds, rows = ((), []) if unmet is None else unmet.groups(keys)
+        found: list[tuple[str, list[Any]]] = []
+        for item in inner.expressions:
+            node = item.this.this if isinstance(item.this, exp.Filter) else item.this
+            if isinstance(node, exp.Count | exp.CountIf):
+                found.append(("BIGINT", [0] * len(rows)))
+            elif node.find(exp.AggFunc) or isinstance(node, exp.Anonymous):
+                found.append(("DOUBLE", [None] * len(rows)))
+            else:
+                place = keys.index(self.written(node))
+                found.append((kinds[place], [row[place] for row in rows]))
+        return found
+
+    def not_declared(self) -> NoReturn:
+        join = self.own.join or self.other.join
+        assert join is not None
+        self.refuse(
+            join.node,
+            "a join of public keys that are not all declared",
+            "WHERE with columns of public rows alone leaves out those that no declared value "
+            "meets; or JOIN",
+        )
+
+    def column(self, name: str) -> tuple[Column, exp.Expr]:
+        """The declared column that a name of the private rows is worked out from, and how."""
         table = self.catalog.find(self.rows.source.name.casefold())
-        named = [each for each in self.rows.fields if each.name.casefold() == own.name.casefold()]
-        value = named[0].value if named else None
-        column = table.columns.get(value.name.casefold()) if isinstance(value, exp.Column) else None
-        if column is None or not isinstance(column.domain, IntegerRange | Values):
-            return False
-        declared = set(column.domain.representatives)
-        return all(key in declared for key in self.keys.get(other.name.casefold(), [None]))
+        named = [each for each in self.rows.fields if each.name.casefold() == name]
+        names = _names(named[0].value) if named else set()
+        column = table.columns.get(names.pop()) if len(names) == 1 else None
+        if column is None or not column.size:
+            self.not_declared()
+        return column, named[0].value
+
+    def written(self, test: exp.Expr, value: exp.Expr | None = None) -> str:
+        """A condition over ``v``, a declared value, and the columns of a public row."""
+        check_scalar(test, self.locate)
+        places = {name: place for place, name in enumerate(self.keys)}
+
+        def put(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            if value is not None and self.is_own(node):
+                return exp.paren(_put_v(value))
+            return exp.column(f"p{places[node.name.casefold()]}")
+
+        return test.transform(put).sql("duckdb", comments=False)
 
 
 _AFTER = ("having", "order")
+_SETS = (exp.Tuple, exp.Cube, exp.Rollup, exp.GroupingSets)
+
+
+def _is_window(node: exp.Expr) -> bool:
+    """Whether an aggregate is of a window, over what aggregates of rows are."""
+    outer = node.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node
+    return isinstance(outer.parent, exp.Window) and outer.arg_key == "this"
+
+
+def _names(node: exp.Expr) -> set[str]:
+    """The case-folded names of the columns of an expression."""
+    return {column.name.casefold() for column in node.find_all(exp.Column)}
+
+
+def _put_v(tree: exp.Expr) -> exp.Expr:
+    """An expression over one column as one over ``v``."""
+    return tree.transform(lambda each: exp.column("v") if isinstance(each, exp.Column) else each)
+
+
+def _over_v(test: exp.Expr) -> str:
+    return _put_v(test).sql("duckdb", comments=False)
 
 
 def _outside(node: exp.Expr) -> Iterator[exp.Column]:
-    """The columns of an expression that are not within aggregates."""
+    """The columns of an expression that are not within aggregates, or the FILTER of one."""
     if isinstance(node, exp.Column):
         yield node
-    elif not isinstance(node, exp.AggFunc):
+    elif not isinstance(node, exp.AggFunc | exp.Filter):
         for part in node.iter_expressions():
             yield from _outside(part)
 
@@ -163,9 +243,16 @@ Found = Sequence[tuple[Element, Relation]]
 
 
 def matched(
-    node: exp.Select, found: Found, catalog: Catalog, read: ReadKeys, locate: Locate
-) -> tuple[exp.Select, Found]:
+    node: exp.Select,
+    found: Found,
+    catalog: Catalog,
+    evaluator: Evaluator,
+    read: ReadKeys,
+    locate: Locate,
+) -> tuple[exp.Select, Found, KeptPublic | None]:
     """A SELECT and its FROM, an inner join where public rows are on the kept side.
+
+    These come last, where no declared value meets some of them.
 
     Raises: NotSupportedError (E_JOIN) where that is another question.
     """
@@ -173,23 +260,24 @@ def matched(
     side = "" if last.join is None else last.join.side
     is_private = isinstance(relation, PrivateRows)
     if len(found) != 2 or side != ("LEFT" if is_private else "RIGHT"):
-        return node, found
+        return node, found, None
     (own, rows), (other, table) = (found[1], found[0]) if is_private else found
     assert last.join is not None
     assert isinstance(rows, PrivateRows)
     keys = read(other, table) if last.join.is_plain else None
     if keys is None:
-        return node, found
+        return node, found, None
     join = last.join
     if join.using:
         node, join = _on_keys(node, join, own.alias, other.alias)
         last = replace(last, join=join)
         own, other = (last, other) if is_private else (own, last)
-    KeptPublic(node, own, rows, other, keys, catalog, locate).check()
+    kept = KeptPublic(node, own, rows, other, keys, catalog, evaluator, locate)
+    kept.check()
     inner = replace(last, join=replace(join, side=""))
     rows = replace(rows, plain=False)
     out: Found = [(other, table), (inner, rows)] if is_private else [(own, rows), (inner, table)]
-    return node, out
+    return node, out, None if kept.unmet() is None else kept
 
 
 def _on_keys(node: exp.Select, join: Join, own: str, other: str) -> tuple[exp.Select, Join]:

@@ -32,6 +32,10 @@ MAX_TITLE = 40
 """Characters of a part of a statement that a message quotes."""
 EACH_COLUMN = "each column by its name: AVG(a), AVG(b)"
 """What works instead of COLUMNS."""
+KEPT_ROWS = (
+    "public rows that stay are one table or sub-query: FROM (SELECT ...) AS p LEFT JOIN t ON .."
+)
+"""What works instead of a LEFT JOIN of private rows to several public tables."""
 _WITHOUT = {"E_SAMPLE": "leave it out: all rows are counted, with noise"}
 """What works wherever a clause is refused."""
 Locate = Callable[[exp.Expr], Span]

@@ -21,7 +21,7 @@ from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
-from dpsql.sql.kept_public import Keys, matched
+from dpsql.sql.kept_public import KeptPublic, matched
 from dpsql.sql.language import locate, refuse
 from dpsql.sql.layers import ABSENT, Layers
 from dpsql.sql.looked_up import flat_without_public, without_public
@@ -50,8 +50,6 @@ from dpsql.sql.relations import (
     column_of,
     find_clause,
     find_table,
-    renamed,
-    renamed_fields,
 )
 from dpsql.sql.series import not_written_out
 from dpsql.sql.set_operations import set_operation
@@ -173,19 +171,7 @@ class Shape:
         """What a CTE or a view stands for."""
         if named.relation is None:
             named.relation = self.relation(named.tree, named.env)
-        return self.aliased(named.relation, named.alias)
-
-    def aliased(self, found: Relation, alias: exp.Expr | None) -> Relation:
-        """Rename columns after ``name(a, b)``."""
-        if alias is None or not alias.args.get("columns"):
-            return found
-        if isinstance(found, PrivateRows):
-            fields = renamed_fields(found.fields, alias, self.locate)
-            return PrivateRows(found.source, found.joins, found.where, fields, found.names)
-        known = self.tables.known(found)
-        names = renamed([t.name for t in known.traits], alias, self.locate)
-        traits = tuple(replace(t, name=n) for n, t in zip(names, known.traits, strict=True))
-        return replace(known, traits=traits)
+        return self.tables.aliased(named.relation, named.alias)
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A table of FROM by name: a CTE, a table of the catalog or a view."""
@@ -274,11 +260,12 @@ class Shape:
             joined, parts = PrivateJoin(found, self.catalog, self.locate, self.test).select(node)
             return self.over_rows(joined, parts, inner, around)
         if private:
-            facts = (self.catalog, self.keys, self.locate)
-            return self.over_rows(*matched(node, found, *facts), inner, around)
+            facts = (self.catalog, self.compiler.evaluator, self.tables.keys, self.locate)
+            whole, placed_parts, kept = matched(node, found, *facts)
+            return self.over_rows(whole, placed_parts, inner, around, kept)
         placed = []
         for each, relation in found:
-            known = self.tables.known(self.aliased(relation, each.node.args.get("alias")))
+            known = self.tables.known(self.tables.aliased(relation, each.node.args.get("alias")))
             placed.append(Placed(each, known))
         return self.shell(node, placed, inner, around)
 
@@ -292,6 +279,7 @@ class Shape:
         found: Sequence[tuple[Element, Relation | Absorbed]],
         env: Env,
         around: Names | None = None,
+        kept: KeptPublic | None = None,
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
@@ -320,6 +308,8 @@ class Shape:
                 return UnitWindows(flat, table_under(flat, self.compiler), *facts).rows(node)
             return flat.project(node)
         if needs_parts(flat, node, self.statement, table):
+            if kept is not None:
+                kept.not_declared()
             node = flat_without_public(flat, node, *facts, public) if flat.joins else node
             parts = in_parts(flat, node, *facts)
             leaves = [self.leaf(tree, node) for tree in parts.trees]
@@ -329,9 +319,11 @@ class Shape:
         if node.args.get("distinct"):
             hint = "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works"
             self.refuse(node, "E_AGGREGATE", "SELECT DISTINCT of aggregates", hint)
-        if needs_split(node):
+        if kept is not None or needs_split(node):
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
+            if kept is not None:
+                known = self.tables.beside(known, kept.groups(inner), node)
             return self.shell(outer, [Placed(Element("", node), known)], env, None)
         plain = node is whole and not flat.known and all(each.is_plain for each in sources)
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
@@ -358,7 +350,7 @@ class Shape:
             return FlatSource(element, None, tuple(self.tables.public(relation.table)))
         if isinstance(part, exp.Values):
             return FlatSource(element, None, tuple(column.name for column in named or []))
-        known = self.tables.known(self.aliased(relation, part.args.get("alias")))
+        known = self.tables.known(self.tables.aliased(relation, part.args.get("alias")))
         if known.private:
             self.refuse(part, "E_JOIN", "a join of aggregated results to private rows", _JOINS)
         columns = tuple(trait.name for trait in known.traits)
@@ -366,12 +358,6 @@ class Shape:
         if values is None:
             self.refuse(part, "E_JOIN", "this sub-query beside private rows", _JOINS)
         return FlatSource(replace(element, node=values), None, columns)
-
-    def keys(self, element: Element, relation: Relation) -> Keys | None:
-        """The values of public rows in FROM by column; None for what depends on private ones."""
-        is_private = isinstance(relation, PrivateRows | Leaf)
-        alias = element.node.args.get("alias")
-        return None if is_private else self.tables.keys_of(self.aliased(relation, alias))
 
     def shell(
         self, node: exp.Select, placed: list[Placed], env: Env, around: Names | None

@@ -12,14 +12,17 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.counted_sides import COUNTED, NOTE
+from dpsql.sql.evaluate import Given
 from dpsql.sql.expressions import name_of, refuse_rows
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
 from dpsql.sql.query import Influence, Output, Outside, PublicCells
 from dpsql.sql.ranked_rows import ranked
 from dpsql.sql.relations import (
+    Element,
     Known,
     Leaf,
+    PrivateRows,
     PublicRows,
     PublicTable,
     Relation,
@@ -27,8 +30,10 @@ from dpsql.sql.relations import (
     Trait,
     as_literal,
     renamed,
+    renamed_fields,
     rows_of,
 )
+from dpsql.sql.set_operations import set_operation
 from dpsql.sql.table_joins import keys_among
 
 MAX_SELECTS = 32
@@ -143,15 +148,43 @@ class Tables:
         listed = {k: values for k, (_, values) in enumerate(columns.values())}
         return Known(name, traits, count, False, unique, listed=lambda: listed)
 
-    def keys_of(self, relation: Relation) -> dict[str, Sequence[Any]] | None:
-        """The values of public rows by case-folded column; None for what is private."""
+    def aliased(self, found: Relation, alias: exp.Expr | None) -> Relation:
+        """Rename columns after ``name(a, b)``."""
+        if alias is None or not alias.args.get("columns"):
+            return found
+        if isinstance(found, PrivateRows):
+            fields = renamed_fields(found.fields, alias, self.locate)
+            return PrivateRows(found.source, found.joins, found.where, fields, found.names)
+        known = self.known(found)
+        names = renamed([t.name for t in known.traits], alias, self.locate)
+        traits = tuple(replace(t, name=n) for n, t in zip(names, known.traits, strict=True))
+        return replace(known, traits=traits)
+
+    def keys(self, element: Element, relation: Relation) -> Given | None:
+        """The columns of public rows in FROM by case-folded name; None for what is private."""
+        if isinstance(relation, PrivateRows | Leaf):
+            return None
+        relation = self.aliased(relation, element.node.args.get("alias"))
         if isinstance(relation, PublicTable):
-            read = self.public(relation.table)
-            return {name.casefold(): values for name, (_, values) in read.items()}
+            return {name.casefold(): each for name, each in self.public(relation.table).items()}
         if not isinstance(relation, Known) or relation.private:
             return None
-        rows = self.rows_of(relation)
-        return {t.name.casefold(): [row[k] for row in rows] for k, t in enumerate(relation.traits)}
+        rows, traits = self.rows_of(relation), relation.traits
+        return {t.name.casefold(): (t.kind, [row[k] for row in rows]) for k, t in enumerate(traits)}
+
+    def beside(
+        self, known: Known, columns: Sequence[tuple[str, list[Any]]], node: exp.Expr
+    ) -> Known:
+        """A table of the shell with more rows, which are public."""
+        name, count = self.fresh(), len(columns[0][1])
+        filled = {f"c{k}": each for k, each in enumerate(columns)}
+        self.cells[name] = PublicCells(name, {**filled, "i": ("BIGINT", range(count))})
+        self.kinds[name] = {c: kind for c, (kind, _) in self.cells[name].columns.items()}
+        traits = tuple(Trait(t.name, k) for t, (k, _) in zip(known.traits, columns, strict=True))
+        rows, both = Known(name, traits, count, False), exp.Union(distinct=False)
+        text, found = set_operation(both, self.fresh(), known, rows, self.locate)
+        self.texts.append(text)
+        return self.typed(found, node)
 
     def values(self, node: exp.Values) -> Known:
         """A VALUES list as a table of the shell."""

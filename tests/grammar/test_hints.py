@@ -377,7 +377,22 @@ RULES: list[tuple[str, Follow]] = [
     (r"aggregate each part: .*", always("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t")),
     (r"JOIN public_table ON private_column = public_column, .*", always(JOINED, BETWEEN)),
     (
-        r"COUNT\(\w+\.column\) and SUM\(\w+\.column\) work, with declared keys alone; or JOIN",
+        r"public rows that stay are one table or sub-query: .*",
+        always(
+            "SELECT name, COUNT(t.a) FROM (SELECT name, lo FROM bands CROSS JOIN (VALUES (1)) v(x))"
+            " AS p LEFT JOIN t ON t.a = p.lo GROUP BY name"
+        ),
+    ),
+    (
+        r"WHERE with columns of public rows alone leaves out those .*",
+        always(
+            "SELECT lo, COUNT(t.a) FROM bands LEFT JOIN t ON t.a = lo WHERE lo < 8"
+            " GROUP BY ROLLUP (lo)",
+            JOINED,
+        ),
+    ),
+    (
+        r"COUNT\(\w+\.column\) and SUM\(\w+\.column\) work, by columns of the public rows; or JOIN",
         always(KEPT, JOINED),
     ),
     (

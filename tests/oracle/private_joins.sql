@@ -87,6 +87,11 @@ SELECT ward, COUNT(v.day) AS n FROM wards LEFT JOIN visits AS v USING (ward) GRO
 SELECT ward, SUM(cost) AS s FROM visits RIGHT OUTER JOIN (SELECT DISTINCT ward FROM UNNEST(['c', 'a']) AS u(ward)) AS l USING (ward) GROUP BY ward;
 SELECT x, COUNT(day) AS n FROM visits RIGHT JOIN (VALUES ('c'), ('b'), ('c')) AS l(x) ON ward = x GROUP BY x;
 SELECT x, COUNT(day) AS n FROM (VALUES ('a'), ('b')) AS l(x) LEFT JOIN visits ON ward = x AND day < 9 GROUP BY x;
+SELECT x, COUNT(day) AS n FROM visits RIGHT JOIN (VALUES ('a'), ('e')) AS l(x) ON ward = x GROUP BY x;
+SELECT COUNT(v.ward) AS n FROM wards w LEFT JOIN visits v ON v.ward = w.ward AND floor = 1;
+SELECT COUNT(v.ward) AS n FROM wards w LEFT JOIN visits v ON v.ward = w.ward AND v.ward <> 'a';
+SELECT floor, COUNT(v.ward) AS n FROM wards w LEFT JOIN visits v ON v.day = w.floor AND v.day = w.floor GROUP BY 1;
+SELECT i, COUNT(v.ward) AS n, COUNT(DISTINCT v.patient_id) AS p, SUM(v.cost) AS s FROM range(0, 60, 5) AS r(i) LEFT JOIN visits v ON v.day // 5 * 5 = i GROUP BY i;
 SELECT COUNT(visit_id) AS n FROM lines;
 SELECT COUNT(patient_id) AS n FROM visits;
 SELECT ward, COUNT(l.visit_id) AS n, COUNT(v.patient_id) AS m FROM lines l JOIN visits v ON l.visit_id = v.visit_id GROUP BY ward;

@@ -485,17 +485,9 @@ REFUSED = {
     "WHERE day > 9 OR floor = 1": "day > 9 OR floor",
     "SELECT ward, COUNT(*) FROM visits RIGHT JOIN wards USING (ward) GROUP BY ward": "*",
     "SELECT ward, COUNT(ward) FROM visits RIGHT JOIN wards USING (ward) GROUP BY ward": "ward)",
-    "SELECT x, COUNT(day) FROM visits RIGHT JOIN (VALUES ('a'), ('e')) AS l(x) ON ward = x "
-    "GROUP BY x": "(VALUES",
     "SELECT v.day, COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
     "GROUP BY 1": "v.day",
     "SELECT SUM(floor) FROM wards w LEFT JOIN visits v ON v.ward = w.ward": "floor",
-    "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
-    "AND floor = 1": "visits v ON",
-    "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
-    "AND v.ward <> 'a'": "v.ward",
-    "SELECT floor, COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.day = w.floor "
-    "AND v.day = w.floor GROUP BY 1": "visits v ON",
     "SELECT COUNT(*) FROM visits v JOIN wards w ON w.ward = v.ward AND floor = 1 "
     "RIGHT JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
 }

@@ -49,7 +49,8 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     if tree.find(exp.Pivot) is not None:
         from dpsql.sql.pivots import write_out_pivots
 
-        tree = write_out_pivots(tree, compiler.catalog, lambda x: locate(x, statement.fragment))
+        facts = compiler.catalog, compiler.evaluator
+        tree = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
     if tree.find(exp.Subquery) is not None:
         from dpsql.sql.scalar_lookups import looked_up
 

@@ -7,7 +7,6 @@ text says so: nothing is bound yet.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlglot import exp
 
@@ -18,6 +17,8 @@ from dpsql.sql.names import names_of
 
 Origin = tuple[Table, Column]
 """A column of the catalog, and the table that has it."""
+WorkedOut = tuple[Table, Column, exp.Expr]
+"""The same with what is worked out of the column, over ``v``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,44 @@ class PivotedColumns:
         own = _names_of(inside)
         return None if own is None else [*inside.given, *own[len(inside.given) :]]
 
-    def values(self, source: exp.Expr, name: str) -> Sequence[Any] | None:
-        """The declared values of a column of an element of FROM, None where there are none."""
+    def worked_out(self, source: exp.Expr, node: exp.Expr) -> WorkedOut | None:
+        """What an expression over one column of an element of FROM is of the catalog.
+
+        None where it is of several columns, of none, of public ones or of answers.
+        """
+        columns = list(node.find_all(exp.Column))
+        names = {each.name.casefold() for each in columns}
+        if len(names) != 1 or any(isinstance(each.this, exp.Star) for each in columns):
+            return None
+        if node.find(exp.AggFunc, exp.Window, exp.Query) is not None:
+            return None
+        found = self._column(source, names.pop())
+        if found is None:
+            return None
+        table, column, tree = found
+        whole = node.transform(lambda e: exp.paren(tree) if isinstance(e, exp.Column) else e)
+        return None if table.public or column.domain is None else (table, column, whole)
+
+    def _column(self, source: exp.Expr, name: str) -> WorkedOut | None:
+        """What one column of an element of FROM is of the catalog."""
         found = self.origin(source, name)
-        private = found is not None and not found[0].public and found[1].domain is not None
-        return found[1].cells if found is not None and private else None
+        if found is not None:
+            return *found, exp.column("v")
+        inside = self._inside(source)
+        own, select = _names_of(inside) or [], inside.found
+        shown = [each.casefold() for each in (*inside.given, *own[len(inside.given) :])]
+        if shown.count(name) != 1 or not isinstance(select, exp.Select):
+            return None
+        name = own[shown.index(name)].casefold()
+        items = (item for item in select.expressions if not item.is_star)
+        item = next((each for each in items if name_of(each).casefold() == name), None)
+        sources = _sources(select)
+        if item is None:
+            having = [each for each in sources if _has(inside.around.names(each), name)]
+            return inside.around._column(having[0], name) if len(having) == 1 else None
+        if len(sources) != 1 or select.args.get("group") is not None:
+            return None
+        return inside.around.worked_out(sources[0], item.unalias())
 
     def origin(self, source: exp.Expr, name: str) -> Origin | None:
         """What a column of an element of FROM repeats, None where it is anything else."""

@@ -1,7 +1,7 @@
 """PIVOT as a SELECT: an aggregate with FILTER for every value of the pivoted columns.
 
-Which values there are is declared, never read from rows: a column of a table, or one that repeats
-it, is spread over its domain, and anything else over the values that are listed.
+Which values there are is declared, never read from rows: an expression over one column of a table
+is spread over its values on the domain, and anything else over the values that are listed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
+from dpsql.catalog import Catalog, Column, Table
 from dpsql.errors import ProgrammingError
-from dpsql.sql.language import Locate, refuse
+from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.pivoted_columns import PivotedColumns
+from dpsql.sql.query import Expression
 from dpsql.sql.relations import as_literal
 from dpsql.sql.unpivots import unpivoted
 
@@ -28,7 +30,9 @@ Value = tuple[str, exp.Expr]
 """A value of a pivoted column: the name that its columns have, and the test of a row."""
 
 
-def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Expr:
+def write_out_pivots(
+    tree: exp.Expr, catalog: Catalog, evaluator: Evaluator, locate: Locate
+) -> exp.Expr:
     """A query whose PIVOTs, as statements or behind a table, are written as SELECTs.
 
     Raises: NotSupportedError (E_STATEMENT); ProgrammingError (E_TOO_LARGE, E_GROUP_BY).
@@ -39,7 +43,7 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
         turned = bool(node.args.get("unpivot"))
         if node.arg_key != "pivots":
             source = node.this
-            spread = _Spread(node, source, columns, locate)
+            spread = _Spread(node, source, columns, evaluator, locate)
             node.replace(unpivoted(node, source, locate) if turned else spread.select())
             continue
         around = node.parent
@@ -48,7 +52,7 @@ def write_out_pivots(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Ex
             refuse(node, "E_STATEMENT", "a second PIVOT", "PIVOT a sub-query", locate)
         source = around.copy()
         source.set("pivots", None)
-        spread = _Spread(node, source, columns, locate)
+        spread = _Spread(node, source, columns, evaluator, locate)
         select = unpivoted(node, source, locate) if turned else spread.select()
         around.replace(exp.Subquery(this=select, alias=node.args.get("alias")))
     return tree
@@ -58,14 +62,21 @@ class _Spread:
     """One PIVOT of the rows of ``source``."""
 
     def __init__(
-        self, node: exp.Pivot, source: exp.Expr, known: PivotedColumns, locate: Locate
+        self,
+        node: exp.Pivot,
+        source: exp.Expr,
+        known: PivotedColumns,
+        evaluator: Evaluator,
+        locate: Locate,
     ) -> None:
         self.node = node
         self.source = source
         self.locate = locate
         self.known = known
+        self.evaluator = evaluator
         standard = bool(node.args.get("fields"))
         self.over = node.args["fields"] if standard else node.expressions
+        self.span = locate(node)
         self.using = node.expressions if standard else node.args.get("using") or []
 
     def select(self) -> exp.Select:
@@ -104,13 +115,22 @@ class _Spread:
         """The values of a pivoted column: those listed, or all that are declared."""
         if isinstance(over, exp.In) and over.expressions:
             return [_listed(over.this, each) for each in over.expressions]
-        domain = self.known.values(self.source, over.name) if _is_column(over) else None
-        if domain is None:
+        found_in = self.known.worked_out(self.source, over)
+        if found_in is None:
             self.wrong("E_DOMAIN", "PIVOT over values that nobody listed", _LISTED)
-        known = sorted(value for value in domain if value is not None)
+        known = sorted(self.declared(*found_in))
         found = [(_text(value), as_literal(value)) for value in known]
         tests = ((text, literal) for text, literal in found if literal is not None)
         return [(text, exp.EQ(this=over.copy(), expression=each)) for text, each in tests]
+
+    def declared(self, table: Table, column: Column, tree: exp.Expr) -> set[Any]:
+        """The values of an expression over ``v`` on the declared values of a column."""
+        if isinstance(tree.unnest(), exp.Column):
+            return {value for value in column.cells if value is not None}
+        check_scalar(tree, self.locate)
+        place = Expression(column.name.casefold(), tree.sql("duckdb", comments=False), self.span)
+        found = self.evaluator.values(Operand(table.name.casefold(), column), place)[1]
+        return {value for value in found if value is not None}
 
     def cell(self, values: Sequence[Value], using: exp.Expr | None) -> exp.Expr:
         """One column: an aggregate of the rows with these values."""
@@ -123,7 +143,7 @@ class _Spread:
         return exp.alias_(_filtered(using.unalias().copy(), test), name, quoted=True)
 
     def wrong(self, code: str, what: str, hint: str) -> NoReturn:
-        raise ProgrammingError(code, what, hint=hint, span=self.locate(self.node))
+        raise ProgrammingError(code, what, hint=hint, span=self.span)
 
 
 def _filtered(tree: exp.Expr, test: exp.Expr) -> exp.Expr:
@@ -142,7 +162,7 @@ def _listed(over: exp.Expr, value: exp.Expr) -> Value:
     """A value as it is listed, under its alias if it has one."""
     inner = value.this if isinstance(value, exp.Alias | exp.PivotAlias) else value
     named = value.args.get("alias") if inner is not value else None
-    text = named.name if isinstance(named, exp.Expr) else inner.name
+    text = named.name if isinstance(named, exp.Expr) else _text(inner.name)
     if isinstance(inner, exp.Boolean):
         text = text if named is not None else _text(bool(inner.this))
     elif not isinstance(inner, exp.Literal | exp.Cast) and named is None:
@@ -150,15 +170,11 @@ def _listed(over: exp.Expr, value: exp.Expr) -> Value:
     return text, exp.EQ(this=over.copy(), expression=inner.copy())
 
 
-def _is_column(over: exp.Expr) -> bool:
-    return isinstance(over, exp.Column) and not isinstance(over.this, exp.Star)
-
-
 def _text(value: object) -> str:
     """A value as DuckDB names a column after it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value)
+    return value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value) or "''"
 
 
 def _written(using: exp.Expr) -> str:

@@ -141,10 +141,67 @@ def test_pivot_of_a_sub_query_has_the_declared_values(tmp_path: Path) -> None:
             "(SELECT s.c AS k, s.b AS v FROM (SELECT * FROM t WHERE a > 0) AS s)",
         ):
             names = connection.describe(f"PIVOT {source} ON v USING COUNT(*) GROUP BY k")
-            assert [each.name for each in names] == ["k", "", "it's", "rest", "x", "y"]
-        for source in ("(SELECT c AS k, b || '' AS v FROM t)", "(SELECT c AS k, m AS v FROM t)"):
+            assert [each.name for each in names] == ["k", "''", "it's", "rest", "x", "y"]
+        for source in (
+            "(SELECT c AS k, b || CAST(a AS VARCHAR) AS v FROM t)",
+            "(SELECT c AS k, m AS v FROM t)",
+            "(SELECT c AS k, b AS v FROM t JOIN t AS u USING (a))",
+            "(SELECT c AS k, COUNT(*) AS v FROM t GROUP BY c)",
+        ):
             with pytest.raises(dpsql.Error, match="nobody listed"):
                 connection.describe(f"PIVOT {source} ON v USING COUNT(*) GROUP BY k")
+
+
+SPREAD = [
+    *("a // 3", "a % 2", "upper(b)", "month(d)", "b || '!'", "e + 1", "coalesce(e, 9)", "-a", "c"),
+    *("CASE WHEN a < 3 THEN 'low' ELSE 'high' END", "strftime(d, '%Y-%m')", "quarter(d)", "e / 2"),
+    *("(a > 3)", "CAST(a AS VARCHAR)", "date_trunc('quarter', d)", "length(b)", "abs(e)", "a"),
+]
+
+
+def spread(rng: random.Random) -> str:
+    """A PIVOT over an expression, as it is or as a column of what is around the table."""
+    over, using = rng.choice(SPREAD), rng.choice(["COUNT(*)", "SUM(a)", "AVG(e)", "COUNT(e)"])
+    key = rng.choice(["c", "b", "a"])
+    rows = rng.choice(["t", "(SELECT * FROM t) AS s", "(SELECT * FROM t WHERE a > 1) AS s"])
+    kind = rng.randrange(4)
+    if kind == 0:
+        return f"PIVOT {rows} ON {over} USING {using} GROUP BY {key}"
+    inner = f"SELECT {key} AS k, {over} AS v, a, e FROM {rows}"
+    if kind == 1:
+        return f"PIVOT ({inner}) ON v USING {using} GROUP BY k"
+    if kind == 2:
+        return f"WITH q AS ({inner}) PIVOT q ON v USING {using} GROUP BY k"
+    return f"WITH q AS ({inner}), r AS (SELECT * FROM q) PIVOT r ON v USING {using} GROUP BY k"
+
+
+def test_pivot_of_an_expression_has_the_values_that_it_has_on_declared_ones(
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(int(os.environ.get("ORDINARY_SEED", "8")))
+    rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
+    with (
+        write_world(tmp_path, rows) as database,
+        zero_noise(),
+        dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
+    ):
+        connection.execute("SET mechanism = identity")
+        for _ in range(STATEMENTS):
+            sql = spread(rng)
+            declare_view(database, mentioned(connection, sql))
+            expected = database.execute(sql)
+            names = [each[0] for each in expected.description]
+            cursor = connection.execute(sql)
+            own = [each[0] for each in cursor.description]
+            assert set(names) <= set(own), f"{sql}\n{own}\n{names}"
+            found, places = cursor.fetchall(), list(map(own.index, names))
+            rest = [place for place in range(len(own)) if place not in places]
+            assert all(row[place] in (None, 0) for row in found for place in rest), sql
+            kept = [tuple(settle(row[place]) for place in places) for row in found]
+            some = [row for row in kept if any(value not in (None, 0) for value in row[1:])]
+            wanted = [tuple(map(settle, row)) for row in expected.fetchall()]
+            wanted = [row for row in wanted if any(value not in (None, 0) for value in row[1:])]
+            assert not differ(some, wanted), f"{sql}\n{some[:9]}\n{wanted[:9]}"
 
 
 def test_no_message_names_what_is_inside(tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ fuzz: $(VENV)/.test
 		VIEW_TABLES=2000 EDITED_WORLDS=500 SEQUENCES=2000 PAIRS=500 ERROR_RUNS=200 COUPLED_KEYS=1000 ENGINE_TABLES=2000 SPARK_TABLES=2000 EDGE_STATEMENTS=2000 \
 		LIST_STATEMENTS=1000 NAME_STATEMENTS=1000 DPSQL_SINGULAR=200 FLOOR_COUNT=40 FLOOR_WEIGHTS=3 \
 		ORACLE_JOINS=200 ORACLE_CHAINS=100 PUBLIC_STATEMENTS=500 WHOLE_STATEMENTS=1000 CENSUS_EVERY=1 COMPARED=100 \
-		STEPPED=200 SIDES=200 DPSQL_CHOICES=500 CROSSINGS=60 CORRUPTED_CATALOGS=1500 DPSQL_FUNCTIONS=60 DPSQL_KEPT=100 TUPLES=200 ORDINARY_STATEMENTS=400 KEPT_STATEMENTS=500 \
+		STEPPED=200 SIDES=200 DPSQL_CHOICES=500 CROSSINGS=60 CORRUPTED_CATALOGS=1500 DPSQL_FUNCTIONS=60 DPSQL_KEPT=100 TUPLES=200 ORDINARY_STATEMENTS=400 KEPT_STATEMENTS=500 ROWS_STATEMENTS=500 \
 		DPSQL_TORTURE_SECONDS=60 MEMORY_STATEMENTS=60 FUZZ_MESSAGES=200000 SERVER_KILLS=500 SERVER_SEQUENCES=100 \
 		$(TESTS) tests/grammar tests/oracle/test_random.py tests/oracle/test_statements.py tests/oracle/test_shapes.py \
 		tests/oracle/test_errors_of_tour.py tests/oracle/test_lists.py tests/oracle/test_names.py \
-		tests/oracle/test_private_joins.py tests/oracle/test_kept_public.py tests/oracle/test_public_tables.py tests/oracle/test_integers.py \
+		tests/oracle/test_private_joins.py tests/oracle/test_kept_public.py tests/oracle/test_counted_rows.py tests/oracle/test_public_tables.py tests/oracle/test_integers.py \
 		tests/oracle/test_stepped_sums.py tests/oracle/test_counted_sides.py tests/oracle/test_choices_in_sums.py \
 		tests/oracle/test_functions_of_columns.py tests/oracle/test_tuple_lists.py tests/oracle/test_ordinary.py tests/catalog/test_corrupted.py tests/sql/test_kept_groups.py \
 		tests/oracle/test_compared.py tests/whole/test_census_compact.py tests/search/test_opt_plus.py \

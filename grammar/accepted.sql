@@ -73,6 +73,9 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) COUNT(*, c
 SELECT COUNT(*) AS n FROM main.t WHERE t.a > 3;
 -- a: 1x8 Dense
 
+SELECT COUNT(t.*) AS n FROM t WHERE a > (SELECT 3) AND a IN (SELECT 2 + 3);
+-- a: 1x8 Dense
+
 SELECT COUNT_IF(a > 3) AS big FROM t;
 -- a: 1x8 Dense
 

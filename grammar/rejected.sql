@@ -145,11 +145,23 @@ SELECT a FROM t UNION SELECT n FROM t;
 
 SELECT a, ROW_NUMBER() OVER (ORDER BY a) FROM t;
 -- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
--- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
+-- hint: windows are over groups: SELECT k, SUM(COUNT(*)) OVER (ORDER BY k) ... GROUP BY k
 
 SELECT SUM(a) OVER (ORDER BY a) FROM t;
--- E_GROUP_BY at line 1, column 30: column a must appear in GROUP BY or inside an aggregate
--- hint: add a to GROUP BY
+-- E_NO_AGGREGATE at line 1, column 30: rows cannot be returned, only aggregates
+-- hint: windows are over groups: SELECT k, SUM(COUNT(*)) OVER (ORDER BY k) ... GROUP BY k
+
+SELECT DISTINCT b FROM t ORDER BY a;
+-- E_GROUP_BY at line 1, column 35: ORDER BY a, which SELECT DISTINCT does not show
+-- hint: ORDER BY a column that is shown
+
+SELECT SUM(t.*) FROM t;
+-- E_FUNCTION at line 1, column 12: t.* is not supported here
+-- hint: COUNT(*) counts rows; of one column by its name: COUNT(a), AVG(b)
+
+SELECT q, COUNT(*) FROM (SELECT NTILE(4) OVER (ORDER BY a) AS q FROM t) GROUP BY q;
+-- E_WINDOW at line 1, column 33: a window over private rows is not supported
+-- hint: where a row stands depends on all others: QUANTILE_DISC(x, [0.25, 0.5, 0.75]) has the cuts, and windows over groups work
 
 SELECT COUNT(*) FROM t TABLESAMPLE 10%;
 -- E_SAMPLE at line 1, column 22: sampling is not supported

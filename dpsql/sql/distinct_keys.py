@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.sql.expressions import name_of
+from dpsql.sql.expressions import SHOWN, name_of
 from dpsql.sql.sugar import has_aggregates
 
 CLAUSES = ("group", "having", "qualify")
@@ -25,6 +25,7 @@ def grouped(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
             items = [item.unalias().copy() for item in select.expressions]
             select.set("group", exp.Group(expressions=items))
             select.set("distinct", None)
+            select.meta[SHOWN] = True
             continue
         outer = _over_groups(select)
         if outer is not None and select is tree:

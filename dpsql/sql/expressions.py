@@ -21,6 +21,8 @@ from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
 from dpsql.sql.whole import is_whole, marked, settled
 
+SHOWN = "distinct"
+"""Where a SELECT notes that its groups are those of SELECT DISTINCT."""
 MOST_ROWS = 2**62
 """What LIMIT and OFFSET mean at most: more rows than any result has."""
 
@@ -68,6 +70,10 @@ class Expressions(ABC):
         span = self.locate(node)
         is_made = not node.name.isidentifier()  # a column of a sub-query is told as it is written
         name = printable(span.text[span.start : span.end] if is_made else node.name)
+        order = node.find_ancestor(exp.Order, exp.Window)
+        if SHOWN in self.select.meta and isinstance(order, exp.Order):
+            what = f"ORDER BY {name}, which SELECT DISTINCT does not show"
+            self.wrong(node, "E_GROUP_BY", what, "ORDER BY a column that is shown")
         what = f"column {name} must appear in GROUP BY or inside an aggregate"
         self.wrong(node, "E_GROUP_BY", what, f"add {name} to GROUP BY")
 
@@ -256,13 +262,15 @@ def is_all(item: exp.Expr) -> bool:
     return isinstance(item.this, exp.Var) and item.this.name.upper() == "ALL"
 
 
-def refuse_rows(node: exp.Expr, locate: Locate) -> NoReturn:
-    """Refuse a SELECT that shows rows of a private table."""
+def refuse_rows(node: exp.Expr, locate: Locate, *, windows: bool = False) -> NoReturn:
+    """Refuse a SELECT that shows rows of a private table, with ``windows`` over them or without."""
     refuse_misspelt(node, locate)
     raise ProgrammingError(
         "E_NO_AGGREGATE",
         "rows cannot be returned, only aggregates",
-        hint="SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
+        hint="windows are over groups: SELECT k, SUM(COUNT(*)) OVER (ORDER BY k) ... GROUP BY k"
+        if windows
+        else "SELECT COUNT(*) FROM ..., with GROUP BY for one count per value",
         span=locate(node),
     )
 

@@ -38,6 +38,12 @@ _ROWS_ONLY = {
 _KNOWN = {"expressions", "from_", "joins", "where", "order", "with_"}
 _HINT = "a sub-query over private rows may project, filter and compute; aggregate it outside"
 
+_RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile)
+_PLACES = (
+    "where a row stands depends on all others: QUANTILE_DISC(x, [0.25, 0.5, 0.75]) has the cuts, "
+    "and windows over groups work"
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatSource:
@@ -284,7 +290,8 @@ class Flat:
         found = self.resolve(inner).unnest()
         window = found.find(exp.Window)
         if window is not None:
-            self.refuse(window, "E_WINDOW", "a window over private rows")
+            hint = _PLACES if isinstance(window.this, _RANKS) else _HINT
+            self.refuse(window, "E_WINDOW", "a window over private rows", hint)
         return [Field(name_of(item), found)]
 
     def aggregate(self, select: exp.Select) -> exp.Select:

@@ -101,7 +101,7 @@ def written_name(node: exp.Expr, locate: Locate) -> str:
     """The name of a function as the user wrote it; the parser may know it by another."""
     span = locate(node)
     here = re.match(r"(\w+)\s*\(", span.text[span.start :])
-    before = re.search(r"(\w+)\s*\(\s*$", span.text[: span.start])
+    before = re.search(r"(?i)(\w+)\s*\(\s*(distinct\s+)?$", span.text[: span.start])
     known = node.sql_name() if isinstance(node, exp.Func) else str(node.key)
     inner = {name for f in node.find_all(exp.Func) if f is not node for name in f.sql_names()}
     is_inner = here is not None and here.group(1).upper() in inner - {known.upper()}
@@ -167,6 +167,11 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
             "COLUMNS() is not supported here",
             hint=EACH_COLUMN,
             span=locate(node),
+        )
+    if isinstance(node, exp.Star):
+        hint = "columns by their names: SELECT a, b, COUNT(*) ... GROUP BY a, b"
+        return NotSupportedError(
+            "E_FUNCTION", "* is not supported here", hint=hint, span=locate(node)
         )
     if isinstance(node, exp.Tuple):
         return NotSupportedError(

@@ -262,8 +262,8 @@ class CellExpressions(Expressions):
             return found
         if self.scope.find_public(node) is None:
             self.scope.find_column(node, measure=True)
-        if self.select.args.get("group") is None and not self.select.find(exp.AggFunc):
-            refuse_rows(node, self.locate)
+        if self.select.args.get("group") is None and not has_aggregates(self.select):
+            refuse_rows(node, self.locate, windows=self.select.find(exp.Window) is not None)
         self.scope.find_column(node)
         self.not_grouped(node)
 

@@ -114,6 +114,13 @@ class Scope:
                 f"{printable(name)}) AS p GROUP BY n",
                 span=self.locate(reference),
             )
+        if column is None and isinstance(reference.this, exp.Star):
+            raise NotSupportedError(
+                "E_FUNCTION",
+                f"{printable(reference.sql('duckdb', comments=False))} is not supported here",
+                hint="COUNT(*) counts rows; of one column by its name: COUNT(a), AVG(b)",
+                span=self.locate(reference),
+            )
         if column is None:
             declared = [c.name for c in self.table.columns.values()]
             raise ProgrammingError(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.sql.counted_rows import write_out_count
 from dpsql.sql.json_fields import FIELDS, write_out_fields
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.named_windows import write_out_windows
@@ -42,6 +43,10 @@ def plain(tree: exp.Query) -> exp.Query:
             _write_out(node)
         elif isinstance(node, exp.Exists):
             _over_values(node)
+        elif isinstance(node, exp.Subquery):
+            _of_nothing(node)
+        elif isinstance(node, exp.Count) and _is_of_table(node.this):
+            write_out_count(node)
     if any(isinstance(node, exp.In | exp.Tuple | exp.Exists) for node in nodes):
         nodes = list(tree.walk(bfs=False))
     for node in nodes:
@@ -224,6 +229,30 @@ def _over_values(node: exp.Exists) -> None:
     tests = [where.this.transform(filled, row) for row in rows]
     known = [exp.Is(this=exp.paren(test, copy=False), expression=exp.true()) for test in tests]
     node.replace(exp.paren(exp.or_(*known, copy=False), copy=False))
+
+
+def _is_of_table(node: exp.Expr | None) -> bool:
+    """Whether a node is ``t.*``."""
+    return isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+
+
+def _of_nothing(node: exp.Subquery) -> None:
+    """Write (SELECT 30), a value without a table, as the value."""
+    select, around = node.this, node.parent
+    used = {key for key, value in select.args.items() if value}
+    if used != {"expressions"} or len(select.expressions) != 1 or node.alias:
+        return
+    value = select.expressions[0].unalias()
+    if value.is_star or value.find(exp.AggFunc, exp.Window, exp.Query, exp.Unnest, exp.Explode):
+        return
+    if isinstance(around, exp.In) and node.arg_key == "query":
+        around.set("query", None)
+        around.set("expressions", [value.copy()])
+    elif isinstance(around, _AROUND_VALUES) and not isinstance(around, exp.SubqueryPredicate):
+        node.replace(exp.paren(value.copy(), copy=False))
+
+
+_AROUND_VALUES = (exp.Binary, exp.Between, exp.Unary, exp.Case, exp.If, exp.Func, exp.In)
 
 
 def _write_out(node: exp.Tuple) -> None:

@@ -377,6 +377,26 @@ RULES: list[tuple[str, Follow]] = [
     (r"aggregate each part: .*", always("SELECT COUNT(*) FROM t UNION ALL SELECT COUNT(*) FROM t")),
     (r"JOIN public_table ON private_column = public_column, .*", always(JOINED, BETWEEN)),
     (
+        r"windows are over groups: .*",
+        always("SELECT b, SUM(COUNT(*)) OVER (ORDER BY b) FROM t GROUP BY b"),
+    ),
+    (r"ORDER BY a column that is shown", always("SELECT DISTINCT b FROM t ORDER BY b")),
+    (
+        r"COUNT\(\*\) counts rows; of one column by its name: COUNT\(a\), AVG\(b\)",
+        always("SELECT COUNT(*), COUNT(a), AVG(e) FROM t"),
+    ),
+    (
+        r"where a row stands depends on all others: .*",
+        always(
+            "SELECT QUANTILE_DISC(a, [0.25, 0.5, 0.75]) FROM t",
+            "SELECT a, NTILE(4) OVER (ORDER BY COUNT(*)) FROM t GROUP BY a",
+        ),
+    ),
+    (
+        r"columns by their names: SELECT a, b, COUNT\(\*\) ... GROUP BY a, b",
+        always("SELECT a, b, COUNT(*) FROM t GROUP BY a, b"),
+    ),
+    (
         r"public rows that stay are one table or sub-query: .*",
         always(
             "SELECT name, COUNT(t.a) FROM (SELECT name, lo FROM bands CROSS JOIN (VALUES (1)) v(x))"

@@ -27,7 +27,7 @@ CASES = [
     ("SELECT COUNT(*) FROM t WHERE random() < 0.5", "E_NONDETERMINISTIC"),
     ("SELECT MEDIAN(a) FROM t WHERE a > (SELECT AVG(a) FROM t)", "E_SUBQUERY"),
     ("SELECT COUNT(*) FROM t JOIN adult ON t.a = adult.age", "E_JOIN"),
-    ("SELECT SUM(a) OVER (ORDER BY a) FROM t", "E_GROUP_BY"),
+    ("SELECT SUM(a) OVER (ORDER BY a) FROM t", "E_NO_AGGREGATE"),
     ("SELECT * FROM t", "E_NO_AGGREGATE"),
     ("SELECT SUM(DISTINCT a + e) FROM t", "E_AGGREGATE"),
     (

@@ -190,9 +190,9 @@ def test_pivot_of_an_expression_has_the_values_that_it_has_on_declared_ones(
             sql = spread(rng)
             declare_view(database, mentioned(connection, sql))
             expected = database.execute(sql)
-            names = [each[0] for each in expected.description]
+            names = [each[0] for each in expected.description or ()]
             cursor = connection.execute(sql)
-            own = [each[0] for each in cursor.description]
+            own = [each[0] for each in cursor.description or ()]
             assert set(names) <= set(own), f"{sql}\n{own}\n{names}"
             found, places = cursor.fetchall(), list(map(own.index, names))
             rest = [place for place in range(len(own)) if place not in places]

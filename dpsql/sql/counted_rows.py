@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dpsql.sql.scope import conjuncts
-
 _STRICT = (exp.Column, exp.Cast, exp.Paren, exp.TimestampTrunc, exp.DateTrunc, exp.Identifier)
 """What is NULL where its column is."""
 
@@ -53,8 +51,7 @@ def _joined_by(join: exp.Join, table: str) -> exp.Column | None:
     for name in join.args.get("using") or ():
         return exp.column(name.name, table)
     on = join.args.get("on")
-    for test in [] if on is None else conjuncts(on):
-        test = test.unnest()
+    for test in [] if on is None else _both(on):
         sides: Sequence[exp.Expr] = (test.left, test.right) if isinstance(test, exp.EQ) else ()
         for side in sides:
             columns = list(side.find_all(exp.Column))
@@ -66,3 +63,11 @@ def _joined_by(join: exp.Join, table: str) -> exp.Column | None:
             if is_strict and len(columns) == 1 and of_table[0]:
                 return columns[0].copy()
     return None
+
+
+def _both(test: exp.Expr) -> list[exp.Expr]:
+    """The conditions that AND joins."""
+    inner = test.unnest()
+    if not isinstance(inner, exp.And):
+        return [inner]
+    return [*_both(inner.left), *_both(inner.right)]

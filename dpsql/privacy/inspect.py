@@ -16,11 +16,11 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Values
 from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
+from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.lines import count_unread
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
-from dpsql.privacy.vault.vault import sealed
 from dpsql.records import dataclass, replace
 
 

@@ -28,7 +28,7 @@ from dpsql.plan import request
 from dpsql.plan.plan import Part
 from dpsql.privacy import ledger as privacy_ledger
 from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.vault.vault import sealed
+from dpsql.privacy.vault.failures import sealed
 from dpsql.sealed import Sealed
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session

@@ -20,6 +20,13 @@ KINDS = {
     ".db": "duckdb",
 }
 
+READABLE = {
+    "parquet": "a Parquet file is written as a whole, and not encrypted",
+    "csv": "a CSV file is UTF-8, begins with the names of its columns, and is whole",
+    "duckdb": "a DuckDB file is of this version or an older one, and closed by what wrote it",
+}
+"""What a file that does not open lacks, by its kind."""
+
 
 def match_files(source: str) -> tuple[str, ...]:
     """Return the real paths of what a source names, each once."""

@@ -28,6 +28,7 @@ from dpsql.privacy.vault.data_engine import (
     fingerprint,
 )
 from dpsql.privacy.vault.data_files import find_files, is_parquet
+from dpsql.privacy.vault.failures import CHANGED, FAILED, Unread, unread
 from dpsql.privacy.vault.fetched_columns import Fetch, UnitIdentity, fetch_column, fetch_unit
 from dpsql.privacy.vault.footers import BESIDES
 from dpsql.privacy.vault.readers import reader
@@ -135,11 +136,14 @@ class FileTable:
 
     @contextmanager
     def _reopened(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._room() as connection:
-            source = self.source.declared, self.name, self.named, self.is_vouched, self.version
-            if open_source(connection, *source) != self.source:
-                raise ValueError("the files are no longer those that were opened")
-            yield connection
+        try:
+            with self._room() as connection:
+                source = self.source.declared, self.name, self.named, self.is_vouched, self.version
+                if open_source(connection, *source) != self.source:
+                    raise Unread(self.name, self.source.declared, *CHANGED)
+                yield connection
+        except FAILED as error:
+            raise unread(self.name, self.source.declared, error) from None
 
     def _room(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """A kept instance, where nothing has to be registered with it or attached to it."""

@@ -8,11 +8,13 @@ from typing import Any
 import duckdb
 
 INSTANTS = "instants"
-"""Instants that DuckDB converts while it reads, so that one out of range stops all others: those
-in milliseconds, and the older ones of 96 bits, of which some versions of DuckDB do so."""
+"""Instants in milliseconds, which DuckDB converts while it reads, so that one out of range stops
+all others."""
+OLD = "old"
+"""The older ones of 96 bits, of which some versions of DuckDB do so; they say nothing of a zone."""
 TIMES = "times"
 """Times of day, of which DuckDB refuses what is out of range, and all others with it."""
-BESIDES = (INSTANTS, TIMES)
+BESIDES = (INSTANTS, OLD, TIMES)
 """What pyarrow reads beside DuckDB."""
 MICROS = "micros"
 """Instants that pyarrow and DuckDB read alike."""
@@ -29,7 +31,8 @@ RISKY = (
 )
 SCHEMAS = f"""
 SELECT file_name, name, COALESCE(num_children, 0),
-    CASE WHEN {CLOCK} AND (type = 'INT96' OR type = 'INT64' AND ({IN_MILLIS})) THEN '{INSTANTS}'
+    CASE WHEN {CLOCK} AND type = 'INT96' THEN '{OLD}'
+        WHEN {CLOCK} AND type = 'INT64' AND ({IN_MILLIS}) THEN '{INSTANTS}'
         WHEN type IN ('INT32', 'INT64') AND duckdb_type IN ('TIME', 'TIME_NS') THEN '{TIMES}'
         WHEN {RISKY} THEN '{UNREADABLE}'
         WHEN type = 'INT64' AND duckdb_type IN ('TIMESTAMP', 'TIMESTAMP WITH TIME ZONE')
@@ -54,7 +57,7 @@ def read_footers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) ->
 
 
 def stored_as(footers: Iterable[Footer], columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return how each column of Parquet files is stored: INSTANTS, TIMES, UNREADABLE or PLAIN.
+    """Return how each column of Parquet files is stored: OLD, INSTANTS, TIMES, UNREADABLE or PLAIN.
 
     ``columns`` are their names and types, as DuckDB describes them.
     """
@@ -74,7 +77,7 @@ def _together(places: Sequence[tuple[list[tuple[str, str]], int]], name: str) ->
     is_named = all(_is_alone(fields, i, name) for fields, i in places)
     if not is_named or PLAIN in found:
         return UNREADABLE
-    return TIMES if TIMES in found else INSTANTS
+    return next(each for each in (TIMES, OLD, INSTANTS) if each in found)
 
 
 def _is_alone(fields: list[tuple[str, str]], place: int, name: str) -> bool:

@@ -10,10 +10,11 @@ from importlib.util import find_spec
 import duckdb
 
 from dpsql.catalog.catalog import Table
+from dpsql.catalog.domain import Spans
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
-from dpsql.privacy.vault.footers import BESIDES, TIMES, UNREADABLE
+from dpsql.privacy.vault.footers import BESIDES, OLD, TIMES, UNREADABLE
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import Source, connect, harden, read_schema
@@ -63,6 +64,15 @@ def refuse_risky(source: Source, table: Table) -> None:
             " without a zone, and as text where they tell units or keys"
         )
         unavailable(table.name, table.source, problem, hint)
+    for column in table.columns.values():
+        zone = column.domain.zone if isinstance(column.domain, Spans) else "UTC"
+        if zone != "UTC" and OLD in _ways(source, [column.name]):
+            problem = (
+                f"column {column.name!r} is stored in 96 bits, which do not say whether its times "
+                f"are instants or those of a clock in {zone}"
+            )
+            hint = "leave `zone` out, which takes them as they are; or write them in microseconds"
+            unavailable(table.name, table.source, problem, hint)
     beside = _ways(source, _read_of(table)) & set(BESIDES)
     if beside and find_spec("pyarrow") is None:  # asks without importing it
         problem = "times of day, and instants in milliseconds or 96 bits, are read by the package"

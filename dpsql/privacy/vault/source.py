@@ -16,7 +16,7 @@ import duckdb
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import NESTED, unavailable
-from dpsql.privacy.vault.data_files import find_files, match_files
+from dpsql.privacy.vault.data_files import READABLE, find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, read_footers, stored_as
@@ -269,10 +269,10 @@ def open_source(
     except DataUnavailable:
         raise
     except PermissionError:
-        problem = "permission denied"
+        unavailable(table, source, "permission denied")
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, duckdb.Error):
         problem = f"not a readable {kind} file, or locked by another process"
-    unavailable(table, source, problem)
+    unavailable(table, source, problem, READABLE[kind])
 
 
 def parquet_sql(utf8: str = "strict") -> str:

@@ -13,9 +13,10 @@ from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
 from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
-from dpsql.errors import InternalError, ProgrammingError, is_interrupt
+from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
+from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
 from dpsql.privacy.vault.pushed import open_pushed
@@ -161,8 +162,7 @@ class TableVault:
 
     def check(self) -> None:
         if self._fingerprint() != self.data_version:
-            problem = "the data have changed since they were opened"
-            unavailable(self._table.name, self._table.source, problem, "connect again")
+            unavailable(self._table.name, self._table.source, *CHANGED)
         if self._pushed is not None:
             self._pushed.check()
 
@@ -300,7 +300,7 @@ class TableVault:
             return self._rows
         rows = self._reader.read(columns)
         if self._fingerprint() != self.data_version:
-            raise ValueError
+            raise Unread(self._table.name, self._table.source, *CHANGED)
         if self._rows is None:
             self._rows = rows
         else:
@@ -384,17 +384,3 @@ def open_vault(
     Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
     """
     return TableVault(table, salt, shared)
-
-
-def sealed(work: Callable[[], T]) -> T:
-    """Run ``work``; whatever it raises becomes one constant error that carries no trace of it.
-
-    Guarantee: text, cause and context of the error are independent of the data. Ctrl-C stays one.
-    """
-    try:
-        return work()
-    except Exception as error:
-        interrupted = is_interrupt(error)
-    if interrupted:
-        raise KeyboardInterrupt
-    raise InternalError("E_INTERNAL", "the table could not be counted; details are withheld")

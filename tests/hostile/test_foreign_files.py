@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,10 @@ def test_what_others_write_is_answered_or_refused_with_what_helps(
             assert all(DAMAGED[0] in said and DAMAGED[1] in said for said in of_x), told
 
 
+def _put(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 def test_damaged_files_are_refused_and_cost_nothing(writer: str, tmp_path: Path) -> None:
     ending, write = WRITERS[writer]
@@ -180,9 +185,7 @@ def test_damaged_files_are_refused_and_cost_nothing(writer: str, tmp_path: Path)
             )
             damaged[start : start + size] = flipped
         folder = tmp_path / str(number)
-        told = asked(
-            folder, ending, lambda path, held=bytes(damaged): path.write_bytes(held) and None
-        )
+        told = asked(folder, ending, partial(_put, bytes(damaged)))
         refused += any(told.values())
         shutil.rmtree(folder)
     assert refused > DAMAGES // 4
@@ -194,7 +197,7 @@ def test_files_that_change_while_they_are_read(
 ) -> None:
     """What opened before is not what is read: a typed refusal, and connecting again helps."""
     room, folder = files.FileTable._room, tmp_path / "f"
-    changed = []
+    changed: list[str] = []
 
     def change_and_open(table: files.FileTable) -> Any:
         path = folder / "t.parquet"

@@ -142,3 +142,5 @@ SELECT sex, COUNT(*) AS n, SUM(day) AS d FROM visits NATURAL JOIN patients WHERE
 SELECT drug, sex, COUNT(*) AS n FROM patients NATURAL JOIN visits v NATURAL JOIN lines GROUP BY ALL;
 SELECT sex, COUNT(v.ward) AS n FROM patients p NATURAL LEFT JOIN visits v GROUP BY sex;
 SELECT a.ward, a.n, b.m FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) a NATURAL JOIN (SELECT ward, SUM(day) AS m FROM visits GROUP BY ward) b;
+SELECT COUNT(*) AS n FROM visits v FULL JOIN patients p ON v.patient_id = p.patient_id AND v.ward = (SELECT 'a');
+SELECT COUNT(*) AS n FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id AND p.sex = (SELECT 'f');

@@ -467,7 +467,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits v JOIN lines l ON v.patient_id = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v JOIN patients p ON v.doctor = p.patient_id": "v.doctor",
     "SELECT COUNT(*) FROM visits v FULL JOIN patients p "
-    "ON v.patient_id = p.patient_id AND v.ward = (SELECT 'a')": "v.ward",
+    "ON v.patient_id = p.patient_id AND v.ward = (SELECT MAX(ward) FROM visits)": "v.ward",
     "SELECT COUNT(*) FROM visits v FULL JOIN lines l USING (visit_id)": "lines l",
     "SELECT COUNT(*) FROM wards w JOIN visits v ON w.ward = v.ward "
     "FULL JOIN patients p ON p.patient_id = v.patient_id": "patients p ON",
@@ -477,7 +477,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM visits v JOIN bills b ON v.visit_id = b.visit OR TRUE": "bills b",
     "SELECT COUNT(*) FROM bills b JOIN lines l ON b.visit = l.visit_id": "lines l",
     "SELECT COUNT(*) FROM visits v LEFT JOIN patients p "
-    "ON v.patient_id = p.patient_id AND p.sex = (SELECT 'f')": "p.sex",
+    "ON v.patient_id = p.patient_id AND p.sex = (SELECT MAX(sex) FROM patients)": "p.sex",
     "SELECT COUNT(*) FROM wards w LEFT JOIN visits v ON v.ward = w.ward": "*",
     "SELECT COUNT(v.ward) FROM wards w LEFT JOIN visits v ON v.ward = w.ward "
     "WHERE v.day IS NULL": "v.day IS",

@@ -22,7 +22,7 @@ KINDS = {
 
 READABLE = {
     "parquet": "a Parquet file is written as a whole, and not encrypted",
-    "csv": "a CSV file is UTF-8, begins with the names of its columns, and is whole",
+    "csv": "a CSV file is UTF-8 text: a header of different names, then lines with as many commas",
     "duckdb": "a DuckDB file is of this version or an older one, and closed by what wrote it",
 }
 """What a file that does not open lacks, by its kind."""

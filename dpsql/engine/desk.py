@@ -174,8 +174,8 @@ class Desk(ABC):
         return tuple(map(self._demanding, found))
 
     def _demanding(self, item: Compiled) -> Compiled:
-        """A statement with the largest error that all of a session have to keep to."""
-        if self.demanded is None or item.max_stddev is not None or item.is_static:
+        """A statement with the largest error that all counts and sums of a session keep to."""
+        if self.demanded is None or item.max_stddev is not None or not item.shown():
             return item
         return replace(item, max_stddev=self.demanded)
 

@@ -180,7 +180,7 @@ class Compiled:
         return tuple(dict.fromkeys([*said, *(self.outer.notes if self.outer else ())]))
 
     def shown(self) -> list[int]:
-        """The places of the answers that are columns of their own, and no ranks."""
+        """The places of the answers that are columns of their own, no ranks and not known."""
         repeats = None if self.outer is None else self.outer.repeats
         out: list[int] = []
         start = 0
@@ -189,7 +189,7 @@ class Compiled:
             if repeats is not None:
                 columns &= {aggregate for place, aggregate in repeats if place == number}
             for place, answer in enumerate(select.answers, start):
-                if answer.aggregate in columns and answer.rank is None:
+                if answer.aggregate in columns and answer.rank is None and answer.whole:
                     out.append(place)
             start += len(select.answers)
         return out

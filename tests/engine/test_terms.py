@@ -13,6 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.manner import demand
 from tests.support.seam import zero_noise
 
 DEMO = Path(__file__).parents[2] / "demo_data"
@@ -139,6 +140,18 @@ def test_max_stddev_is_about_what_is_shown(adult: Connection) -> None:
     assert 4.9 < largest(shown.stddev[-1]) <= 5
     both = adult.execute(WANTED.format(f"sex, n, s FROM {NESTED}")).result
     assert max(map(largest, both.stddev[1:])) <= 5
+
+
+def test_an_error_demanded_of_all_is_that_of_those_that_have_one(adult: Connection) -> None:
+    """Before: a mean or a median by itself in a script was refused for --max-stddev."""
+    demand(adult.engine, "5")
+    counted = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
+    others = ["SELECT AVG(age) FROM adult", "SELECT MEDIAN(age) FROM adult"]
+    others += [f"SELECT 10 * n FROM {NESTED}", "SELECT COUNT(*) FROM adult WHERE age > 999"]
+    cursor = adult.executescript("; ".join([counted, *others]))
+    assert 4.9 < largest(cursor.result.stddev[-1]) <= 5
+    with pytest.raises(dpsql.Error, match="E_SETTING"):
+        adult.explain(WANTED.format("AVG(age) FROM adult"))
 
 
 def test_max_stddev_of_what_is_known_is_free(adult: Connection) -> None:

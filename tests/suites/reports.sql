@@ -317,6 +317,7 @@ SELECT status // 100 AS class, COUNT(*) AS n FROM events GROUP BY class ORDER BY
 SELECT page, COUNT(*) FILTER (WHERE status >= 500) * 100.0 / COUNT(*) AS error_rate FROM events GROUP BY page ORDER BY error_rate DESC;
 
 -- web log 7
+-- within: 0.02
 SELECT device, AVG(ms) AS mean_ms, QUANTILE_CONT(ms, 0.95) AS p95 FROM events WHERE ms IS NOT NULL GROUP BY device;
 
 -- web log 8
@@ -417,6 +418,7 @@ SELECT d, n, n > LAG(n) OVER (ORDER BY d) AS up FROM (SELECT seen::DATE AS d, CO
 SELECT COUNT(*) AS n FROM events WHERE hour(seen) < 6 AND device = 'phone' AND status = 200;
 
 -- web log 39
+-- within: 0.02
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms FROM events WHERE page = '/search';
 
 -- web log 40

@@ -194,7 +194,7 @@ SELECT pr.name, SUM(i.quantity) AS units FROM items i JOIN products pr USING (pr
 SELECT SUM(LEAST(price, 50)) AS capped, SUM(price) AS plain FROM items;
 
 -- shop 18
--- refused: E_EXPR_IN_AGG the same
+-- refused: E_BIN_EDGE the same
 SELECT SUM(GREATEST(price - 20, 0) * quantity) AS above FROM items;
 
 -- shop 19
@@ -447,5 +447,4 @@ SELECT age, COUNT(*) AS n, SUM(COUNT(*)) OVER (ORDER BY age) * 100.0 / SUM(COUNT
 SELECT gender, LIST(city ORDER BY n DESC)[1] AS best FROM (SELECT gender, city, COUNT(*) AS n FROM survey GROUP BY gender, city) t GROUP BY gender;
 
 -- poll 27
--- refused: E_AGGREGATE ENTROPY
 SELECT TRUNC(age / 20) AS g, ENTROPY(nps) FROM survey GROUP BY g;

@@ -129,12 +129,14 @@ class Steadiness:
             return all(settled)
         elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             self.is_settled(node.this)
+        elif isinstance(node, exp.Extract) and str(node.this.name).lower() == "epoch":
+            return self.is_settled(node.expression)  # seconds since then: no part, but all of it
         elif (part := part_of(node)) is not None:
             self.part(node, *part)
         elif self.column.type == "time" and _is_wrapping(node):
             if not self.same(self.column, _sql(node)):
                 self.refuse(node)
-        elif self.column.type == "time" and _is_time(node):
+        elif _is_time(node) and self.is_within_days():
             return self.is_settled(node.this)
         elif is_steady(node) and len(moving := list(_moving(node))) == 1:
             return self.is_settled(moving[0])
@@ -156,6 +158,10 @@ class Steadiness:
         """Check a comparison for equality: a value neither begins nor ends within a cell."""
         for kind in (exp.LT, exp.LTE):
             self.cut(kind(this=left.copy(), expression=right.copy()), left, right)
+
+    def is_within_days(self) -> bool:
+        """Whether the clock does not begin again within a cell."""
+        return self.column.type == "time" or self.same(self.column, "CAST(v AS DATE)")
 
     def part(self, node: exp.Expr, argument: exp.Expr, unit: str) -> None:
         """Check a part of a calendar or clock, by its argument cut off at that part."""

@@ -69,6 +69,7 @@ DAYS = ["2023-12-28", "2024-01-01", "2024-01-03", "2024-02-01", "2024-07-01", "2
 TIMES = ["", " 00:00:00", " 12:00:00", " 23:59:59.999999", "T00:00:01"]
 CLOCKS = [" 08:00:00", " 16:00:00", " 23:15:00", " 00:30:00", " 23:00:00", " 01:00:00"]
 FORMATS = ["%Y", "%Y-%m", "%B", "%a", "%H", "%H:%M", "%Y-%m-%d", "%j", "%p", "%S", "%c", "%d"]
+HOURS = ["00:00", "06:00", "12:00", "12:30", "23:59:59.999999"]
 UNITS = ["year", "quarter", "month", "week", "day", "hour", "minute", "second", "dow", "epoch"]
 FIELDS = [*UNITS, "isodow", "doy", "isoyear", "decade", "microsecond"]
 
@@ -160,6 +161,10 @@ class Writer:
             *(f"strftime(#, '{self.pick(*FORMATS)}') {o} '{text}'", f"hour(#) {o} {number}"),
             *(f"dayname(#) {o} 'M'", f"monthname(date_trunc('{unit}', #)) {o} 'F'"),
             f"EXTRACT({self.pick(*FIELDS)} FROM date_trunc('{unit}', #)) {o} 1",
+            *(f"CAST(CAST(# AS TIMESTAMP) AS TIME) {o} TIME '{each}'" for each in HOURS),
+            *(f"CAST(# AS TIME) BETWEEN TIME '{each}' AND TIME '20:00'" for each in HOURS[:2]),
+            f"EXTRACT(epoch FROM #) {o} {self.pick('1706745600', '1704067200', '1706788800')}",
+            f"floor(epoch(#) / {self.pick('3600', '86400', '7200')}) % 2 {o} 1",
         ]
 
     def moved(self, unit: str, step: str, o: str) -> list[str]:

@@ -18,8 +18,8 @@ from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.codec import Release
 from dpsql.catalog.view import view_of
-from dpsql.plan.division import HALVINGS, halves
-from dpsql.plan.plan import Part
+from dpsql.plan.division import HALVINGS, halves, part_of, statements
+from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request
 from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Merging, merging_of
@@ -69,25 +69,49 @@ def imply(request: Request, name: str, release: Release) -> Implied | None:
     readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
     taken: set[int] = set()
     for target in request.targets:
-        found = _read_all(target, release.plan.parts, taken, HALVINGS)
+        found = _read_all(target, release.plan, taken)
         if found is None:
             return None
         readings.update(found)
     return Implied(name, release, readings)
 
 
-def _read_all(
-    target: Target, parts: Sequence[Part], taken: set[int], depth: int
-) -> Readings | None:
-    """How a target is read off one of the parts, or its halves off one each."""
-    found = _read_off(target, parts, taken)
-    alike = [part for part in parts if part.table == target.table.name.casefold()]
+def _read_all(target: Target, plan: Plan, taken: set[int]) -> Readings | None:
+    """How a target is read off one of the parts, or off several as it may have been planned."""
+    found = _read_off(target, plan.parts, taken)
+    alike = [part for part in plan.parts if part.table == target.table.name.casefold()]
     several = len([part for part in alike if not part.units]) > 1
-    if found is not None or not several or target.units or not depth or len(target.asked) == 1:
+    if found is not None or not several or target.units or len(target.asked) == 1:
+        return found
+    from dpsql.plan.partition import best_partition  # most releases are one part
+
+    pieces = [part_of(target, group) for group in best_partition(target, plan.noise).groups]
+    return (
+        _read_each(pieces, plan.parts)
+        or _read_halves(target, plan.parts, HALVINGS)
+        or _read_each(statements(target), plan.parts)
+    )
+
+
+def _read_each(pieces: Sequence[Target], parts: Sequence[Part]) -> Readings | None:
+    """How each of some pieces is read off one of the parts."""
+    readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
+    for piece in pieces:
+        found = _read_off(piece, parts, set())
+        if found is None:
+            return None
+        readings.update(found)
+    return readings
+
+
+def _read_halves(target: Target, parts: Sequence[Part], depth: int) -> Readings | None:
+    """How a target is read off one of the parts, or its halves off one each."""
+    found = _read_off(target, parts, set())
+    if found is not None or not depth or len(target.asked) == 1:
         return found
     readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
     for half in halves(target):
-        some = _read_all(half, parts, taken, depth - 1)
+        some = _read_halves(half, parts, depth - 1)
         if some is None:
             return None
         readings.update(some)

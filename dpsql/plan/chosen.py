@@ -28,6 +28,7 @@ class Chosen:
     ``means`` are the mean variances of the rows of every answer at a unit budget, ``error`` the
     weighted total, ``lower`` a certified bound on it, 0 where none is known. ``coarse`` are other
     strategies of the layout that may be better where noise is not fine beside whole numbers.
+    ``free`` is the least error that was found without limits, 0 where that was not looked for.
     """
 
     layout: Layout
@@ -36,6 +37,7 @@ class Chosen:
     means: Mapping[Place, float]
     error: float
     coarse: tuple[Strategy, ...] = ()
+    free: float = 0.0
 
     @property
     def is_optimal(self) -> bool:

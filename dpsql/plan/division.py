@@ -12,12 +12,13 @@ from functools import cached_property
 from itertools import pairwise
 
 from dpsql.plan.chosen import Chosen
-from dpsql.plan.drawn import least_part
+from dpsql.plan.drawn import counted_of, error_at, least_part
 from dpsql.plan.limits import plain_cost
+from dpsql.plan.plan import split_amount
 from dpsql.records import dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
-from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target
 
@@ -26,6 +27,11 @@ HALVINGS = 3
 
 ONE = 0.75
 """Part of what may be done for a target that it has as one; the rest is for its halves."""
+
+
+GAIN = 1.1
+"""Ratio of variances that pieces have to gain, five per cent of the standard error: their answers
+do not agree with each other."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +48,62 @@ class PlannedAlone:
         """Which part of the budget keeps its answers within the limits of the whole."""
         return least_part(self.chosen, self.target, self.whole, self.amount)
 
+    @property
+    def is_good(self) -> bool:
+        """Whether pieces can hardly gain: limits take little of what is best without them.
+
+        Nodes of sums depend on what else is asked, so that pieces with sums may gain still.
+        """
+        error = self.chosen.error / self.target.rows_per_unit**2
+        return self.least <= 1 and error <= GAIN * self.chosen.free and not self.target.has_sums
+
 
 def in_pieces(
-    piece: PlannedAlone, choose: Callable[[Target], Chosen], depth: int = HALVINGS
+    one: PlannedAlone, choose: Callable[[Target], Chosen], agree: bool = False
+) -> list[PlannedAlone]:
+    """Return answers as one piece, or as pieces where these gain much or alone keep the limits.
+
+    Pieces do not agree with each other. Where they are to ``agree`` none is for gain alone.
+    """
+    if one.is_good or (agree and one.least <= 1):
+        return [one]
+    from dpsql.plan.partition import best_partition  # requests of one statement do without
+
+    best = [one]
+    partition = best_partition(one.target, one.chosen.strategy.noise)
+    foreseen = partition.error * one.target.rows_per_unit**2
+    if len(partition.groups) > 1 and foreseen * GAIN < total_of(best):
+        parts = [part_of(one.target, places) for places in partition.groups]
+        found: list[PlannedAlone] = []
+        for others, part in zip(reversed(range(len(parts))), parts, strict=True):
+            with share(1 / (1 + others)):
+                found.append(replace(one, target=part, chosen=choose(part)))
+        if total_of(found) * GAIN < total_of(best):
+            best = found
+    if one.least <= 1:
+        return best
+    halved = _halved(one, choose, HALVINGS)
+    return min(best, halved, key=lambda found: (total_of(found), sum(each.least for each in found)))
+
+
+def total_of(pieces: Sequence[PlannedAlone]) -> float:
+    """Return the error of pieces of one target with the best shares, for its budget as a unit.
+
+    It is infinite where they are beyond their limits.
+    """
+    (first, *_), noise = pieces, law(pieces[0].chosen.strategy.noise)
+    errors, least = [each.chosen.error for each in pieces], [each.least for each in pieces]
+    if sum(least) > 1:
+        return math.inf
+    counted, _ = counted_of(first.target, noise.name, first.amount)
+    amounts = split_amount(counted, errors, noise.name, least)
+    pairs = zip(pieces, amounts, strict=True)
+    total = sum(error_at(each.chosen, each.target, amount) for each, amount in pairs)
+    return total / noise.unit_variance(float(counted))
+
+
+def _halved(
+    piece: PlannedAlone, choose: Callable[[Target], Chosen], depth: int
 ) -> list[PlannedAlone]:
     """Return a piece in halves, and these again, where its answers are beyond their limits.
 
@@ -58,7 +117,7 @@ def in_pieces(
         with share(1 / (1 + others)):
             with share(ONE):
                 half = replace(piece, target=part, chosen=choose(part))
-            found += in_pieces(half, choose, depth - 1)
+            found += _halved(half, choose, depth - 1)
     return found if sum(each.least for each in found) < piece.least else [piece]
 
 
@@ -87,7 +146,7 @@ def divided(target: Target) -> tuple[Target, ...]:
     if not large:
         return (target,)
     rest = target.asked.keys() - large
-    parts = (_part(target, rest), _part(target, large)) if rest else halves(target)
+    parts = (part_of(target, rest), part_of(target, large)) if rest else halves(target)
     return tuple(each for part in parts for each in divided(part))
 
 
@@ -103,7 +162,7 @@ def halves(target: Target) -> tuple[Target, ...]:
     rows = target.layouts[0].rows
     places = sorted(target.asked, key=lambda place: (rows[place], place))
     cut = _widest([rows[place] for place in places])
-    return _part(target, places[:cut]), _part(target, places[cut:])
+    return part_of(target, places[:cut]), part_of(target, places[cut:])
 
 
 def _widest(rows: Sequence[int]) -> int:
@@ -127,5 +186,12 @@ def _large(layout: Layout) -> list[Place]:
     ]
 
 
-def _part(target: Target, places: Collection[Place]) -> Target:
+def statements(target: Target) -> list[Target]:
+    """Return the answers of every statement by themselves."""
+    numbers = dict.fromkeys(place[0] for place in target.asked)
+    return [part_of(target, [p for p in target.asked if p[0] == number]) for number in numbers]
+
+
+def part_of(target: Target, places: Collection[Place]) -> Target:
+    """Return some of the answers of a target."""
     return replace(target, asked={p: each for p, each in target.asked.items() if p in places})

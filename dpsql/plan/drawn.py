@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.choice import Chooser
-from dpsql.plan.chosen import Chosen, by_error, total_error, worst_of
+from dpsql.plan.chosen import Chosen, by_error, least_error, total_error, worst_of
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.plan import Part
 from dpsql.records import replace
@@ -32,11 +32,12 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
     that are returned are those in the limit.
     """
     target = chooser.target
-    amount, own = _counted(target, chooser.noise, amount)
+    amount, own = counted_of(target, chooser.noise, amount)
     chooser = replace(chooser, own=own)
     selected = chooser.selected()
+    free = least_error(selected)
     found = chooser.within(selected)
-    best = min(found, key=by_error)
+    best = replace(min(found, key=by_error), free=free)
     if best.is_optimal and is_finest(best.strategy):
         return best
     if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
@@ -53,7 +54,8 @@ def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
         asked = [] if are_found else chooser.queries()
         pairs = [_rated(target, each, amount, limits) for each in asked]
         rated += [pair for pair in pairs if pair is not None]
-    return min(rated, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
+    chosen = min(rated, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
+    return replace(chosen, free=free)
 
 
 def _rated(
@@ -98,6 +100,20 @@ def drawn(target: Target, chosen: Chosen, amount: Fraction) -> Chosen:
     return replace(chosen, means=means, error=total_error(target, layout, means))
 
 
+def error_at(chosen: Chosen, target: Target, amount: Fraction) -> float:
+    """Return the total error at a budget, of noise as it is drawn where that is coarse."""
+    noise = law(chosen.strategy.noise)
+    _, own = counted_of(target, noise.name, amount)
+    limit = chosen.error * noise.unit_variance(float(amount))
+    if not is_coarse(chosen, own):
+        return limit
+    try:
+        found = drawn(target, chosen, amount)
+    except ProgrammingError:  # one block would drown another, which then seems to tell nothing
+        return limit
+    return found.error * target.rows_per_unit**2 * noise.unit_variance(float(amount))
+
+
 def least_part(chosen: Chosen, target: Target, whole: Target, amount: Fraction) -> float:
     """Return which part of a budget keeps answers within the limits, above one where all does not.
 
@@ -108,13 +124,13 @@ def least_part(chosen: Chosen, target: Target, whole: Target, amount: Fraction) 
     if whole.units:
         worst = CAP**-2
     else:
-        amount, own = _counted(target, noise.name, amount)
+        amount, own = counted_of(target, noise.name, amount)
         seen = drawn(target, chosen, amount) if is_coarse(chosen, own) else chosen
         worst = worst_of(seen, find_limits(whole, noise.name, own))
     return float(worst ** (noise.norm / 2))
 
 
-def _counted(target: Target, noise: Noise, amount: Fraction) -> tuple[Fraction, float]:
+def counted_of(target: Target, noise: Noise, amount: Fraction) -> tuple[Fraction, float]:
     """Return what counts of a budget, at most as much as AMOUNTS have, and so much for one row."""
     rows = Fraction(target.rows_per_unit) ** law(noise).norm
     amount = min(amount, Fraction(AMOUNTS[-1]) * rows)

@@ -230,6 +230,22 @@ def split_amount(
     return [amount * share for share in shares]
 
 
+def shared_error(errors: Sequence[float], least: Sequence[float], noise: Noise) -> float:
+    """Return the error of parts that have these with a unit budget each, with the best shares.
+
+    It is infinite where the ``least`` that parts have are more than there is.
+
+    >>> round(shared_error([1.0, 8.0], [0.0, 0.0], "laplace"), 9)
+    27.0
+    """
+    if sum(least) > 1:
+        return math.inf
+    power = law(noise).share_power
+    parts = _raised([error**power for error in errors], least)
+    pairs = zip(errors, parts, strict=True)
+    return float(sum(error * part ** (1 - 1 / power) for error, part in pairs))
+
+
 def _raised(roots: Sequence[float], least: Sequence[float]) -> list[float]:
     """Return fractions in proportion to ``roots``, but for those that would be below the least."""
     if sum(least) >= 1:

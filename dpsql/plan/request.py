@@ -128,6 +128,11 @@ class Request:
         """Whether the answers of a statement are those of a graphical model of the release."""
         return self.method_of(statement) in ("pgm", "mbi")
 
+    @property
+    def is_modelled(self) -> bool:
+        """Whether some answers are those of a graphical model of the release."""
+        return any(self.reads_model(item) for item in self.statements)
+
     def _check_learned(self) -> None:
         for item in self.statements:
             given = {
@@ -343,14 +348,17 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
 
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
-    """Return a target as one piece, or as pieces where only these keep answers within limits."""
+    """Return a target as one piece, or as pieces where these gain or keep answers within limits."""
     is_one = request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1
     with nullcontext() if is_one else share(ONE):
-        one = PlannedAlone(target, target, _choose(request, target, noise, amount), amount)
-    return [one] if is_one else in_pieces(one, lambda part: _choose(request, part, noise, amount))
+        one = PlannedAlone(target, target, choose_one(request, target, noise, amount), amount)
+    if is_one:
+        return [one]
+    agree = request.is_modelled  # a model is fitted to all that is measured
+    return in_pieces(one, lambda part: choose_one(request, part, noise, amount), agree)
 
 
-def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:
+def choose_one(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:
     """The layout and the strategy with the least expected error, at about this budget.
 
     Where errors are aimed at, the budget is still looked for, and plans do not depend on it.
@@ -358,8 +366,7 @@ def _choose(request: Request, target: Target, noise: Noise, amount: Fraction) ->
     if target.units:
         return count_units(target, noise)
     mechanism = FIXED.get(request.mechanism, request.mechanism)
-    modelled = any(request.method_of(item) in ("pgm", "mbi") for item in request.statements)
-    chooser = Chooser(target, noise, mechanism, float(request.effort), modelled)
+    chooser = Chooser(target, noise, mechanism, float(request.effort), request.is_modelled)
     aims = {place: aim for place, aim in request.aims.items() if place in target.asked}
     if aims:
         best = aimed(chooser, aims)

@@ -25,6 +25,9 @@ SMALL = 2
 """Small steps in a row that end a descent."""
 LULL_STEPS = 10
 """Steps in a row that are looked at together."""
+SHORT = 1e-15
+"""Length below which differences of gradients are scaled."""
+
 HALVED_FROM = 1 << 14
 """From this many variables on, directions are computed in single precision: half the traffic."""
 TRIES = 20
@@ -103,7 +106,10 @@ def minimise(
         s, y = new_x - x, new_gradient - gradient
         curvature = float(s @ y)
         if curvature > 1e-10 * float(y @ y):
-            pairs.append((s.astype(kind), y.astype(kind), 1 / curvature))
+            # of single precision squares of less are lost: a pair may have any length
+            length = float(np.linalg.norm(y))
+            unit = length if length < SHORT else 1.0
+            pairs.append(((s / unit).astype(kind), (y / unit).astype(kind), unit**2 / curvature))
         gain = value - new_value
         value, x, gradient = new_value, new_x, new_gradient
         small = small + 1 if gain <= ftol * max(abs(value), abs(value + gain), 1.0) else 0

@@ -157,7 +157,7 @@ def test_what_is_within_its_limits_as_noise_is_drawn_stays_whole(
     connection.set("noise", noise)
     connection.set("epsilon", epsilon)
     found = connection.explain(";".join(FEW))
-    monkeypatch.setattr(request, "in_pieces", lambda piece, _: [piece])
+    monkeypatch.setattr(request, "in_pieces", lambda piece, *_: [piece])
     connection.set("effort", "0.051")
     whole = connection.explain(";".join(FEW))
     assert worst(whole) <= CAP * (1 + 1e-6)

@@ -214,3 +214,17 @@ def test_starts_far_off_are_left() -> None:
     theta = p_identity.optimise(AllRange(9).gram(), init=wild)
     assert np.isfinite(theta).all()
     assert rmse(theta, AllRange(9)) <= rmse(np.zeros((1, 9)), AllRange(9)) * (1 + 1e-9)
+
+
+def test_descents_in_single_precision_go_on_where_gradients_are_small() -> None:
+    """Squares of their differences are zero there: a request failed, and was a defect."""
+    aims = np.linspace(1, 2, p_identity.HALVED_FROM)
+
+    def function(x: Floats) -> tuple[float, Floats]:
+        away = (x - aims) * np.arange(1, len(x) + 1) / len(x)
+        return 1e-25 * float(away @ away), 2e-25 * away * np.arange(1, len(x) + 1) / len(x)
+
+    start = np.zeros(len(aims))
+    value, x = p_identity.minimise(function, start, ftol=1e-12, maxiter=10)
+    assert value < function(start)[0]
+    assert (x >= 0).all()

@@ -20,6 +20,7 @@ ALLOWED = {
     "privacy/sensitivity.py": "candidates, pieces and operators that the cache itself holds",
     "learn/antipodes.py": "tables that the caller holds",
     "plan/memory.py": "matrices that the strategy holds",
+    "plan/partition.py": "operators that the layout holds",
     "sql/item_lookups.py": "nodes of the tree that is walked",
     "strategy/base.py": "operators that the caller holds",
     "strategy/product_forecast.py": "operators that the cache itself holds",

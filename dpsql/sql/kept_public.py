@@ -91,6 +91,13 @@ class KeptPublic:
             return column.table.casefold() == self.own.alias
         return has_name(self.rows.fields, column.name)
 
+    def is_known(self, column: exp.Column) -> bool:
+        """Whether there is a column of a name."""
+        if self.is_own(column):
+            return has_name(self.rows.fields, column.name)
+        named = column.table.casefold() in ("", self.other.alias.casefold())
+        return named and column.name.casefold() in self.keys
+
     def sides(self, node: exp.Expr) -> set[bool]:
         """Whether an expression is about private columns, public ones, or both."""
         return {self.is_own(column) for column in node.find_all(exp.Column)}
@@ -132,6 +139,9 @@ class KeptPublic:
         kept = [] if where is None else conjuncts(where.this)
         if not self.node.args.get("group") or any(True in self.sides(test) for test in kept):
             return None
+        tests = [*kept, *(test for each in self.met.values() for test in each)]
+        if not all(self.is_known(each) for test in tests for each in test.find_all(exp.Column)):
+            return None  # what there is not is refused where names are looked up
         columns: list[tuple[Column, str]] = []
         for name, tests in self.met.items():
             if not name:

@@ -51,6 +51,7 @@ def asked_for_no_rows(sql: str) -> tuple[str, ...] | None:
 
     >>> asked_for_no_rows('SELECT * FROM "a" WHERE 1 = 0'), asked_for_no_rows("SELECT * FROM a")
     (('a',), None)
+    >>> asked_for_no_rows("SELECT * FROM a FETCH FIRST ROW ONLY")
     """
     if not _ALL_COLUMNS.match(sql):
         return None
@@ -62,7 +63,7 @@ def asked_for_no_rows(sql: str) -> tuple[str, ...] | None:
     rest = {key for key, value in tree.args.items() if value}
     where, limit = tree.args.get("where"), tree.args.get("limit")
     never = where is not None and where.this.sql().upper().replace(" ", "") in _NEVER
-    none = limit is not None and limit.expression.sql() == "0"
+    none = isinstance(limit, exp.Limit) and limit.expression.sql() == "0"
     known = rest <= {"kind", "expressions", "from_", "where", "limit"} and (never or where is None)
     if not isinstance(table, exp.Table) or not known or not (never or none):
         return None

@@ -189,3 +189,11 @@ def test_what_asks_for_rows_without_a_partner_is_refused(world: World, sql: str,
     with pytest.raises(dpsql.NotSupportedError, match=said) as caught:
         world[0].execute(sql)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("on", ["r.day = q.d", "r.day = p.q", "r.q = p.d", "r.day = p.d AND q > 1"])
+def test_names_that_there_are_not_are_told(world: World, on: str) -> None:
+    sql = f"SELECT p.m, COUNT(r.n) FROM dates p LEFT JOIN t r ON {on} GROUP BY p.m"
+    with pytest.raises(dpsql.Error) as caught:
+        world[0].execute(sql)
+    assert caught.value.code in ("E_UNKNOWN_COLUMN", "E_UNKNOWN_TABLE"), str(caught.value)

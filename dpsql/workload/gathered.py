@@ -34,10 +34,10 @@ def gathered(
     attribute, ``nodes`` those of measures; ``weight`` is that of the answer. Of few terms those
     are added up that have one row on that attribute: more rows may be structured. Very many are
     added up wherever they can be, since forecasts take pairs of them: a join with a public table
-    is one term per row of that table.
+    is one term per row of that table. Terms that cancel out, as of ``a - e + e``, are none.
     """
     if len(found) <= MANY:
-        return _summed(found, domain, weight)
+        return _but_zeros(_summed(found, domain, weight), found)
     found = [_in_proportion(product, scale, nodes) for product, scale in found]
     names = {name for product, _ in found for name in product.factors} - nodes.keys()
     options = [(len({_but(product, name) for product, _ in found}), name) for name in sorted(names)]
@@ -45,7 +45,14 @@ def gathered(
     groups: dict[Hashable, list[tuple[Product, float]]] = {}
     for product, scale in found:
         groups.setdefault(_but(product, chosen), []).append((product, scale))
-    return [_added(group, chosen, weight) for group in groups.values()]
+    return _but_zeros([_added(group, chosen, weight) for group in groups.values()], found)
+
+
+def _but_zeros(
+    summed: list[tuple[Product, float]], found: Sequence[tuple[Product, float]]
+) -> list[tuple[Product, float]]:
+    """Sums without those that are zero; the terms as they were where all of them are."""
+    return [each for each in summed if each[1]] or list(found)
 
 
 def _summed(

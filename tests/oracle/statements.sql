@@ -93,3 +93,6 @@ PIVOT (SELECT a, b FROM t WHERE a > 1) ON b IN ('x', 'y') USING COUNT(*);
 SELECT * FROM t PIVOT (SUM(a) AS k, COUNT(*) FOR b IN ('x' AS ex, 'y') c IN (TRUE) GROUP BY d) AS p;
 SELECT e, "1" + "2" AS both FROM (PIVOT t ON a IN (1, 2) USING COUNT(*) GROUP BY e) AS p WHERE e > 0;
 PIVOT t ON a IN (3) GROUP BY b;
+SELECT SUM(a - e + e) AS s, SKEWNESS(a - e + e) AS k, COUNT(*) FROM t;
+SELECT b, AVG(a - e + e) AS m, AVG(a) FROM t GROUP BY b;
+SELECT SUM(a + e - a - e) AS s, SUM(a) FROM t;

@@ -69,21 +69,17 @@ def in_pieces(
         return [one]
     from dpsql.plan.partition import best_partition  # requests of one statement do without
 
-    best = [one]
+    best = [one] if one.least <= 1 else _halved(one, choose, HALVINGS)
     partition = best_partition(one.target, one.chosen.strategy.noise)
     foreseen = partition.error * one.target.rows_per_unit**2
-    if len(partition.groups) > 1 and foreseen * GAIN < total_of(best):
-        parts = [part_of(one.target, places) for places in partition.groups]
-        found: list[PlannedAlone] = []
-        for others, part in zip(reversed(range(len(parts))), parts, strict=True):
-            with share(1 / (1 + others)):
-                found.append(replace(one, target=part, chosen=choose(part)))
-        if total_of(found) * GAIN < total_of(best):
-            best = found
-    if one.least <= 1:
+    if len(partition.groups) == 1 or foreseen * GAIN >= total_of(best):
         return best
-    halved = _halved(one, choose, HALVINGS)
-    return min(best, halved, key=lambda found: (total_of(found), sum(each.least for each in found)))
+    parts = [part_of(one.target, places) for places in partition.groups]
+    found: list[PlannedAlone] = []
+    for others, part in zip(reversed(range(len(parts))), parts, strict=True):
+        with share(1 / (1 + others)):
+            found.append(replace(one, target=part, chosen=choose(part)))
+    return found if total_of(found) * GAIN < total_of(best) else best
 
 
 def total_of(pieces: Sequence[PlannedAlone]) -> float:

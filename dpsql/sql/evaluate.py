@@ -82,7 +82,7 @@ class Evaluator:
     """
 
     def __init__(self) -> None:
-        self._sealed: Sealed | None = None
+        self.sealed = Sealed()
         self._tables: dict[Hashable, tuple[str, NDArray[np.int64] | None]] = {}
         self._masks: dict[Hashable, Mask] = {}
         self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
@@ -326,17 +326,9 @@ class Evaluator:
             f" d.* EXCLUDE (i), {listed} FROM {table} AS d CROSS JOIN public"
         )
 
-    @property
-    def sealed(self) -> Sealed:
-        """The sealed connection, opened on first use."""
-        if self._sealed is None:
-            self._sealed = Sealed()
-        return self._sealed
-
     def close(self) -> None:
-        """Close the sealed connection where there is one."""
-        if self._sealed is not None:
-            self._sealed.close()
+        """Close the sealed connection."""
+        self.sealed.close()
 
 
 def _first_line(error: EvaluationError) -> str:

@@ -80,11 +80,16 @@ def _one_by_one(texts: Iterable[bytes]) -> Codes:
 
 
 def _digits(words: Sequence[Words | int], rows: int) -> Codes:
-    """Return the first digits of the digests of padded messages of some rows."""
-    state = [np.full(rows, each, dtype=np.uint32) for each in START]
+    """Return the first digits of the digests of padded messages of some rows.
+
+    Blocks at the beginning that are the same for all, as that of a salt, are worked out once.
+    """
+    state = [np.full(1, each, dtype=np.uint32) for each in START]
     for first in range(0, len(words), BLOCK // WORD):
-        halves = [_halves(each) for each in words[first : first + BLOCK // WORD]]
-        _add_block(state, [each for pair in halves for each in pair])
+        block = words[first : first + BLOCK // WORD]
+        if len(state[0]) < rows and not all(isinstance(each, int) for each in block):
+            state = [np.repeat(each, rows) for each in state]
+        _add_block(state, [each for word in block for each in _halves(word)])
     first_two = state[0].byteswap().astype(np.uint64), state[1].byteswap().astype(np.uint64)
     digits: Codes = (first_two[0] << HALF) | first_two[1]
     return digits

@@ -111,6 +111,7 @@ def test_a_changed_policy_is_refused(world: Path, number: int) -> None:
     """B145: only the curator's own command changes a budget."""
     with dpsql.connect(world, epsilon=1) as connection:
         connection.execute("SELECT COUNT(*) FROM adult")
+    with dpsql.connect(world) as connection:
         before = ledger_state(connection)
     old = world.read_text(encoding="utf-8")
     changed = CHANGES[number](old)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from dpsql.catalog.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import (
     Bins,
@@ -47,9 +49,7 @@ def find_column(catalog: Catalog, name: str) -> Column:
 
 
 def _nearest(name: str, known: list[str], what: str) -> str:
-    from difflib import get_close_matches  # for messages alone
-
-    near = get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"{what}: {', '.join(known)}"
 
 

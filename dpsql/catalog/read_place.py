@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -40,9 +41,7 @@ class Place:
         """Refuse keys that are not known: a typo must never mean a default."""
         for key in given:
             if key not in known:
-                from difflib import get_close_matches  # for messages alone
-
-                near = get_close_matches(key, known, n=1)
+                near = difflib.get_close_matches(key, known, n=1)
                 others = f"known keys: {', '.join(known)}" if known else "it has no keys"
                 remedy = f"did you mean {near[0]!r}?" if near else others
                 self.fail(f"unknown key {key!r}", remedy)

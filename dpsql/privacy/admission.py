@@ -5,14 +5,22 @@ from __future__ import annotations
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.privacy.accounting import Cost
 from dpsql.privacy.chain import State, budget_text
-from dpsql.privacy.refusals import undiscoverable
+from dpsql.privacy.refusals import changed_meanwhile, undiscoverable
 
 
-def admitted(state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
+def admitted(
+    state: State, cost: Cost, within: tuple[str, ...], policy_hash: str | None = None
+) -> Cost:
     """Return a cost at the order of the whole budget, where all budgets admit it.
 
-    Raises: BudgetExceeded; LedgerError E_LEDGER_MISMATCH for a budget that there is none of.
+    ``within`` names the nested budgets that are charged too, ``policy_hash`` the catalog that a
+    handle was opened under, None for whichever is in force.
+    Guarantee: no sum of a budget that is charged exceeds it afterwards, by a rule of its policy.
+    Raises: BudgetExceeded; LedgerError E_LEDGER_MISMATCH for a budget that there is none of,
+    E_POLICY_CHANGED where another catalog is in force.
     """
+    if policy_hash not in (None, state.terms.policy_hash):
+        raise changed_meanwhile()
     if not state.terms.budgets.keys() >= set(within):
         raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
     cost = cost.under(state.terms.policy)

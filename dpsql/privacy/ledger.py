@@ -37,7 +37,6 @@ from dpsql.privacy.claims import Anchor, anchor_path, read_anchor
 from dpsql.privacy.outcomes import Outcomes
 from dpsql.privacy.receipt import Receipt, issue
 from dpsql.privacy.refusals import (
-    changed_meanwhile,
     check_names,
     check_request,
     existing,
@@ -220,7 +219,7 @@ class Ledger:
         within = tuple(dict.fromkeys(within))
         with self._exclusive() as db:
             state = self._catch_up(db)
-            cost = self._admitted(state, cost, within)
+            cost = admitted(state, cost, within, self._policy_hash)
             entry = debit_entry(state.seq + 1, cost, plan_hash, data_version, within, asked)
             after = self._append(db, state, entry)
         receipt = issue(after.ledger_id, after.seq, after.head, plan_hash, data_version, cost)
@@ -234,14 +233,9 @@ class Ledger:
         """
         within = tuple(dict.fromkeys(within))
         with suppress(BudgetExceeded, LedgerError):
-            self._admitted(self._known(), cost, within)
+            admitted(self._known(), cost, within, self._policy_hash)
             return
-        self._admitted(self.check(), cost, within)
-
-    def _admitted(self, state: State, cost: Cost, within: tuple[str, ...]) -> Cost:
-        if state.terms.policy_hash != (self._policy_hash or state.terms.policy_hash):
-            raise changed_meanwhile()
-        return admitted(state, cost, within)
+        admitted(self.check(), cost, within, self._policy_hash)
 
     def settle(self, receipt: Receipt, outcome: Literal["released", "failed"]) -> None:
         """Note what became of a debit of this handle; it stays charged either way.
@@ -285,7 +279,8 @@ class Ledger:
     @property
     def nested(self) -> Mapping[str, Fraction]:
         """The nested budgets by name."""
-        return {n: p.epsilon for n, p in self._known().terms.budgets.items() if n != WHOLE}
+        budgets = self._known().terms.budgets
+        return {name: policy.epsilon for name, policy in budgets.items() if name != WHOLE}
 
     @property
     def ledger_id(self) -> str:
@@ -326,17 +321,19 @@ class Ledger:
             raise forked()
         if self._closed:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
-        if not self._path.exists():
-            raise missing()
+        self._refuse_missing()
         try:
             with self._lock, exclusive(self._lock_file):
-                if not self._path.exists():
-                    raise missing()
+                self._refuse_missing()
                 with ledger_file.connect(self._path) as db:
                     db.execute("BEGIN IMMEDIATE")
                     yield db
         except OSError as error:
             raise unusable(error) from None
+
+    def _refuse_missing(self) -> None:
+        if not self._path.exists():
+            raise missing()
 
     def _create(self, terms: BudgetTerms) -> None:
         journal = Path(f"{self._path}-journal")

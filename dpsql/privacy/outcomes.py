@@ -16,7 +16,8 @@ from dpsql.records import dataclass, field, replace
 class Outcomes:
     """The debits of one handle on a ledger that are reserved, and those that have been settled.
 
-    Both are by their places in the ledger; ``settled`` are not in the file yet.
+    Both are by their places in the ledger; ``settled`` are not in the file yet. One thread may
+    settle while another commits. Guarantee: none of it is a charge, or takes one back.
     """
 
     reserved: dict[int, str] = field(default_factory=dict)
@@ -41,7 +42,10 @@ class Outcomes:
         return replace(entry, state=outcome) if head == entry.hash else entry
 
     def commit(self, db: sqlite3.Connection) -> None:
-        """Commit a transaction on the ledger, and in it what has been settled until now."""
+        """Commit a transaction on the ledger, and in it what has been settled until now.
+
+        Raises: sqlite3.Error, with nothing forgotten of what has been settled.
+        """
         written = tuple(self.settled.items())
         for seq, (head, outcome) in written:
             ledger_file.set_state(db, seq, head, outcome)

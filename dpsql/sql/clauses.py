@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -112,9 +113,7 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
     name = lexemes[0].text.lower()
     if name not in known:
         alike = SETTINGS[name].alike if name in SETTINGS else ""
-        from difflib import get_close_matches  # for messages alone
-
-        near = [alike] if alike else get_close_matches(name, known, n=1)
+        near = [alike] if alike else difflib.get_close_matches(name, known, n=1)
         near = [each for each in near if each in known]
         raise NotSupportedError(
             "E_SETTING",

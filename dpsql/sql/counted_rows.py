@@ -12,6 +12,8 @@ from sqlglot import exp
 
 _STRICT = (exp.Column, exp.Cast, exp.Paren, exp.TimestampTrunc, exp.DateTrunc, exp.Identifier)
 """What is NULL where its column is."""
+_AFTER = ("RIGHT", "FULL")
+"""Joins that may leave what stands before them without a row."""
 
 
 def write_out_count(node: exp.Count) -> None:
@@ -43,9 +45,6 @@ def write_out_count(node: exp.Count) -> None:
         node.set("this", column)
 
 
-_AFTER = ("RIGHT", "FULL")
-
-
 def _joined_by(join: exp.Join, table: str) -> exp.Column | None:
     """A column of a table that is known wherever it is joined."""
     for name in join.args.get("using") or ():
@@ -66,7 +65,7 @@ def _joined_by(join: exp.Join, table: str) -> exp.Column | None:
 
 
 def _both(test: exp.Expr) -> list[exp.Expr]:
-    """The conditions that AND joins."""
+    """The conditions that AND joins: ``scope.conjuncts``, which needs this module."""
     inner = test.unnest()
     if not isinstance(inner, exp.And):
         return [inner]

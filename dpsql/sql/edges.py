@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import datetime as dt
+import difflib
 import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -80,9 +81,7 @@ def check_literals(
             continue
         if literal.is_string and literal.name not in declared:
             folded = {value.casefold(): value for value in declared}
-            from difflib import get_close_matches  # for messages alone
-
-            near = get_close_matches(literal.name.casefold(), list(folded), n=3, cutoff=0.4)
+            near = difflib.get_close_matches(literal.name.casefold(), list(folded), n=3, cutoff=0.4)
             shown = [folded[key] for key in near] or declared[:10]
             intro = "nearest declared values" if near else "declared values"
             raise ProgrammingError(

@@ -218,7 +218,7 @@ class Evaluator:
             raise ProgrammingError(
                 "E_DOMAIN_EVAL",
                 "an expression over the answers cannot be evaluated",
-                hint=f"DuckDB says: {_first_line(error)}",
+                hint=f"DuckDB says: {first_line(error)}",
             ) from None
 
     def _evaluate_masks(self, source: Operand, batch: list[Expression]) -> None:
@@ -242,7 +242,7 @@ class Evaluator:
         try:
             return self.sealed.run(sql)
         except EvaluationError as error:
-            reason = _first_line(error)
+            reason = first_line(error)
             raise ProgrammingError(
                 "E_DOMAIN_EVAL",
                 "the expression fails on the declared domain",
@@ -331,7 +331,8 @@ class Evaluator:
         self.sealed.close()
 
 
-def _first_line(error: EvaluationError) -> str:
+def first_line(error: EvaluationError) -> str:
+    """What DuckDB says of public values, in one line that can be printed."""
     return printable(str(error).split("\n")[0])[:200]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -33,9 +34,7 @@ def nearest_function(name: str) -> str | None:
     known = _functions()
     if name.lower() in known or name.lower().startswith(_OWN):
         return None
-    from difflib import get_close_matches  # for messages alone
-
-    return next(iter(get_close_matches(name.lower(), known, n=1, cutoff=CUTOFF)), None)
+    return next(iter(difflib.get_close_matches(name.lower(), known, n=1, cutoff=CUTOFF)), None)
 
 
 def is_function(name: str) -> bool:

@@ -162,7 +162,8 @@ class KeptPublic:
     def groups(self, inner: exp.Select) -> list[tuple[str, list[Any]]]:
         """The groups of rows that nothing meets: the types and values of the items of a SELECT.
 
-        Counts are 0, and other aggregates NULL.
+        Counts are 0, and other aggregates NULL. Raises: NotSupportedError (E_JOIN) for keys that
+        are not declared; ProgrammingError (E_DOMAIN_EVAL).
         """
         group = inner.args["group"].expressions
         if any(isinstance(key, _SETS) for key in group):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import NoReturn
 
 from sqlglot import exp
@@ -33,9 +34,7 @@ _TYPOGRAPHIC = "‘’‚‛′“”„‟«»´"
 def refuse_statement(fragment: Fragment, lexemes: list[Lexeme]) -> NoReturn:
     """Refuse a statement by its first word. Raises: NotSupportedError (E_STATEMENT)."""
     first = lexemes[0].text
-    from difflib import get_close_matches  # for messages alone
-
-    near = get_close_matches(first.lower(), _FIRST, n=1)
+    near = difflib.get_close_matches(first.lower(), _FIRST, n=1)
     known = _STATEMENTS.get(first.lower())
     if known is not None and len(lexemes) == 1:
         what = f"{first.upper()} alone is not supported"

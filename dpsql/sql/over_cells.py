@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
@@ -324,9 +325,7 @@ class CellExpressions(Expressions):
         if isinstance(argument, exp.Column):
             known = {item.alias.casefold() for item in named}
             if argument.name.casefold() not in known:
-                from difflib import get_close_matches  # for messages alone
-
-                near = get_close_matches(argument.name, aliases, n=1)
+                near = difflib.get_close_matches(argument.name, aliases, n=1)
                 what = f"{name.upper()}({printable(argument.name)}): no select item has this alias"
                 hint = (
                     f"aliases: {', '.join(aliases)}"

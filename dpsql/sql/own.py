@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -48,9 +49,7 @@ def parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, ...]:
 
 def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) -> NoReturn:
     name = lexeme.text.lower()
-    from difflib import get_close_matches  # for messages alone
-
-    near = get_close_matches(name, known, n=1, cutoff=0.7)  # format is no effort
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)  # format is no effort
     hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
     if name == "columns":
         hint = "SHOW COLUMNS FROM and the name of a table"

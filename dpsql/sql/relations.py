@@ -8,6 +8,7 @@ of them work there.
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -274,9 +275,7 @@ def _suggest_table(node: exp.Table, known: list[str]) -> str:
 
 def suggest(name: str, known: list[str], kind: str) -> str:
     """The hint for a name that is not known: the nearest one, or all."""
-    from difflib import get_close_matches  # for messages alone
-
-    near = get_close_matches(name.casefold(), [k.casefold() for k in known], n=1)
+    near = difflib.get_close_matches(name.casefold(), [k.casefold() for k in known], n=1)
     if near:
         return f"did you mean {next(k for k in known if k.casefold() == near[0])}?"
     return f"{kind}: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}"

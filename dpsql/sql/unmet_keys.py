@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpsql.catalog import Column
-from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.errors import ProgrammingError, Span
 from dpsql.records import dataclass
 from dpsql.sealed import EvaluationError
-from dpsql.sql.evaluate import Evaluator, Given, domain_columns
+from dpsql.sql.evaluate import Evaluator, Given, domain_columns, first_line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,10 @@ class UnmetKeys:
         return bool(self.run(f"SELECT 1 FROM kept WHERE {self.test(False)} LIMIT 1")[1])
 
     def groups(self, keys: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """The keys that such rows alone have, in their order, with their types."""
+        """The keys that such rows alone have, in their order, with their types.
+
+        Raises: ProgrammingError (E_DOMAIN_EVAL).
+        """
         listed = ", ".join(keys)
         sql = f"SELECT {listed} FROM kept WHERE"
         return self.run(f"{sql} {self.test(False)} EXCEPT {sql} {self.test(True)} ORDER BY ALL")
@@ -47,6 +50,10 @@ class UnmetKeys:
         return f"{found} AND ({self.kept})" if self.kept else found
 
     def run(self, sql: str) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """The types and the rows of SQL over public rows and declared values.
+
+        Raises: ProgrammingError (E_DOMAIN_EVAL).
+        """
         sealed = self.evaluator.sealed
         sealed.fill("kept", self.public)
         for number, (column, _) in enumerate(self.columns):
@@ -54,7 +61,7 @@ class UnmetKeys:
         try:
             return sealed.query(sql)
         except EvaluationError as error:
-            reason = printable(str(error).split("\n")[0])[:200]
+            reason = first_line(error)
             raise ProgrammingError(
                 "E_DOMAIN_EVAL",
                 "the join fails on the declared domain",

@@ -6,6 +6,8 @@ import math
 import os
 import random
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.dbapi.connection import Connection
 from tests.support.oracle import VALUES, declare_view, mentioned, settle, write_world
 from tests.support.seam import zero_noise
 
@@ -105,16 +108,25 @@ def differ(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> boo
     return bool(left)
 
 
+@contextmanager
+def opened(
+    folder: Path, rows: Sequence[tuple[Any, ...]], mechanism: str = "identity"
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Connection]]:
+    """The same rows in DuckDB and in a catalog, without noise."""
+    with (
+        write_world(folder, rows) as database,
+        zero_noise(),
+        dpsql.connect(folder / "t.toml", epsilon=1) as connection,
+    ):
+        connection.execute(f"SET mechanism = {mechanism}")
+        yield database, connection
+
+
 def test_random_statements_about_groups_are_answered_as_by_duckdb(tmp_path: Path) -> None:
     rng = random.Random(int(os.environ.get("ORDINARY_SEED", "8")))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(500)]
     checked = 0
-    with (
-        write_world(tmp_path, rows) as database,
-        zero_noise(),
-        dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
-    ):
-        connection.execute("SET mechanism = identity")
+    with opened(tmp_path, rows) as (database, connection):
         for _ in range(STATEMENTS):
             sql = statement(rng)
             declare_view(database, mentioned(connection, sql))
@@ -180,12 +192,7 @@ def test_pivot_of_an_expression_has_the_values_that_it_has_on_declared_ones(
 ) -> None:
     rng = random.Random(int(os.environ.get("ORDINARY_SEED", "8")))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
-    with (
-        write_world(tmp_path, rows) as database,
-        zero_noise(),
-        dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
-    ):
-        connection.execute("SET mechanism = identity")
+    with opened(tmp_path, rows) as (database, connection):
         for _ in range(STATEMENTS):
             sql = spread(rng)
             declare_view(database, mentioned(connection, sql))
@@ -231,12 +238,7 @@ def test_no_message_names_what_is_inside(tmp_path: Path) -> None:
 def test_keys_of_one_group_stand_beside_counts_of_values(tmp_path: Path, mechanism: str) -> None:
     rng = random.Random(4)
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
-    with (
-        write_world(tmp_path, rows) as database,
-        zero_noise(),
-        dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection,
-    ):
-        connection.execute(f"SET mechanism = {mechanism}")
+    with opened(tmp_path, rows, mechanism) as (database, connection):
         for items in ("a > 9 AS k, {} AS x, {}", "{} AS x, a > 9 AS k, {}", "a > 9 AS k, {1}"):
             for key, asked in (("b", "COUNT(DISTINCT e)"), ("c", "SUM(DISTINCT e)")):
                 sql = f"SELECT {items.format(key, asked)} FROM t GROUP BY ALL HAVING COUNT(*) > 0.5"

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent.parent
 HEAVY = {
     *("pandas", "pyarrow", "polars", "scipy", "matplotlib", "pyspark", "psycopg", "IPython"),
     *("prompt_toolkit", "pygments", "rich", "jsonschema", "starlette", "uvicorn", "lark"),
+    *("zoneinfo", "statistics", "threadpoolctl", "concurrent"),
     *("sqlalchemy", "asyncio", "multiprocessing", "http", "opendp", "mbi"),
 }
 """Packages that a plain answer needs nothing of; pandas, pyarrow and scipy take .5 s together."""

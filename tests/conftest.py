@@ -18,8 +18,9 @@ import pytest
 from _pytest.doctest import DoctestModule
 
 import dpsql
+from dpsql import sealed
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.vault.readers import end_readers
+from dpsql.privacy.vault import readers
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
 from tests.support.one_reader import CONFINED, close_reader, one_reader
@@ -77,6 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_is_left_open() -> Iterator[None]:
     """Fail at the end when a connection to DuckDB outlives the test that opened it."""
     yield
+    for each in (sealed.ahead, readers.ahead):  # as when a process ends
+        each.close()
     gc.unfreeze()
     gc.collect()
     known = [each for each in gc.get_objects() if isinstance(each, duckdb.DuckDBPyConnection)]
@@ -133,7 +136,7 @@ def _scribes_end(_nothing_is_left_open: None) -> Iterator[None]:
     yield
     close_scribes()
     close_reader()
-    end_readers()
+    readers.end_readers()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ from dpsql.answer.store import Shelf
 from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Job, Price
 from dpsql.engine.matrix import Asking
-from dpsql.engine.terms import Terms, form_request
+from dpsql.engine.terms import Terms
 from dpsql.errors import InternalError
 from dpsql.plan.request import Request
 from dpsql.privacy.receipt import Receipt
@@ -48,7 +48,7 @@ def _read_clipped(
     workload = desk.cut(workload, map(read_level, workload))
     if _is_public(workload) or not any(map(chooses, workload)):
         return _read_uncut(desk, workload, terms, report)
-    request = form_request(workload, terms, None)
+    request = desk.ask(workload, terms, None)
     single = len(request.noises) == 1
     noise = request.noises[0] if single else desk.plan(request).plan.noise
     return plan_cutting(request, noise, terms.reuse)
@@ -58,7 +58,7 @@ def _read_uncut(
     desk: Desk, workload: Sequence[Compiled], terms: Terms, report: Report | None
 ) -> Job[Any]:
     public = _is_public(workload)
-    request = form_request(workload, terms, Fraction(1) if public else None)
+    request = desk.ask(workload, terms, Fraction(1) if public else None)
     if public:
         return Public(request)
     if request.is_learned:

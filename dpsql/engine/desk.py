@@ -22,11 +22,12 @@ from dpsql.catalog import Catalog, Table
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
+from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import SCRATCH, nested_budgets
-from dpsql.records import replace
+from dpsql.records import dataclass, replace
 from dpsql.sealed import Sealed
 from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.collector import uncollected
@@ -40,11 +41,26 @@ if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
     from dpsql.privacy.status import Status
 
+ASKED = 64
+"""Requests that are kept, so that one that is made again is not laid out and planned again."""
+SMALL = 10_000
+"""Fields of results, and cells of columns, up to which a request is kept."""
+
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 REMEMBERED = 10_000
 """Statements whose compiled form is kept."""
 READ = REMEMBERED
 """Statements that are not parsed again where they are asked again."""
+
+
+@dataclass(slots=True, eq=False)
+class KeptRequest:
+    """A request that is kept, the terms that it was made on, and its plan once it has one."""
+
+    terms: Terms
+    default: Fraction | None
+    request: Request
+    planned: Planned | None = None
 
 
 class Desk(ABC):
@@ -75,6 +91,7 @@ class Desk(ABC):
         self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
         self._read: dict[Fragment, Statement] = {}
+        self._asked: dict[tuple[int, ...], KeptRequest] = {}
         self._public: dict[str, dict[str, tuple[str, Sequence[Any]]]] = {}
         self.know()
 
@@ -132,6 +149,7 @@ class Desk(ABC):
             self.catalog.derived.clear()
             self.compiler = Compiler(known)  # what the old one remembers is of other columns
         self._compiled.clear()
+        self._asked.clear()
 
     @property
     def released(self) -> tuple[str, ...]:
@@ -259,9 +277,34 @@ class Desk(ABC):
             self._public[table.name] = self.read_public(table)
         return self._public[table.name]
 
+    def ask(self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None) -> Request:
+        """Form a request as ``form_request`` does; the same one for the same compiled statements.
+
+        A small one is kept with its statements: their places in memory are its name.
+        """
+        name = tuple(map(id, workload))
+        known = self._asked.get(name)
+        if known is not None and (known.terms, known.default) == (terms, default):
+            return known.request
+        request = form_request(workload, terms, default)
+        if max(request.size.fields, request.size.cells) <= SMALL:
+            while len(self._asked) >= ASKED:
+                del self._asked[next(iter(self._asked))]
+            self._asked[name] = KeptRequest(terms, default, request)
+        return request
+
     def plan(self, request: Request) -> Planned:
-        """The plan of a request, made anew: strategies are remembered, by what they depend on."""
-        return make_plan(request)
+        """The plan of a request, which one that is kept keeps, unless more was to be tried.
+
+        Strategies are remembered beside, by what they depend on.
+        """
+        known = self._asked.get(tuple(map(id, request.statements)))
+        if known is not None and known.request is request and known.planned is not None:
+            return known.planned
+        planned = make_plan(request)
+        if known is not None and known.request is request and not planned.is_cut:
+            known.planned = planned
+        return planned
 
     def scopes(self, tables: Iterable[str], released: Iterable[str] = ()) -> tuple[str, ...]:
         """A name for each table as it is now: its catalog, its ledger and its data version.

@@ -13,6 +13,7 @@ from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
+from dpsql.privacy.vault import readers
 from dpsql.privacy.vault.counter import as_counting
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
@@ -165,6 +166,11 @@ class Vaults:
         for vault in self._open.values():
             vault.close()
         self._open.clear()
+
+
+def open_ahead() -> None:
+    """Begin to open the DuckDB that will read files, beside other work."""
+    readers.ahead.begin()
 
 
 def describe_server(table: Table) -> list[tuple[str, str]]:

@@ -66,9 +66,11 @@ def open_connection(
 
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
     """
+    from dpsql.dbapi.early import open_early
     from dpsql.engine.charges import Charges, interruptible
 
     def connect() -> Connection:
+        open_early()
         from dpsql import connect as open_catalog  # slow: here Ctrl-C is told what it cost
 
         given = {name: text for name, text in options.items() if text is not None}

@@ -26,7 +26,7 @@ SCRIPT = f"{COUNT};\n  {OTHER}"
 SECRET = "secret 12345"
 BEFORE = (
     *("dpsql.engine.desk.parse", "dpsql.engine.desk.compile_statement"),
-    *("dpsql.engine.asked.form_request", "dpsql.engine.desk.make_plan"),
+    *("dpsql.engine.desk.form_request", "dpsql.engine.desk.make_plan"),
 )
 AFTER = ("dpsql.plan.plan.Part.estimate", "dpsql.engine.matrix.assemble_results")
 FAULTS = (KeyError, RecursionError, AssertionError, OSError)

@@ -16,6 +16,8 @@ from dpsql.errors import InternalError
 from dpsql.privacy.vault import readers
 from dpsql.privacy.vault.readers import KEPT, end_readers, reader
 from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vaults import open_ahead
+from dpsql.sealed import Ahead
 from tests.support.tables import open_tables, scribe
 
 CATALOG = """
@@ -58,7 +60,7 @@ def count(paths: tuple[str, ...]) -> int:
 
 
 def test_a_session_starts_one_instance_for_a_table(tmp_path: Path) -> None:
-    with mock.patch.object(readers, "connect", wraps=connect) as started:
+    with mock.patch.object(readers.ahead, "take", wraps=readers.ahead.take) as started:
         with open_tables(tmp_path, CATALOG, {"t": ROWS}) as (connection, _):
             for keys in ("sex", "age", "sex, age"):
                 connection.execute(f"SELECT {keys}, COUNT(*) FROM t GROUP BY ALL")
@@ -141,3 +143,25 @@ def test_no_instance_waits_while_a_process_forks(tmp_path: Path) -> None:
         os._exit(len(readers._idle) + readers._taking.locked())
     assert os.waitpid(child, 0)[1] == 0
     assert count(paths) == 40
+
+
+def test_a_reader_that_was_opened_ahead_reads_its_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "ahead", Ahead(connect))
+    one, two = written(tmp_path, "one"), written(tmp_path, "two")
+    open_ahead()
+    with mock.patch.object(readers.ahead, "_opening", side_effect=AssertionError):
+        assert count(one) == 40
+    with reader(one) as connection, pytest.raises(duckdb.PermissionException):
+        connection.execute("SELECT count(*) FROM read_parquet(?)", [list(two)])
+
+
+def test_a_child_has_no_reader_that_its_parent_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(readers, "ahead", Ahead(connect))
+    open_ahead()
+    readers._before_fork()
+    readers._taking.release()
+    assert not readers.ahead._opened

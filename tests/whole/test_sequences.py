@@ -309,11 +309,23 @@ def forms_kept_by_length() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def requests_kept_by_number() -> Iterator[None]:
+    """Requests remembered by the number of their statements, not by which these are."""
+
+    def numbered(*_: object) -> int:
+        return 0
+
+    with mock.patch("dpsql.engine.desk.id", numbered, create=True):
+        yield
+
+
 @pytest.mark.parametrize(
     ("fault", "requests"),
     [
         (a_plan_kept_for_the_same_content, twins()),
         (forms_kept_by_length, twins()),
+        (requests_kept_by_number, twins()),
         (any_release_that_determines, pairs()),
     ],
 )

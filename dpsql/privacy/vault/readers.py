@@ -19,9 +19,12 @@ from threading import Lock
 import duckdb
 
 from dpsql.privacy.vault.source import connect, harden
+from dpsql.sealed import Ahead
 
 KEPT = 4
 """Instances that wait for a reader; each has threads of its own."""
+
+ahead = Ahead(connect)
 
 _idle: OrderedDict[tuple[str, ...], duckdb.DuckDBPyConnection] = OrderedDict()
 _taking = Lock()
@@ -35,7 +38,7 @@ def reader(paths: tuple[str, ...]) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     with _taking:
         found = _idle.pop(paths, None)
-    connection = connect() if found is None else found
+    connection = ahead.take() if found is None else found
     try:
         harden(connection, paths)
         connection.begin()
@@ -67,6 +70,7 @@ def _before_fork() -> None:
     """Threads do not survive a fork: a child has no instance that would wait for its own."""
     _taking.acquire()
     _end()
+    ahead.close()
 
 
 atexit.register(end_readers)

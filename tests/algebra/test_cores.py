@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra import cores
-from dpsql.algebra.cores import share_out
+from dpsql.algebra.cores import share_in_order, share_out
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64])
@@ -48,3 +48,38 @@ def test_what_a_piece_raises_is_raised_when_all_have_ended(
         share_out(work, range(9))
     assert threading.active_count() == before
     assert {1, 2, 4, 5, 7, 8} - {failing, *range(failing, 9, 3)} <= {*ended}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64])
+@pytest.mark.parametrize("pieces", [0, 1, 2, 7, 100])
+def test_what_comes_of_pieces_is_in_their_order(
+    count: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_cores", lambda: count)
+    begun: list[int] = []
+
+    def work(piece: int) -> int:
+        begun.append(piece)
+        return piece * piece
+
+    before, taken = threading.active_count(), 0
+    for piece, found in enumerate(share_in_order(work, range(pieces))):
+        assert found == piece * piece
+        taken += 1
+        assert len(begun) <= taken + min(count, cores.MOST)
+    assert taken == pieces
+    assert sorted(begun) == [*range(pieces)]
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_a_piece_raises_comes_after_those_before_it(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "_cores", lambda: count)
+    before = threading.active_count()
+    found = share_in_order(lambda piece: 1 // (4 - piece), range(9))
+    assert [next(found) for _ in range(4)] == [0, 0, 0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+    assert threading.active_count() == before

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 import dpsql
 from dpsql.algebra import cores
-from dpsql.privacy.vault.ahead import read_ahead
+from dpsql.privacy.vault.ahead import AHEAD, read_ahead
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
@@ -46,6 +46,21 @@ def test_who_goes_away_early_stops_what_is_read() -> None:
     del reader
     assert stopped.is_set()
     assert threading.active_count() == before
+
+
+def test_no_more_batches_wait_than_are_to_be_read_ahead() -> None:
+    read: list[int] = []
+    batches = iter(range(20))
+
+    def noted() -> Iterator[int]:
+        for batch in batches:
+            read.append(batch)
+            yield batch
+
+    for taken, batch in enumerate(read_ahead(noted(), lambda: None), start=1):
+        assert batch == taken - 1
+        assert len(read) <= taken + AHEAD
+    assert read == [*range(20)]
 
 
 CATALOG = """

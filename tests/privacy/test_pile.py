@@ -63,6 +63,7 @@ def test_vectors_are_those_of_codes_in_memory(
     plain, other = open_vault(table, SALT), open_vault(spilled(table, folder), SALT)
     plain.load()
     monkeypatch.setattr(owners, "STRIDE", 7)
+    monkeypatch.setattr(owners, "GATHERED", 5)
     monkeypatch.setattr(pile, "MARKED", 1)
     for view, resolutions, units in draw_sets(seed, drawn, 8):
         expected = plain.within(view).tally(resolutions, units)
@@ -99,6 +100,7 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     table, peaks, found = large(tmp_path / "t.parquet"), [], []
     monkeypatch.setattr(owners, "STRIDE", 10_000)
+    monkeypatch.setattr(owners, "GATHERED", 5_000)
     monkeypatch.setattr(owners, "CONTENTS", 2048)
     monkeypatch.setattr(owners, "FEW", 100)
     monkeypatch.setattr(owners, "BATCH", 2048)

@@ -13,9 +13,10 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.privacy.vault import owners
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts, Floats
-from dpsql.privacy.vault.owners import in_order
+from dpsql.privacy.vault.owners import in_order, share_units
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 from tests.support.tables import insert, scribe
@@ -143,3 +144,25 @@ def test_rows_are_lined_up_as_all_numbers_together_say(
     low = drawn & np.uint64(1)  # digests that differ in their last bit alone are still in order
     expected = np.lexsort((*reversed(values), low, whose))
     np.testing.assert_array_equal(in_order(np.arange(2000), whose, low, ties), expected)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("spilled", [False, True])
+def test_shares_have_all_chosen_rows_of_whole_units(
+    seed: int, spilled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = np.random.default_rng(seed)
+    monkeypatch.setattr(owners, "STRIDE", int(drawn.integers(1, 20)))
+    monkeypatch.setattr(owners, "GATHERED", int(drawn.integers(1, 30)))
+    size, rows = int(drawn.integers(1, 40)), int(drawn.integers(0, 200))
+    units = (size * drawn.random(rows) ** 3).astype(np.uint32)
+    chosen = drawn.random(rows) < 0.8
+    counts = np.bincount(units[chosen], minlength=size)
+    shares = share_units(units, chosen, counts, str(tmp_path) if spilled else None)
+    found = [shares.rows(share) for share in range(len(shares))]
+    for each in found:
+        assert each.tolist() == sorted(each.tolist())
+        assert len(each) <= owners.GATHERED or len(set(units[each].tolist())) == 1
+    of_units = [unit for each in found for unit in dict.fromkeys(np.sort(units[each]).tolist())]
+    assert of_units == sorted(set(units[chosen].tolist()))
+    assert sorted(np.concatenate(found).tolist()) == np.flatnonzero(chosen).tolist()

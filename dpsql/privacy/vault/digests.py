@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.algebra.cores import share_out
 from dpsql.privacy.vault.byte_texts import HALF, LONG, WORD, ByteTexts, Words
 from dpsql.privacy.vault.row_texts import ROWS, RowTexts, write_texts
 
@@ -42,14 +43,18 @@ def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:
     ['900150983cd24fb0', '0cc175b9c0f1b6a8']
     """
     found = np.zeros(len(texts), dtype=np.uint64)
-    for start in range(0, len(texts), ROWS):
-        some = texts.take(slice(start, start + ROWS))
-        digits, is_long = found[start : start + ROWS], some.sizes >= LONG
-        if len(some) > FEW:
-            digits[:] = digits_of_rows(write_texts(prefix, some))
-        else:
-            is_long[:] = True
-        digits[is_long] = _one_by_one(prefix + each for each in some.take(is_long).each())
+
+    def put(starts: Sequence[int]) -> None:
+        for start in starts:
+            some = texts.take(slice(start, start + ROWS))
+            digits, is_long = found[start : start + ROWS], some.sizes >= LONG
+            if len(some) > FEW:
+                digits[:] = digits_of_rows(write_texts(prefix, some))
+            else:
+                is_long[:] = True
+            digits[is_long] = _one_by_one(prefix + each for each in some.take(is_long).each())
+
+    share_out(put, range(0, len(texts), ROWS))
     return found
 
 

@@ -10,14 +10,13 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.algebra.cores import share_out
+from dpsql.algebra.cores import share_in_order
 from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.pile import Pile, PileRoom
@@ -35,7 +34,9 @@ Ties = Callable[[Counts], Sequence[Floats]]
 BATCH = 1 << 16
 """Whole numbers that are looked up together."""
 STRIDE = 1 << 20
-"""Rows that are numbered, sorted and counted together; a unit with more stays together."""
+"""Rows that are numbered and counted together."""
+GATHERED = 1 << 18
+"""Rows of units that are sorted together; a unit with more stays together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,35 +139,61 @@ def count_rows(units: Codes, chosen: Flags, size: int) -> Counts:
     return found
 
 
-def gather_units(counts: Counts) -> list[tuple[int, int]]:
-    """Return ranges of units that have some STRIDE rows, or that are one unit with more.
+@dataclass(frozen=True, slots=True)
+class UnitShares:
+    """Rows in shares of whole units: some GATHERED rows each, or one unit with more.
 
-    ``counts`` (units,) are their rows.
+    ``ordered`` (chosen,) are rows of every stride by share; ``ends`` (strides, shares + 1) is where
+    each share of a stride begins and ends there.
     """
-    ends, edges = np.cumsum(counts), [0]
-    while edges[-1] < len(ends):
+
+    ordered: Codes | Counts
+    ends: Counts
+
+    def __len__(self) -> int:
+        return int(self.ends.shape[1]) - 1
+
+    def rows(self, share: int) -> Counts:
+        """Return the rows of a share, in their order."""
+        pairs = self.ends[:, share : share + 2].tolist()
+        found = [self.ordered[first:last] for first, last in pairs]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+
+def share_units(
+    units: Codes, chosen: Flags, counts: Counts, folder: str | None = None
+) -> UnitShares:
+    """Share out the chosen rows (rows,) by their units, of which ``counts`` (units,) has as many.
+
+    What is worked out for every row is in a file in ``folder``, where there is one.
+
+    >>> units, every = np.array([0, 1, 0, 1], np.uint32), np.ones(4, dtype=bool)
+    >>> share_units(units, every, np.array([GATHERED, 2])).rows(1).tolist()
+    [1, 3]
+    """
+    reached, edges = np.cumsum(counts), [0]
+    while edges[-1] < len(reached):
         first = edges[-1]
-        before = int(ends[first - 1]) if first else 0
-        last = int(np.searchsorted(ends, before + STRIDE, side="right"))
+        before = int(reached[first - 1]) if first else 0
+        last = int(np.searchsorted(reached, before + GATHERED, side="right"))
         edges.append(max(first + 1, last))
-    return [*itertools.pairwise(edges)]
+    count, ends = len(edges) - 1, [np.zeros(0, dtype=np.int64)]
+    share_of = np.repeat(np.arange(count, dtype=np.min_scalar_type(count)), np.diff(edges))
+    pile, done = PileRoom(folder).pile(int(counts.sum())), 0
+    pile.add(np.zeros(0, dtype=_places_of(units)))
+    for some in strides(len(units)):
+        rows = np.flatnonzero(chosen[some])
+        shares = share_of[units[some][rows]]
+        pile.add((rows[np.argsort(shares, kind="stable")] + some.start).astype(_places_of(units)))
+        sizes = np.bincount(shares, minlength=count)
+        ends.append(done + np.append(0, np.cumsum(sizes)))
+        done += len(rows)
+    return UnitShares(pile.array(), np.concatenate(ends).reshape(-1, count + 1))
 
 
-def unit_by_unit(
-    units: Codes, chosen: Flags, ranges: Sequence[tuple[int, int]]
-) -> Iterator[Counts]:
-    """Yield the chosen rows of every range of units, in the order of the rows."""
-    for first, last in ranges:
-        if len(ranges) == 1:
-            yield np.flatnonzero(chosen)
-            return
-        found = [_within(units[some], chosen[some], first, last) for some in strides(len(units))]
-        starts = (some.start for some in strides(len(units)))
-        yield np.concatenate([each + start for each, start in zip(found, starts, strict=True)])
-
-
-def _within(units: Codes, chosen: Flags, first: int, last: int) -> Counts:
-    return np.flatnonzero(chosen & (units >= first) & (units < last))
+def _places_of(units: Codes) -> type[np.uint32] | type[np.int64]:
+    """The type of the places of rows, of which these are the units."""
+    return np.uint32 if len(units) <= 1 << 32 else np.int64
 
 
 KEY = 16
@@ -253,35 +280,34 @@ def queue_up(
     size = len(owners.names)
     counts = count_rows(owners.units, owners.owned, size)
     crowded = counts > max_rows
-    keys, ranges = keys_of(digest.salt, owners, crowded), gather_units(counts * crowded)
-    del counts
+    keys = keys_of(digest.salt, owners, crowded)
     waiting = owners.owned & crowded[owners.units] if size else owners.owned
+    shares = share_units(owners.units, waiting, counts * crowded, room.folder)
     count = int(np.count_nonzero(waiting))
+    del counts, waiting
+
+    def queued(share: int) -> tuple[Counts, Codes]:
+        rows = shares.rows(share)
+        units = owners.units[rows]
+        order = in_order(rows, units, _digests_of(digest, rows, keys[units], content), ties)
+        return rows[order], units[order]
+
     piles = room.pile(count), room.pile(count)
-    places = np.uint32 if len(owners.units) <= 1 << 32 else np.int64
+    places = _places_of(owners.units)
     piles[0].add(np.zeros(0, dtype=places))
     piles[1].add(np.zeros(0, dtype=owners.units.dtype))
-    for rows in unit_by_unit(owners.units, waiting, ranges):
-        units = owners.units[rows]
-        digests = _digests_of(digest, rows, keys[units], content)
-        order = in_order(rows, units, digests, ties)
-        piles[0].add(rows[order].astype(places))
-        piles[1].add(units[order])
+    for rows, units in share_in_order(queued, range(len(shares))):
+        piles[0].add(rows.astype(places))
+        piles[1].add(units)
     ordered, theirs = (pile.array() for pile in piles)
     return Queue(ordered, theirs, max_rows)
 
 
 def _digests_of(digest: Digest, rows: Counts, keys: Codes, content: Content) -> Codes:
-    """Return the digests of some rows; those of one core depend on nothing of another's."""
-    found = np.empty(len(rows), dtype=np.uint64)
-
-    def put(starts: Sequence[int]) -> None:
-        for start in starts:
-            some = slice(start, start + CONTENTS)
-            found[some] = digest.of_rows(keys[some], content(rows[some]))
-
-    share_out(put, range(0, len(rows), CONTENTS))
-    return found
+    """Return the digests of some rows."""
+    some = [slice(start, start + CONTENTS) for start in range(0, len(rows), CONTENTS)]
+    found = [digest.of_rows(keys[each], content(rows[each])) for each in some]
+    return np.concatenate([np.zeros(0, dtype=np.uint64), *found])
 
 
 def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:

@@ -282,7 +282,7 @@ def tally(
     shape = tuple(each.size for each in resolutions)
     axes = [_axis(rows, table, each) for each in resolutions]
     if units and rows.owners is not None:
-        return tally_units(axes, shape, kept, rows.owners.units)
+        return tally_units(axes, shape, kept, rows.owners.units, rows.room.folder)
     return tally_rows(axes, room or shape, kept, weights_of(resolutions))
 
 

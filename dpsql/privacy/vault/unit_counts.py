@@ -8,17 +8,24 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
-from dpsql.privacy.vault.owners import count_rows, gather_units, unit_by_unit
+from dpsql.privacy.vault.owners import count_rows, share_units
 from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, spread_out
 
 MARKS = 1 << 24
 """Most pairs of a privacy unit and a cell that are marked one by one, not sorted."""
 
 
-def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units: Codes) -> Counts:
+def tally_units(
+    axes: Sequence[Axis],
+    shape: tuple[int, ...],
+    kept: Flags,
+    units: Codes,
+    folder: str | None = None,
+) -> Counts:
     """Count the different units among the rows that are kept, by cell or union of cells.
 
-    All rows of a unit are looked at together, so that it counts once wherever they are.
+    All rows of a unit are looked at together, so that it counts once wherever they are. What has to
+    be known of every row is in a file in ``folder``, where there is one.
 
     >>> from dpsql.privacy.vault.tally import axis_of_cells, axis_of_unions
     >>> from dpsql.workload.cells import Cells, Unions
@@ -36,7 +43,8 @@ def tally_units(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags, units
     tally = np.zeros(size, dtype=np.int64)
     shared = math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
     most = int(units.max(initial=0)) + 1
-    for rows in unit_by_unit(units, kept, gather_units(count_rows(units, kept, most))):
+    shares = share_units(units, kept, count_rows(units, kept, most), folder)
+    for rows in map(shares.rows, range(len(shares))):
         order = rows[np.argsort(units[rows], kind="stable")]
         owners = units[order].astype(np.int64)
         for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):

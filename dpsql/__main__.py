@@ -10,6 +10,13 @@ YOUNG = 200_000
 Looking through them again and again took a fifteenth of the time to a first answer.
 """
 
+PATIENCE = "20"
+"""For 2^20 cycles, .3 ms, a thread of OpenBLAS waits for more work and keeps a core busy with it.
+
+By default it does so for 30 ms after numpy is imported, and after every large product: a tenth of a
+second of a first answer's, on a core that others of its threads would use. Products take as long.
+"""
+
 INTERRUPTED = 130
 
 
@@ -20,9 +27,11 @@ def main() -> None:
     """
     try:
         import gc  # modules that take long would be imported before interrupts are waited for
+        import os
         import signal
 
         _prepare_streams()
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", PATIENCE)
         gc.set_threshold(YOUNG)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         from dpsql.ui.cli import run_command_line  # `import dpsql` and `--help` need nothing heavy

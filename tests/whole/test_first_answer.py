@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from dpsql.__main__ import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -73,3 +78,15 @@ def test_the_command_waits_for_interrupts_before_it_imports_more() -> None:
     script += "print(*(set(sys.modules) - known))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert set(run.stdout.split()) <= {"__future__", "dpsql", "dpsql.__main__"}
+
+
+@pytest.mark.parametrize("own", [None, "26"])
+def test_the_command_lets_no_core_be_kept_busy_unless_that_is_wanted(own: str | None) -> None:
+    script = "import os, sys; sys.argv = ['dpsql', '--version']\n"
+    script += "from dpsql.__main__ import main\ntry: main()\n"
+    script += "finally: print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+    given = {k: v for k, v in os.environ.items() if k != "OPENBLAS_THREAD_TIMEOUT"}
+    given |= {} if own is None else {"OPENBLAS_THREAD_TIMEOUT": own}
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
+    assert run.stdout.split()[-1] == (own or PATIENCE)

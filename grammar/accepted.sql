@@ -288,6 +288,9 @@ SELECT CASE WHEN a < 2 THEN 'lo' WHEN a < 6 THEN 'mid' END AS g, COUNT(*) FROM t
 SELECT CASE b WHEN 'x' THEN 1 ELSE 0 END AS g, COUNT(*) FROM t GROUP BY ALL;
 -- b: 2x6 Dense
 
+SELECT * EXCLUDE (a, d, e, n, w, m, q, r), COUNT(*) AS k FROM t GROUP BY ALL;
+-- b: 6x6 Identity; c: 3x3 Identity
+
 SELECT n < 2 AS low, COUNT(*) FROM t GROUP BY low;
 -- n: 2x3 Dense
 
@@ -349,6 +352,11 @@ SELECT SUM(a) AS s, AVG(a) AS m, COUNT(*) AS k FROM t;
 SELECT b, SUM(a) AS s, VAR_POP(a) AS vp, VAR_SAMP(a) AS vs, STDDEV(a) AS sd FROM t GROUP BY b;
 -- a: 1x8 Dense; b: 6x6 Identity
 -- b: 6x6 Identity
+
+SELECT b, AVG(COLUMNS(['a', 'e'])) AS 'mean_\0', COUNT(COLUMNS('^[ae]$')) FROM t GROUP BY b;
+-- a: 1x8 Dense; b: 6x6 Identity
+-- b: 6x6 Identity
+-- b: 6x6 Identity; e: 1x8 Dense
 
 SELECT SUM(a * length(b) + 1) AS s FROM t;
 -- a: 1x8 Dense; b: 1x6 Dense

@@ -185,6 +185,10 @@ SELECT COUNT(*) FROM t WHERE aa = 1;
 -- E_UNKNOWN_COLUMN at line 1, column 30: there is no column 'aa' in table t
 -- hint: did you mean a?
 
+SELECT AVG(COLUMNS('zz|yy')) FROM t;
+-- E_UNKNOWN_COLUMN at line 1, column 20: there is no column of such a name
+-- hint: columns: a, b, c, d, e, n, w, m, q, r
+
 SELECT COUNT(*) FROM t WHERE u.a = 1;
 -- E_UNKNOWN_TABLE at line 1, column 30: there is no table 'u' in this statement
 -- hint: tables: t
@@ -252,6 +256,10 @@ SELECT 'x', a, COUNT(*) FROM t GROUP BY ROLLUP (1, a);
 SELECT COUNT(*) FROM t WHERE sha256(b) = 'x';
 -- E_FUNCTION at line 1, column 30: SHA256() is not supported here
 -- hint: comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date functions work
+
+SELECT SUM(COALESCE(*COLUMNS(['a', 'e']))) FROM t;
+-- E_FUNCTION at line 1, column 22: *COLUMNS() is not supported
+-- hint: each column by its name: AVG(a), AVG(b)
 
 SELECT COUNT(*) FROM t WHERE random() < 0.5;
 -- E_NONDETERMINISTIC at line 1, column 30: rand() is not deterministic

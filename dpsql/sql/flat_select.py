@@ -15,6 +15,7 @@ from dpsql.sql.natural_joins import has_natural
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import read_from
+from dpsql.sql.sugar import has_aggregates
 from dpsql.workload.term import MAX_PRODUCTS
 
 TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
@@ -41,12 +42,27 @@ def is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
         return False
     if _ranks_several(tree) and any(table.unit.column for table in known):
         return False
+    if is_spread(tree):
+        return False
     compared = [part for part in found if isinstance(part, COMPARED)]
     if any(may_differ(part, table) for part in compared for table in known):
         return False
     if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
         return False
     return len(known) < len(names) or not known or not all(table.public for table in known)
+
+
+def is_spread(tree: exp.Select) -> bool:
+    """Whether items stand for a column each: those with COLUMNS, and ``*`` beside aggregates."""
+    where, items = tree.args.get("where"), tree.expressions
+    if any(each.find(exp.Columns) for each in (*items, where) if each is not None):
+        return True
+    stars = [each for item in items for each in item.find_all(exp.Star)]
+    alone = [each for each in stars if not isinstance(each.parent, exp.Count)]
+    if not alone:
+        return False
+    plain = all(isinstance(each.parent, exp.Select | exp.Column) for each in alone)
+    return not plain or has_aggregates(tree) or bool(tree.args.get("group"))
 
 
 def _ranks_several(tree: exp.Select) -> bool:

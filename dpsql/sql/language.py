@@ -104,6 +104,7 @@ def written_name(node: exp.Expr, locate: Locate) -> str:
     before = re.search(r"(?i)(\w+)\s*\(\s*(distinct\s+)?$", span.text[: span.start])
     known = node.sql_name() if isinstance(node, exp.Func) else str(node.key)
     inner = {name for f in node.find_all(exp.Func) if f is not node for name in f.sql_names()}
+    inner.add("COLUMNS")  # a column that it stands for is where it is written
     is_inner = here is not None and here.group(1).upper() in inner - {known.upper()}
     found = before if is_inner else here or before
     return (found.group(1) if found else known).upper()

@@ -142,13 +142,18 @@ def _names_of(inside: Inside) -> list[str] | None:
         return None
     names: list[str] = []
     for item in inside.found.expressions:
+        if item.find(exp.Columns) is not None:
+            return None
         if not item.is_star:
             names.append(name_of(item))
             continue
         sources = [inside.around.names(each) for each in _sources(inside.found)]
-        if not isinstance(item, exp.Star) or any(item.args.values()) or None in sources:
+        given = {key for key, value in item.args.items() if value}
+        if not isinstance(item, exp.Star) or given - {"except_"} or None in sources:
             return None
-        names += [name for listed in sources for name in listed or ()]
+        left_out = {each.name.casefold() for each in item.args.get("except_") or ()}
+        listed = (name for names_of_one in sources for name in names_of_one or ())
+        names += [name for name in listed if name.casefold() not in left_out]
     return names
 
 

@@ -44,7 +44,7 @@ def write_out_pivots(
         if node.arg_key != "pivots":
             source = node.this
             spread = _Spread(node, source, columns, evaluator, locate)
-            node.replace(unpivoted(node, source, locate) if turned else spread.select())
+            node.replace(spread.unpivoted() if turned else spread.select())
             continue
         around = node.parent
         assert around is not None
@@ -53,7 +53,7 @@ def write_out_pivots(
         source = around.copy()
         source.set("pivots", None)
         spread = _Spread(node, source, columns, evaluator, locate)
-        select = unpivoted(node, source, locate) if turned else spread.select()
+        select = spread.unpivoted() if turned else spread.select()
         around.replace(exp.Subquery(this=select, alias=node.args.get("alias")))
     return tree
 
@@ -91,6 +91,21 @@ class _Spread:
         if keys:
             found.set("group", exp.Group(expressions=[key.copy() for key in keys]))
         return found
+
+    def unpivoted(self) -> exp.Query:
+        """A row for every column that is named."""
+        return unpivoted(self.node, self.source, self.asked, self.locate)
+
+    def asked(self, node: exp.Expr) -> Sequence[exp.Expr]:
+        """The columns that ``*`` or ``COLUMNS`` stands for."""
+        from dpsql.sql.spread_items import columns_asked  # few are asked for so
+
+        names = self.known.names(self.source)
+        if names is None:
+            hint = "UNPIVOT t ON a, b INTO NAME which VALUE n"
+            self.wrong("E_STATEMENT", "UNPIVOT of columns that nobody names is not supported", hint)
+        inner = node.this if isinstance(node, exp.Columns) else node
+        return columns_asked(inner, names, self.evaluator, self.locate)
 
     def keys(self) -> list[exp.Expr]:
         """The keys of GROUP BY; all columns that are not used otherwise where it is left out."""

@@ -19,6 +19,7 @@ from dpsql.sql.bind import bind
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
+from dpsql.sql.flat_select import is_spread
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import KeptPublic, matched
@@ -253,6 +254,11 @@ class Shape:
         given = (self.tables.public, self.locate)
         found, notes = read_sources(node, lambda each: self.relation(each, inner), *given)
         self.tables.notes += notes
+        if is_spread(node):
+            # few items are about all columns
+            from dpsql.sql.spread_items import sources_of, spread
+
+            node = spread(node, sources_of(found, *given), self.compiler.evaluator, self.locate)
         node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:

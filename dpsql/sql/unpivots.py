@@ -5,7 +5,7 @@ What is turned is read once, whatever it costs to ask.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -15,12 +15,18 @@ _SOURCE = "unpivoted"
 _WORKS = "UNPIVOT (SELECT ...) ON a, b INTO NAME which VALUE n"
 
 
-def unpivoted(node: exp.Pivot, source: exp.Expr, locate: Locate) -> exp.Query:
+ColumnsOf = Callable[[exp.Expr], Sequence[exp.Expr]]
+"""The columns that ``*`` or the argument of ``COLUMNS`` asks for."""
+
+
+def unpivoted(
+    node: exp.Pivot, source: exp.Expr, columns_of: ColumnsOf, locate: Locate
+) -> exp.Query:
     """The union that an UNPIVOT of ``source`` is.
 
-    Raises: NotSupportedError (E_STATEMENT) for more than one value a row, and for COLUMNS.
+    Raises: NotSupportedError (E_STATEMENT) for more than one value a row.
     """
-    name, value, columns = _parts(node, locate)
+    name, value, columns = _parts(node, columns_of, locate)
     hidden = [exp.column(column.name, quoted=True) for column, _ in columns]
     selects: list[exp.Query] = [
         _select(column, shown, name, value, hidden, bool(node.args.get("include_nulls")))
@@ -36,7 +42,7 @@ def unpivoted(node: exp.Pivot, source: exp.Expr, locate: Locate) -> exp.Query:
 
 
 def _parts(
-    node: exp.Pivot, locate: Locate
+    node: exp.Pivot, columns_of: ColumnsOf, locate: Locate
 ) -> tuple[str, str, Sequence[tuple[exp.Column, exp.Expr]]]:
     """The name of the column of names, that of the values, and the columns with their names."""
     fields, into = node.args.get("fields") or [], node.args.get("into")
@@ -52,12 +58,18 @@ def _parts(
             refuse(node, "E_STATEMENT", "UNPIVOT of several values a row", _WORKS, locate)
         name, value = into.this.name, values[0].name
     columns = []
-    for each in listed:
+    asked = [each for part in listed for each in (columns_of(part) if _is_asked(part) else [part])]
+    for each in asked:
         inner = each.this if isinstance(each, exp.Alias | exp.PivotAlias) else each
         if not isinstance(inner, exp.Column) or isinstance(inner.this, exp.Star):
             refuse(node, "E_STATEMENT", "UNPIVOT of what is no column", _WORKS, locate)
         columns.append((inner, each.args["alias"] if inner is not each else inner))
     return name, value, columns
+
+
+def _is_asked(node: exp.Expr) -> bool:
+    """Whether it asks for columns otherwise than by the name of one."""
+    return isinstance(node, exp.Columns) or node.is_star
 
 
 def _select(

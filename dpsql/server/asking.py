@@ -22,7 +22,7 @@ from dpsql.server.returned import ResultTable, Returned, heads_of
 from dpsql.server.route import KEPT, Errand, blank_but, route
 from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Declared, Twin
-from dpsql.settings import Taker, taken_by
+from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.constants import is_constant
 from dpsql.sql.lexemes import Fragment, render_literal, split_statements
 from dpsql.sql.qualified import find_key
@@ -60,6 +60,8 @@ class Asker:
         self._ticks = ticks or Ticks()
         self._told: tuple[Terms, str] | None = None
         self.settings = {"show_stddev": "off", "statement_timeout": "0"}
+        self._first = dict(self.settings)
+        self._local: dict[str, object] = {}
         self.cancel = self._caller.cancel
         self.close = self._caller.close
 
@@ -135,6 +137,12 @@ class Asker:
             notices = (*notices, Told("NOTICE", "00000", result.message))
         return Reply(errand.tag, None, notices)
 
+    def as_shown(self, reply: Reply) -> Reply:
+        """A reply with columns of standard errors, or without, as it is set by now."""
+        if isinstance(reply.table, ResultTable):
+            return replace(reply, table=replace(reply.table, errors=self.shows_errors))
+        return reply
+
     @property
     def repeated(self) -> Repeated | None:
         """What was asked last, if it was found among repetitions."""
@@ -170,6 +178,8 @@ class Asker:
         """SHOW of what the session itself keeps."""
         is_charge = errand.name == "last_charge"
         told = self.last_charge if is_charge else self.settings[errand.name]
+        if errand.name == "statement_timeout":
+            told = _shown(int(told))
         return Reply("SHOW", ResultTable(listing((errand.name,), [(told,)], "")))
 
     def set(self, errand: Errand) -> Reply:
@@ -178,9 +188,7 @@ class Asker:
         Raises: ProgrammingError (E_SETTING).
         """
         name, value = errand.name, " ".join(errand.words).lower()
-        if errand.tag == "RESET":
-            self.settings |= {"show_stddev": "off", "statement_timeout": "0"}
-        elif name == "show_stddev":
+        if name == "show_stddev":
             if value not in ("on", "off", "true", "false"):
                 raise ProgrammingError(
                     "E_SETTING", f"{name} = {printable(value)}", hint="on or off"
@@ -189,6 +197,47 @@ class Asker:
         elif name == "statement_timeout":
             self.settings[name] = str(_milliseconds(value))
         return Reply(errand.tag)
+
+    def reset(self, name: str) -> None:
+        """Set a setting to what the session began with, all of them where no name is given."""
+        for each in (name,) if name else (*self._first, *taken_by(Taker.SET)):
+            self._local.pop(each, None)
+            if each in self._first:
+                self.settings[each] = self._first[each]
+            elif each in taken_by(Taker.SET) and self._caller.first_terms is not None:
+                self._have(each, self._caller.first_terms.values[SETTINGS[each].key])
+
+    def changes_terms(self, errands: Sequence[Errand]) -> list[Errand]:
+        """What gives terms other values between statements of a script, but for SET."""
+        kinds = {"set local", "discard"}
+        if self._local or any(each.kind == "set local" for each in errands):
+            kinds |= {"commit", "rollback"}
+        terms = ("", *taken_by(Taker.SET))
+        return [
+            each
+            for each in errands
+            if each.kind in kinds or (each.kind == "reset" and each.name in terms)
+        ]
+
+    def keep(self, name: str) -> None:
+        """Note what a setting is, which has another value until the transaction ends."""
+        if name not in self._local:
+            is_own = name in self.settings
+            terms = self.connection.terms.values
+            self._local[name] = self.settings[name] if is_own else terms[SETTINGS[name].key]
+
+    def end_transaction(self) -> None:
+        """Set what SET LOCAL has set to what it was."""
+        for name, value in self._local.items():
+            if name in self.settings:
+                self.settings[name] = str(value)
+            else:
+                self._have(name, value)
+        self._local.clear()
+
+    def _have(self, name: str, value: object) -> None:
+        terms = self.connection.terms
+        self.connection.terms = terms.having(**{SETTINGS[name].key: value})
 
     def begin(self, settings: Mapping[str, str]) -> None:
         """Set what a client begins with, as far as dpsql has such settings. Raises: Error."""
@@ -200,6 +249,9 @@ class Asker:
                 self.set(errand)
             else:
                 self.ask(text, [errand])
+        self._first = dict(self.settings)
+        if self._caller.is_open:
+            self._caller.first_terms = self.connection.terms
 
     def columns(self, errand: Errand, text: str) -> tuple[tuple[Head, ...] | None, Reply | None]:
         """The columns of a statement that is not asked yet, and its reply where that is free.
@@ -240,11 +292,26 @@ def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
 
 def _milliseconds(value: str) -> int:
     """A time as PostgreSQL writes it. Raises: ProgrammingError (E_SETTING)."""
-    found = re.fullmatch(r"(\d{1,9})\s*(ms|s|min|)", value)
+    found = re.fullmatch(r"(\d{1,9})\s*(ms|s|min|h|d|)", value)
     if found is None:
         what = f"statement_timeout = {printable(value)}"
         raise ProgrammingError("E_SETTING", what, hint="milliseconds, 30s or 2min")
-    return int(found.group(1)) * {"": 1, "ms": 1, "s": 1000, "min": 60_000}[found.group(2)]
+    return int(found.group(1)) * _UNITS.get(found.group(2), 1)
+
+
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
+
+
+def _shown(milliseconds: int) -> str:
+    """A time as PostgreSQL shows it: in the largest unit of which it is a whole number.
+
+    >>> _shown(0), _shown(1500), _shown(60_000)
+    ('0', '1500ms', '1min')
+    """
+    if not milliseconds:
+        return "0"
+    unit = next(unit for unit, each in _UNITS.items() if milliseconds % each == 0)
+    return f"{milliseconds // _UNITS[unit]}{unit}"
 
 
 def declared_tables(known: Catalog) -> Declared:

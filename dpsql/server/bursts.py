@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 from dpsql.records import dataclass
-from dpsql.server.portals import Prepared
+from dpsql.server.prepared import Prepared
 
 LONGEST_BURST, LONGEST_TOLD = 1 << 12, 1 << 16
 """Bytes of a burst that is looked for, and what an answer that is kept stays below."""

@@ -11,6 +11,7 @@ from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, Cursor
 from dpsql.dbapi.repeats import Repeats
 from dpsql.dbapi.site import Site
+from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
 from dpsql.records import dataclass
@@ -30,7 +31,8 @@ class Repeated:
 class Caller:
     """One analyst's connection, opened by the first statement; one thread at a time uses it.
 
-    What it comes back with, and what ends it before that, waits for a tick. ``repeated`` is what
+    What it comes back with, and what ends it before that, waits for a tick. ``first_terms`` are
+    those that the session begins with, None as long as nothing was asked. ``repeated`` is what
     it was asked last, if that was found among repetitions; ``is_late`` says that it was ended since
     it took too long.
     """
@@ -41,6 +43,7 @@ class Caller:
         self._analyst = analyst
         self._connection: Connection | None = None
         self._repeats: Repeats
+        self.first_terms: Terms | None = None
         self._cancellation: Cancellation | None = None
         self.repeated: Repeated | None = None
         self.is_late = False
@@ -51,6 +54,7 @@ class Caller:
         """The connection. Raises: LedgerError, DataError."""
         if self._connection is None:
             self._connection, self._repeats = self._site.admit(self._analyst)
+            self.first_terms = self._connection.terms
         return self._connection
 
     @property

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.records import dataclass
 from dpsql.server.asking import Asker, Reply
 from dpsql.server.copying import copied
+from dpsql.server.cursors import Cursors, Fetched, FetchedRows
 from dpsql.server.messages import (
+    BINARY,
     COPY_DONE,
-    Head,
-    ProtocolError,
+    TEXT,
     Told,
     complete,
     copy_out,
@@ -21,45 +20,33 @@ from dpsql.server.messages import (
     parameter_status,
     row_description,
 )
-from dpsql.server.returned import Returned, formatted
+from dpsql.server.prepared import PreparedStatements
+from dpsql.server.returned import formatted
 from dpsql.server.route import Errand, blank_but
+from dpsql.server.transaction import IDLE, Transaction
 from dpsql.server.values import BadValue
 from dpsql.server.wire import Wire
 from dpsql.sql.lexemes import split_statements
 
-MOST_KEPT = 1000
-"""Prepared statements, portals and cursors of one session, each."""
-
-
-@dataclass(slots=True)
-class Fetched:
-    """What DECLARE has asked, and how far FETCH has come."""
-
-    table: Returned
-    at: int = 0
-
 
 class Clerk:
-    """Carries out errands; ``state`` is idle ``I``, in a transaction ``T``, in a failed one ``E``.
-
-    Transactions change nothing but that: every answer is final.
-    """
+    """Carries out errands, and keeps what a session has named."""
 
     def __init__(self, wire: Wire, asker: Asker) -> None:
         self._wire = wire
         self.asker = asker
-        self.cursors: dict[str, Fetched] = {}
-        self.state = b"I"
+        self.cursors = Cursors()
+        self.prepared = PreparedStatements()
+        self.transaction = Transaction(self.cursors)
+
+    @property
+    def state(self) -> bytes:
+        """Idle ``I``, in a transaction ``T``, in a failed one ``E``."""
+        return self.transaction.state
 
     def tell(self, told: Told) -> None:
         """Send an error or a notice."""
         self._wire.write(told.encode())
-
-    def check(self, errand: Errand) -> None:
-        """Refuse what a failed transaction does not take. Raises: ProtocolError."""
-        if self.state == b"E" and errand.kind not in ("commit", "rollback"):
-            text = "current transaction is aborted, commands ignored until end of transaction block"
-            raise ProtocolError(text, "25P02")
 
     def carry_out(self, errand: Errand, text: str, formats: Sequence[int] = ()) -> Reply:
         """The reply to an errand of any kind but COPY. Raises: Error and others."""
@@ -72,26 +59,57 @@ class Clerk:
                 return Reply(tag, table)
             case "set":
                 return self._set(errand)
+            case "set local":
+                return self._set_local(errand)
+            case "reset":
+                self.asker.reset(errand.name)
+            case "discard":
+                self._discard(errand)
+            case "deallocate":
+                self.prepared.deallocate(errand.name)
             case "show":
                 return self.asker.show(errand)
             case "begin":
-                self.state = b"T"
+                self.transaction.begin()
             case "commit" | "rollback":
-                failed, self.state = self.state == b"E", b"I"
-                self.cursors.clear()
-                if failed or errand.kind == "rollback":
-                    self.asker.forget_workload()
-                return Reply("ROLLBACK" if failed else errand.tag)
+                return self._end(errand)
+            case "savepoint" | "release" | "rollback to":
+                self.transaction.savepoint(errand)
             case "declare":
                 self._declare(errand)
             case "fetch":
                 return self._fetch(errand)
             case "close":
-                self._close_cursor(errand.name)
+                self.cursors.close(errand.name)
             case "copy":
                 self._copy(errand)
                 return Reply("")
         return Reply(errand.tag)
+
+    def _end(self, errand: Errand) -> Reply:
+        stays = self.transaction.end(errand)
+        self.asker.end_transaction()
+        if not stays:
+            self.asker.forget_workload()
+        return Reply(errand.tag if stays else "ROLLBACK")
+
+    def _set_local(self, errand: Errand) -> Reply:
+        if self.state == IDLE:
+            raise BadValue("SET LOCAL can only be used in transaction blocks", "25P01")
+        self.asker.keep(errand.name)
+        inner = self.asker.route(errand.fragment)
+        return self.carry_out(inner, errand.fragment.text)
+
+    def _discard(self, errand: Errand) -> None:
+        """DISCARD ALL: the session is as it was when it began; other kinds find nothing."""
+        if errand.name != "all":
+            return
+        if self.state != IDLE:
+            raise BadValue("DISCARD ALL cannot run inside a transaction block", "25001")
+        self.cursors.clear()
+        self.prepared.clear()
+        self.asker.forget_workload()
+        self.asker.reset("")
 
     def _set(self, errand: Errand) -> Reply:
         if errand.name == "client_encoding" and errand.words:
@@ -116,49 +134,29 @@ class Clerk:
             self._wire.write(complete(reply.said(0 if table is None else len(table))))
 
     def _declare(self, errand: Errand) -> None:
-        if errand.name in self.cursors:
-            raise BadValue(f'cursor "{errand.name}" already exists', "42P03")
-        if len(self.cursors) >= MOST_KEPT:
-            raise BadValue("too many cursors", "53000")
+        self.cursors.check(errand.name)
         (fragment,) = split_statements(errand.inner)
         inner = self.asker.route(fragment)
-        reply = self.carry_out(inner, errand.inner)
+        if inner.tag != "SELECT":
+            raise BadValue("a cursor is of a SELECT", "42601")
+        reply = self.carry_out(inner, errand.inner, [TEXT, BINARY])  # FETCH says which
         for notice in reply.notices:
             self.tell(notice)
         if reply.table is None:
             raise BadValue("a cursor is of a SELECT", "42601")
-        self.cursors[errand.name] = Fetched(reply.table)
+        self.cursors[errand.name] = Fetched(reply.table, "hold" in errand.words)
 
     def _fetch(self, errand: Errand) -> Reply:
-        cursor = self.cursor(errand.name)
-        left = len(cursor.table) - cursor.at
-        taken = left if errand.number is None else min(errand.number, left)
-        start, cursor.at = cursor.at, cursor.at + taken
+        cursor = self.cursors.named(errand.name)
+        places = cursor.step(errand.step)
         if errand.tag == "MOVE":
-            return Reply(f"MOVE {taken}")
-        return Reply("FETCH", _Part(cursor.table, start, taken), counted=True)
-
-    def cursor(self, name: str) -> Fetched:
-        """What a cursor was declared for. Raises: BadValue."""
-        if name not in self.cursors:
-            raise BadValue(f'cursor "{name}" does not exist', "34000")
-        return self.cursors[name]
-
-    def _close_cursor(self, name: str) -> None:
-        if name.lower() == "all":
-            self.cursors.clear()
-        else:
-            self.cursor(name)
-            del self.cursors[name]
+            return Reply(f"MOVE {len(places)}")
+        return Reply("FETCH", FetchedRows(cursor.table, places), counted=True)
 
     def _copy(self, errand: Errand) -> None:
         """COPY (SELECT ...) TO STDOUT, as text, CSV or binary."""
         (fragment,) = split_statements(errand.inner)
-        options = errand.name.replace("format", "").replace(",", " ").split()
-        kind = next((each for each in ("binary", "csv") if each in options), "text")
-        if set(options) - {"binary", "csv", "text", "header", "true", "on"}:
-            what = f"COPY with {errand.name}"
-            raise NotSupportedError("E_STATEMENT", what, hint="FORMAT text, csv (HEADER) or binary")
+        kind, has_header = _read_options(errand.name)
         formats = [int(kind == "binary")]
         reply = self.carry_out(self.asker.route(fragment), errand.inner, formats)
         table = reply.table
@@ -167,27 +165,29 @@ class Clerk:
         for notice in reply.notices:
             self.tell(notice)
         self._wire.write(copy_out(formats * len(table.heads)))
-        lines = copied(table, kind, "header" in options)
+        lines = copied(table, kind, has_header)
         for line in lines:
             self._wire.write(message(b"d", line))
         self._wire.write(COPY_DONE)
         self._wire.write(complete(f"COPY {len(table)}"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some rows of a table."""
+def _read_options(text: str) -> tuple[str, bool]:
+    """The format of COPY, and whether the names of columns come first.
 
-    table: Returned
-    start: int
-    count: int
+    Raises: NotSupportedError.
 
-    @property
-    def heads(self) -> tuple[Head, ...]:
-        return self.table.heads
-
-    def __len__(self) -> int:
-        return self.count
-
-    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
-        return itertools.islice(self.table.rows(formats), self.start, self.start + self.count)
+    >>> _read_options("format 'csv', header true"), _read_options("csv header"), _read_options("")
+    (('csv', True), ('csv', True), ('text', False))
+    """
+    words = text.replace("'", " ").replace(",", " , ").split()
+    kind, has_header = "text", False
+    for word, value in zip(words, [*words, ""][1:], strict=True):
+        if word in ("binary", "csv", "text"):
+            kind = word
+        elif word == "header":
+            has_header = value not in ("false", "off", "0")
+        elif word not in ("format", ",", "true", "on", "1", "false", "off", "0"):
+            hint = "FORMAT text, csv (HEADER) or binary"
+            raise NotSupportedError("E_STATEMENT", f"COPY with {text}", hint=hint)
+    return kind, has_header

@@ -169,8 +169,7 @@ class Dialogue:
         self._failed = True
         self._clerk.tell(told)
         self._meter.refuse(told.state)
-        if self._clerk.state == b"T":
-            self._clerk.state = b"E"
+        self._clerk.transaction.fail()
         return False
 
     # The simple protocol: a script, of which all SELECTs are one workload.
@@ -180,20 +179,30 @@ class Dialogue:
         text = fields.text()
         fields.end()
         self._portals.text = text
+        self._portals.forget()
         errands = [self._asker.route(fragment) for fragment in split_statements(text)]
         self._only = errands[0] if len(errands) == 1 else None
         if not errands:
             self._wire.write(EMPTY_QUERY)
-        asked = [errand for errand in errands if errand.kind == "ask"]
-        replies: Iterator[Reply] | None = None
-        for errand in errands:
-            self._clerk.check(errand)
+        changes = self._asker.changes_terms(errands)
+        replies: Iterator[Reply] = iter(())
+        left = 0
+        for at, errand in enumerate(errands):
+            self._clerk.transaction.check(errand)
             if errand.kind != "ask":
+                if errand in changes:
+                    self._send_all(replies)
+                    left = 0
                 self._clerk.send(self._clerk.carry_out(errand, errand.fragment.text), [])
                 continue
-            if replies is None:
-                replies = iter(self._asker.ask(text, asked))
-            for reply in itertools.islice(replies, 1):
-                self._clerk.send(reply, [])
-        for reply in replies or ():
-            self._clerk.send(reply, [])
+            if not left:
+                same = itertools.takewhile(lambda each: each not in changes, errands[at:])
+                asked = [each for each in same if each.kind == "ask"]
+                replies, left = iter(self._asker.ask(text, asked)), len(asked)
+            left -= 1
+            self._send_all(itertools.islice(replies, 1))
+        self._send_all(replies)
+
+    def _send_all(self, replies: Iterator[Reply]) -> None:
+        for reply in replies:
+            self._clerk.send(self._asker.as_shown(reply), [])

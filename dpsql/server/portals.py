@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from dpsql.records import dataclass, field
 from dpsql.server.asking import Reply
-from dpsql.server.clerk import MOST_KEPT, Clerk
+from dpsql.server.clerk import Clerk
+from dpsql.server.cursors import MOST_KEPT
 from dpsql.server.messages import (
     BIND_COMPLETE,
     CLOSE_COMPLETE,
@@ -25,20 +26,13 @@ from dpsql.server.messages import (
     row_description,
 )
 from dpsql.server.parameters import bind, sample, types_of
+from dpsql.server.prepared import Prepared
 from dpsql.server.returned import formatted, spread
 from dpsql.server.route import Errand
+from dpsql.server.transaction import IDLE
 from dpsql.server.values import BadValue, decode
 from dpsql.server.wire import Wire
 from dpsql.sql.lexemes import split_statements
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A statement that was parsed, None for an empty one, and the types of its parameters."""
-
-    text: str
-    errand: Errand | None
-    oids: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -60,28 +54,33 @@ class Portals:
     def __init__(self, wire: Wire, clerk: Clerk) -> None:
         self._wire = wire
         self._clerk = clerk
-        self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
         self.text = ""
 
     def prepared(self, name: str) -> Prepared | None:
         """A prepared statement."""
-        return self._prepared.get(name)
+        return self._clerk.prepared.get(name)
 
     def repeat(self, parsed: Prepared | None) -> None:
         """Be as after a statement of the portal without a name, which ``parsed`` was parsed for."""
         if parsed is not None:
-            self._prepared[""] = parsed
+            self._clerk.prepared[""] = parsed
+        self.forget()
         self.synchronise()
 
     @property
     def is_full(self) -> bool:
         """Whether one statement more may be refused."""
-        return max(len(self._prepared), len(self._portals)) >= MOST_KEPT
+        return max(len(self._clerk.prepared), len(self._portals)) >= MOST_KEPT
+
+    def forget(self) -> None:
+        """Forget the portal without a name."""
+        self._portals.pop("", None)
 
     def synchronise(self) -> None:
-        """Forget the portal without a name, as the end of a transaction does."""
-        self._portals.pop("", None)
+        """Forget all portals, unless a transaction goes on in which they may be read further."""
+        if self._clerk.state == IDLE:
+            self._portals.clear()
 
     def serve(self, found: Message) -> None:
         """Do what a message asks for. Raises: Error and others, whatever goes wrong."""
@@ -97,7 +96,7 @@ class Portals:
                 self._execute(fields)
             case b"C":
                 kind, name = fields.byte(), fields.text()
-                (self._prepared if kind == b"S" else self._portals).pop(name, None)
+                (self._clerk.prepared if kind == b"S" else self._portals).pop(name, None)
                 self._wire.write(CLOSE_COMPLETE)
             case b"F":
                 raise ProtocolError("function calls are not supported", "0A000")
@@ -109,18 +108,19 @@ class Portals:
         self.text = text
         oids = [fields.long() & 0xFFFFFFFF for _ in range(fields.count())]
         fields.end()
-        if name in self._prepared and name:
+        if name in self._clerk.prepared and name:
             raise BadValue(f'prepared statement "{name}" already exists', "42P05")
-        if len(self._prepared) >= MOST_KEPT:
+        if len(self._clerk.prepared) >= MOST_KEPT:
             raise BadValue("too many prepared statements", "53000")
         fragments = split_statements(text)
         if len(fragments) > 1:
             what = "cannot insert multiple commands into a prepared statement"
             raise BadValue(what, "42601")
         errand = self._clerk.asker.route(fragments[0]) if fragments else None
-        if errand is not None and errand.kind == "ask":
-            oids = types_of(text, oids, self._clerk.asker.connection.known)
-        self._prepared[name] = Prepared(text, errand, tuple(oids))
+        self._clerk.transaction.check(errand)
+        if errand is not None and errand.kind in ("ask", "declare"):
+            oids = types_of(errand.inner or text, oids, self._clerk.asker.connection.known)
+        self._clerk.prepared[name] = Prepared(text, errand, tuple(oids))
         self._wire.write(PARSE_COMPLETE)
 
     def _bind(self, fields: Fields) -> None:
@@ -129,7 +129,7 @@ class Portals:
         values = [_value(fields) for _ in range(fields.count())]
         wanted = [fields.short() for _ in range(fields.count())]
         fields.end()
-        statement = self._find(name)
+        statement = self._clerk.prepared.named(name)
         self.text = statement.text
         if portal in self._portals and portal:
             raise BadValue(f'cursor "{portal}" already exists', "42P03")
@@ -150,11 +150,6 @@ class Portals:
         self._portals[portal] = found
         self._wire.write(BIND_COMPLETE)
 
-    def _find(self, name: str) -> Prepared:
-        if name not in self._prepared:
-            raise BadValue(f'prepared statement "{name}" does not exist', "26000")
-        return self._prepared[name]
-
     def _portal(self, name: str) -> Portal:
         if name not in self._portals:
             raise BadValue(f'portal "{name}" does not exist', "34000")
@@ -164,17 +159,19 @@ class Portals:
         kind, name = fields.byte(), fields.text()
         fields.end()
         if kind == b"S":
-            self._describe_statement(self._find(name))
+            self._describe_statement(self._clerk.prepared.named(name))
             return
         if name in self._clerk.cursors:  # cursors of SQL and portals share their names
             self._write_heads(self._clerk.cursors[name].table.heads, [])
             return
         portal = self._portal(name)
+        self._clerk.transaction.check(portal.errand)
         heads = self._columns(portal)
         self._write_heads(heads, portal.formats)
 
     def _describe_statement(self, statement: Prepared) -> None:
         errand, oids = statement.errand, list(statement.oids)
+        self._clerk.transaction.check(errand)
         heads: tuple[Head, ...] | None = None
         if errand is not None and errand.kind == "twin":
             oids, found = self._clerk.asker.twin.describe(statement.text, oids)
@@ -201,7 +198,7 @@ class Portals:
             portal.reply = self._clerk.asker.show(errand)
             return None if portal.reply.table is None else portal.reply.table.heads
         if errand.kind == "fetch" and errand.tag == "FETCH":
-            return self._clerk.cursor(errand.name).table.heads
+            return self._clerk.cursors.named(errand.name).table.heads
         if errand.kind == "twin":
             self._run_twin(portal)
             return (
@@ -222,7 +219,7 @@ class Portals:
         if portal.errand is None:
             self._wire.write(EMPTY_QUERY)
             return
-        self._clerk.check(portal.errand)
+        self._clerk.transaction.check(portal.errand)
         if portal.rows is None:
             self._start(portal)
         reply = portal.reply

@@ -24,8 +24,10 @@ class Returned(Protocol):
     def __len__(self) -> int:
         """The number of rows."""
 
-    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
-        """The rows, each column in its format."""
+    def rows(
+        self, formats: Sequence[int], places: Sequence[int] | None = None
+    ) -> Iterator[list[bytes | None]]:
+        """The rows, or those at some places, each column in its format."""
 
 
 def spread(formats: Sequence[int], count: int) -> list[int]:
@@ -74,13 +76,15 @@ class ResultTable:
     def __len__(self) -> int:
         return len(self.result.rows)
 
-    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
+    def rows(
+        self, formats: Sequence[int], places: Sequence[int] | None = None
+    ) -> Iterator[list[bytes | None]]:
         wanted = spread(formats, len(self.heads))
         result, noisy = self.result, self._noisy
         kinds = [wire_type(kind) for kind in result.types]
-        for number, row in enumerate(result.rows):
+        for number in range(len(self)) if places is None else places:
             values: list[bytes | None] = []
-            for position, value in enumerate(row):
+            for position, value in enumerate(result.rows[number]):
                 values.append(encode(value, kinds[position], wanted[len(values)]))
                 errors = result.stddev[position] if noisy and noisy[position] else None
                 if errors is not None:

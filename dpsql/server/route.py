@@ -7,11 +7,12 @@ The twin holds no row of data, so nothing that goes there needs to be judged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dpsql.records import dataclass
+from dpsql.server.cursors import CursorStep
 from dpsql.settings import Taker, taken_by
-from dpsql.sql.lexemes import Fragment, Lexeme, lex
+from dpsql.sql.lexemes import Fragment, Lexeme, blanked, lex
 from dpsql.sql.mentions import tables_of
 
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "unpivot", "("})
@@ -23,12 +24,8 @@ CATALOGS = ("pg_", "information_schema")
 NOTHING = {
     "set": "SET",
     "reset": "RESET",
-    "discard": "DISCARD ALL",
-    "deallocate": "DEALLOCATE",
     "listen": "LISTEN",
     "unlisten": "UNLISTEN",
-    "savepoint": "SAVEPOINT",
-    "release": "RELEASE",
     "lock": "LOCK TABLE",
 }
 """What is said to be done where there is nothing to do."""
@@ -38,7 +35,9 @@ NOTHING = {
 class Errand:
     """What a statement asks for, of whom, and the words or the name that it comes with.
 
-    ``kind`` is ask, twin, nothing, begin, commit, rollback, declare, fetch, close, copy, set, show.
+    ``kind`` is ask, twin, nothing, begin, commit, rollback, savepoint, release, rollback to,
+    declare, fetch, close, copy, set, reset, set local, show, deallocate, discard. ``step`` is how
+    far a cursor goes.
     """
 
     kind: str
@@ -46,8 +45,8 @@ class Errand:
     tag: str = ""
     name: str = ""
     inner: str = ""
-    number: int | None = None
     words: tuple[str, ...] = ()
+    step: CursorStep = CursorStep("forward")
 
 
 Knows = Callable[[tuple[str, ...]], bool]
@@ -69,8 +68,10 @@ def route(fragment: Fragment, knows: Knows) -> Errand:
             return Errand("show", fragment, "SHOW", second)
         ours = second in SHOWN | set(taken_by(Taker.SET)) or _shows_columns(words, knows)
         return Errand("ask" if ours else "twin", fragment, "SHOW", second)
-    if first in ("begin", "start", "commit", "end", "rollback", "abort"):
+    if first in _TRANSACTION:
         return _transaction(fragment, first, second, words)
+    if first in ("deallocate", "discard"):
+        return _forgetting(fragment, first, words)
     if first in ("set", "reset"):
         return _set(fragment, first, words)
     if first in ("declare", "fetch", "move", "close", "copy"):
@@ -93,8 +94,23 @@ def _is_ours(sql: str, knows: Knows) -> bool:
     """Whether a query is dpsql's: it has a table, and not only those of PostgreSQL's own."""
     tables = tables_of(sql)
     if tables is None:
-        return any(knows((each.name,)) for each in lex(sql) if each.kind in ("word", "quoted"))
+        return any(map(knows, _names_of_tables(sql)))
     return any(knows(parts) or not _is_catalog(parts) for parts in tables)
+
+
+def _names_of_tables(sql: str) -> Iterator[tuple[str, ...]]:
+    """What stands where a table may, in parts, of a query that cannot be read."""
+    words = [each for each in lex(sql) if each.kind not in ("space", "comment")]
+    for at, word in enumerate(words):
+        before = words[at - 1].text.lower() if at else ""
+        if word.kind in ("word", "quoted") and before in _BEFORE_TABLES:
+            end = at + 1
+            while end + 1 < len(words) and words[end].text == ".":
+                end += 2
+            yield tuple(each.name for each in words[at:end:2])
+
+
+_BEFORE_TABLES = {"from", "join", "table", "only", ",", "("}
 
 
 def _is_catalog(parts: tuple[str, ...]) -> bool:
@@ -107,42 +123,96 @@ def _after(fragment: Fragment, words: list[Lexeme], count: int) -> str:
     return fragment.body[words[count].start :] if len(words) > count else ""
 
 
+_TRANSACTION = {"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release"}
+
+
 def _transaction(fragment: Fragment, first: str, second: str, words: list[Lexeme]) -> Errand:
+    rest = tuple(each.text.lower() for each in words[1:])
     if first == "begin" and second == "workload":
         return Errand("ask", fragment, "BEGIN WORKLOAD")
     if first in ("begin", "start"):
         return Errand("begin", fragment, "BEGIN" if first == "begin" else "START TRANSACTION")
+    if first in ("savepoint", "release"):
+        return Errand(first, fragment, first.upper(), folded(words[-1]))
+    if second == "prepared":
+        return Errand("ask", fragment, first.upper())
+    if first in ("rollback", "abort") and "to" in rest:
+        return Errand("rollback to", fragment, "ROLLBACK", folded(words[-1]))
+    kept = () if "no" in rest else rest
     if first in ("commit", "end"):
-        return Errand("commit", fragment, "COMMIT")
-    if any(each.text.lower() == "to" for each in words):
-        return Errand("nothing", fragment, "ROLLBACK", "savepoint")
-    return Errand("rollback", fragment, "ROLLBACK")
+        return Errand("commit", fragment, "COMMIT", words=kept)
+    return Errand("rollback", fragment, "ROLLBACK", words=kept)
+
+
+def _forgetting(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
+    """DEALLOCATE of a prepared statement, and DISCARD."""
+    second = words[1].text.lower() if len(words) > 1 else ""
+    if first == "deallocate":
+        is_all = second == "all" or (second == "prepare" and words[-1].text.lower() == "all")
+        name = "" if is_all else folded(words[-1])
+        return Errand(first, fragment, "DEALLOCATE ALL" if is_all else "DEALLOCATE", name)
+    known = "all" if second == "all" else ""
+    return Errand("discard", fragment, f"DISCARD {second.upper()}".strip(), known)
+
+
+def folded(name: Lexeme) -> str:
+    """A name as PostgreSQL reads it: in lower case, but for one in quotes."""
+    return name.name if name.kind == "quoted" else name.text.lower()
 
 
 def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
     """SET of a setting of dpsql, or of what a client sets for itself."""
-    plain = [each.text for each in words[1:]]
-    if plain and plain[0].lower() in ("session", "local"):
-        plain = plain[1:]
+    rest, scope = words[1:], ""
+    if first == "set" and len(rest) > 1 and rest[0].text.lower() in ("session", "local"):
+        scope, part = rest[0].text.lower(), rest[0]
+        start = fragment.start + part.start
+        whole = blanked(fragment.text, start, start + len(part.text))
+        fragment, rest = Fragment(whole, fragment.start, fragment.end), rest[1:]
+    plain = [each.text for each in rest]
     name = plain[0].lower() if plain else ""
-    if first == "set" and name in taken_by(Taker.SET):
-        return Errand("ask", fragment, "SET")
-    rest = plain[2:] if len(plain) > 1 and plain[1].lower() in ("=", "to") else plain[1:]
-    return Errand(
-        "set", fragment, first.upper(), name, words=tuple(each.strip("'") for each in rest)
-    )
+    tag, ours = first.upper(), name in taken_by(Taker.SET)
+    values = plain[2:] if len(plain) > 1 and plain[1].lower() in ("=", "to") else plain[1:]
+    if scope == "local" and (ours or name in KEPT):
+        return Errand("set local", fragment, tag, name)
+    if first == "reset" or [each.lower() for each in values] == ["default"]:
+        return Errand("reset", fragment, tag, "" if name == "all" else name)
+    if ours:
+        return Errand("ask", fragment, tag)
+    return Errand("set", fragment, tag, name, words=tuple(each.strip("'") for each in values))
 
 
+_NAME = r"""("(?:[^"]|"")+"|\w+)"""
 _DECLARE = re.compile(
-    r"""declare\s+("[^"]+"|\w+)\s+(?:(?:binary|insensitive|asensitive|no\s+scroll|scroll)\s+)*cursor\s+
-    (?:with(?:out)?\s+hold\s+)?for\s+""",
+    rf"""declare\s+{_NAME}\s+(?:(?:binary|insensitive|asensitive|no\s+scroll|scroll)\s+)*cursor\s+
+    (?:(with|without)\s+hold\s+)?for\s+""",
     re.IGNORECASE | re.VERBOSE,
 )
 _FETCH = re.compile(
-    r"""(fetch|move)\s+(?:(next|first|all|forward\s+all|forward\s+\d+|forward|\d+)\s+)?
-    (?:(?:from|in)\s+)?("[^"]+"|\w+)\s*""",
+    rf"""(fetch|move)\s+(?:(next|prior|first|last|all|(?:absolute|relative)\s+[+-]?\d{{1,9}}
+    |(?:forward|backward)(?:\s+(?:all|[+-]?\d{{1,9}}))?|[+-]?\d{{1,9}})\s+)?
+    (?:(?:from|in)\s+)?{_NAME}\s*""",
     re.IGNORECASE | re.VERBOSE,
 )
+_STEPS = {
+    "": CursorStep("forward"),
+    "next": CursorStep("forward"),
+    "prior": CursorStep("backward"),
+    "first": CursorStep("absolute", 1),
+    "last": CursorStep("absolute", -1),
+    "all": CursorStep("forward", None),
+}
+
+
+def _step(text: str) -> CursorStep:
+    """How far a cursor goes, from the words of FETCH."""
+    if text in _STEPS:
+        return _STEPS[text]
+    way, _, rows = text.rpartition(" ") if " " in text else ("", "", text)
+    if rows in ("forward", "backward"):
+        return CursorStep(rows)
+    return CursorStep(way.strip() or "forward", None if rows == "all" else int(rows))
+
+
 _COPY = re.compile(
     r"""\)\s*to\s+stdout\s*(?:with\s*)?(?:\(\s*([^()]*)\s*\)|(binary|csv(?:\s+header)?))?\s*$""",
     re.IGNORECASE | re.VERBOSE,
@@ -153,8 +223,9 @@ def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
     """DECLARE, FETCH, MOVE and CLOSE of a cursor, and COPY of a query to the client."""
     body = fragment.body
     if first == "close":
-        name = words[1].name if len(words) > 1 else ""
-        return Errand("close", fragment, "CLOSE CURSOR", name)
+        is_all = len(words) < 2 or words[1].text.lower() == "all"
+        name = "" if is_all else folded(words[1])
+        return Errand("close", fragment, "CLOSE CURSOR ALL" if is_all else "CLOSE CURSOR", name)
     if first == "declare":
         found = _DECLARE.match(body)
         if found is not None:
@@ -162,8 +233,9 @@ def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
                 "declare",
                 fragment,
                 "DECLARE CURSOR",
-                found.group(1).strip('"'),
+                folded(*lex(found.group(1))),
                 _kept(fragment, found.end(), fragment.end),
+                ("hold",) if (found.group(2) or "").lower() == "with" else (),
             )
     elif first == "copy":
         copied = _COPY.search(body)
@@ -174,11 +246,9 @@ def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
     else:
         moved = _FETCH.fullmatch(body)
         if moved is not None:
-            amount = (moved.group(2) or "1").lower().split()[-1]
-            number = None if amount == "all" else int(amount) if amount.isdigit() else 1
-            return Errand(
-                "fetch", fragment, moved.group(1).upper(), moved.group(3).strip('"'), number=number
-            )
+            step = _step(" ".join((moved.group(2) or "").lower().split()))
+            name = folded(*lex(moved.group(3)))
+            return Errand("fetch", fragment, moved.group(1).upper(), name, step=step)
     return Errand("ask", fragment, first.upper())
 
 

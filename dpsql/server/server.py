@@ -30,6 +30,7 @@ from dpsql.server.users import Users
 from dpsql.server.wire import Wire
 
 log = logging.getLogger("dpsql.server")
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings hold SQL
 MOST_SESSIONS = 200
 """Clients at once; one more is told so, as in PostgreSQL."""
 FAREWELL = 30.0

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, UsageError
 from dpsql.records import dataclass, field
-from dpsql.server.messages import TEXT, Head
+from dpsql.server.messages import BINARY, TEXT, Head
 from dpsql.server.returned import spread
 
 if TYPE_CHECKING:
@@ -60,17 +60,20 @@ class TwinError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TwinTable:
-    """Rows of the twin, as it encoded them."""
+    """Rows of the twin, as it encoded them: by format, of which there may be both."""
 
     heads: tuple[Head, ...]
-    found: list[list[bytes | None]]
-    formats: list[int]
+    found: Mapping[int, list[list[bytes | None]]]
 
     def __len__(self) -> int:
-        return len(self.found)
+        return min(map(len, self.found.values()))
 
-    def rows(self, formats: Sequence[int]) -> Iterator[list[bytes | None]]:
-        return iter(self.found)
+    def rows(
+        self, formats: Sequence[int], places: Sequence[int] | None = None
+    ) -> Iterator[list[bytes | None]]:
+        wanted = spread(formats, len(self.heads))
+        for place in range(len(self)) if places is None else places:
+            yield [self.found[each][place][k] for k, each in enumerate(wanted)]
 
 
 @dataclass
@@ -142,30 +145,25 @@ class Twin:
     ) -> tuple[TwinTable | None, str]:
         """Run a statement; returns its rows, None where it has none, and its tag.
 
-        Raises: TwinError.
+        They are there in every format that is ``wanted``: the twin sends one at a time, so that a
+        statement whose columns come in both is run for each. Raises: TwinError.
         """
-        binary = int(set(wanted) == {1})
+        kinds = [*oids, *[0] * len(parameters)][: len(parameters)]
+        given = spread(formats, len(parameters))
+        found: dict[int, list[list[bytes | None]]] = {}
+        heads: tuple[Head, ...] = ()
+        tag = ""
         with self._lent() as connection:
-            connection.send_query_params(
-                sql.encode(),
-                list(parameters),
-                param_types=list(oids) or None,
-                param_formats=spread(formats, len(parameters)) or None,
-                result_format=binary,
-            )
-            connection.set_single_row_mode()
-            heads: tuple[Head, ...] = ()
-            rows: list[list[bytes | None]] = []
-            tag, size = "", 0
-            while (found := connection.get_result()) is not None:
-                _check(found)
-                heads, tag = heads or _heads(found), (found.command_status or b"").decode()
-                for row in range(found.ntuples):
-                    rows.append([found.get_value(row, k) for k in range(found.nfields)])
-                    size += sum(len(value or b"") for value in rows[-1])
-                if size > MOST_BYTES:
-                    raise TwinError("54000", f"a result of over {MOST_BYTES} bytes", "", "", 0)
-            return (TwinTable(heads, rows, [binary] * len(heads)) if heads else None), tag
+            for wish in sorted({*wanted} & {TEXT, BINARY}) or [TEXT]:
+                connection.send_query_params(
+                    sql.encode(),
+                    list(parameters),
+                    param_types=kinds or None,
+                    param_formats=given or None,
+                    result_format=wish,
+                )
+                heads, found[wish], tag = _all_of(connection)
+        return (TwinTable(heads, found) if heads else None), tag
 
     @contextlib.contextmanager
     def _lent(self) -> Iterator[PGconn]:
@@ -252,6 +250,23 @@ def _connect(admin: str, database: str, access: Mapping[str, str] | None = None)
         raise OperationalError("E_TWIN", "the twin cannot be reached")
     connection.notice_handler = None
     return connection
+
+
+def _all_of(connection: PGconn) -> tuple[tuple[Head, ...], list[list[bytes | None]], str]:
+    """The columns and rows of what a connection has been sent, and its tag. Raises: TwinError."""
+    connection.set_single_row_mode()
+    heads: tuple[Head, ...] = ()
+    rows: list[list[bytes | None]] = []
+    tag, size = "", 0
+    while (found := connection.get_result()) is not None:
+        _check(found)
+        heads, tag = heads or _heads(found), (found.command_status or b"").decode()
+        for row in range(found.ntuples):
+            rows.append([found.get_value(row, k) for k in range(found.nfields)])
+            size += sum(len(value or b"") for value in rows[-1])
+        if size > MOST_BYTES:
+            raise TwinError("54000", f"a result of over {MOST_BYTES} bytes", "", "", 0)
+    return heads, rows, tag
 
 
 def _check(found: PGresult) -> PGresult:

@@ -19,6 +19,7 @@ UNKNOWN, TEXT_TYPE = 705, 25
 _EPOCH = dt.date(2000, 1, 1)
 _MIDNIGHT = dt.datetime(2000, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_DAY = 86_400 * 10**6
 
 
 class BadValue(Exception):
@@ -47,7 +48,10 @@ def number_text(value: float) -> str:
     """
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
-    return repr(value)
+    return repr(value) if math.isfinite(value) else _NOT_FINITE[repr(value)]
+
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _timestamp(value: dt.datetime) -> bytes:
@@ -123,6 +127,8 @@ def _decode_binary(data: bytes, oid: int) -> Any:
             return value
         if oid == 1082:
             return _EPOCH + dt.timedelta(days=struct.unpack("!i", data)[0])
+        if oid == 1083:
+            return _time_of(struct.unpack("!q", data)[0])
         if oid in (1114, 1184):
             return _MIDNIGHT + _MICROSECOND * struct.unpack("!q", data)[0]
         if oid == 1700:
@@ -148,6 +154,24 @@ def _numeric(data: bytes) -> Decimal:
         whole = whole * 10_000 + digit
     found = Decimal(whole).scaleb(4 * (weight - count + 1)) if whole else Decimal(0)
     return -found if sign else found
+
+
+def _time_of(since: int) -> dt.time | str:
+    """A time of day by its microseconds; Python has none for the end of a day."""
+    if not 0 <= since <= _DAY:
+        raise ValueError
+    return "24:00:00" if since == _DAY else (_MIDNIGHT + _MICROSECOND * since).time()
+
+
+def _instant(text: str) -> dt.datetime:
+    """A TIMESTAMPTZ on the clock of the session, which is UTC, as it comes in binary."""
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo is None else found.astimezone(dt.UTC).replace(tzinfo=None)
+
+
+def _clock(text: str) -> dt.datetime:
+    """A TIMESTAMP, to which a zone means nothing."""
+    return dt.datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _boolean(text: str) -> bool:
@@ -177,8 +201,9 @@ _READERS: dict[int, Callable[[str], Any]] = {
     700: _finite,
     701: _finite,
     1082: dt.date.fromisoformat,
-    1114: dt.datetime.fromisoformat,
-    1184: dt.datetime.fromisoformat,
+    1083: lambda text: text if text == "24:00:00" else dt.time.fromisoformat(text),
+    1114: _clock,
+    1184: _instant,
     1700: Decimal,
 }
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 _ALL_COLUMNS = re.compile(r"\s*SELECT\s+\*\s+FROM\b", re.IGNORECASE)
+_EXPLAIN = re.compile(r"^\s*EXPLAIN\b", re.IGNORECASE)
 _NEVER = ("1=0", "0=1", "FALSE", "1=2", "(1=0)", "1<>1", "0<>0")
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)
@@ -80,6 +81,8 @@ def parameters_of(sql: str) -> dict[int, tuple[str, str]]:
 
     >>> parameters_of("SELECT COUNT(*) FROM t WHERE a > $1 AND b IN ($2) LIMIT $3")
     {1: ('column', 'a'), 2: ('column', 'b'), 3: ('limit', '')}
+    >>> parameters_of("EXPLAIN SELECT COUNT(*) FROM t LIMIT $1")
+    {1: ('limit', '')}
     """
     found: dict[int, tuple[str, str]] = {}
     for tree in _parse(sql) or ():
@@ -110,6 +113,7 @@ def _sides(node: exp.Expr) -> Iterator[exp.Expr]:
 
 def _parse(sql: str) -> list[exp.Expr] | None:
     try:
-        return [tree for tree in sqlglot.parse(sql, dialect="postgres") if tree is not None]
+        trees = sqlglot.parse(_EXPLAIN.sub("", sql), dialect="postgres")
+        return [tree for tree in trees if tree is not None]
     except (SqlglotError, RecursionError):
         return None

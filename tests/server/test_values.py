@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import struct
 from decimal import Decimal
 from typing import Any
@@ -43,6 +44,7 @@ def test_psycopg_reads_what_is_written(kind: str, value: object, binary: int) ->
 @pytest.mark.parametrize(
     "value",
     [True, 7, -40_000, 2**40, 0.25, "text", dt.date(2001, 2, 3), dt.datetime(2001, 2, 3, 4, 5, 6)]
+    + [dt.time(), dt.time(23, 59, 59, 999_999)]
     + [Decimal(text) for text in ("0", "-12345.678", "1e20", "0.00012", "10000", "99990000.1")],
 )
 @pytest.mark.parametrize("form", [PyFormat.TEXT, PyFormat.BINARY])
@@ -51,6 +53,23 @@ def test_what_psycopg_writes_is_read(value: object, form: PyFormat) -> None:
     data = dumper.dump(value)
     assert data is not None
     assert decode(bytes(data), dumper.oid, int(form == PyFormat.BINARY)) == value
+
+
+@pytest.mark.parametrize("hours", [-11, 0, 5])
+@pytest.mark.parametrize("form", [PyFormat.TEXT, PyFormat.BINARY])
+def test_instants_are_on_the_clock_of_the_session(hours: int, form: PyFormat) -> None:
+    zone = dt.timezone(dt.timedelta(hours=hours))
+    value = dt.datetime(2024, 2, 1, 0, 30, tzinfo=zone)
+    dumper = Transformer().get_dumper(value, form)
+    found = decode(bytes(dumper.dump(value) or b""), dumper.oid, int(form == PyFormat.BINARY))
+    assert found == value.astimezone(dt.UTC).replace(tzinfo=None)
+
+
+def test_the_end_of_a_day_and_numbers_that_are_not_finite() -> None:
+    day = struct.pack("!q", 86_400 * 10**6)
+    assert decode(day, 1083, 1) == decode(b"24:00:00", 1083, 0) == "24:00:00"
+    for value, text in ((math.nan, b"NaN"), (math.inf, b"Infinity"), (-math.inf, b"-Infinity")):
+        assert encode(value, wire_type("number"), 0) == text
 
 
 @pytest.mark.parametrize(
@@ -63,6 +82,8 @@ def test_what_psycopg_writes_is_read(value: object, form: PyFormat) -> None:
         (struct.pack("!HhHH", 9, 0, 0, 0), 1700, 1),
         (struct.pack("!i", 2**31 - 1), 1082, 1),
         (b"\0\0", 2950, 1),
+        (struct.pack("!q", 86_400 * 10**6 + 1), 1083, 1),
+        (b"25:00", 1083, 0),
         (b"maybe", 16, 0),
     ],
 )

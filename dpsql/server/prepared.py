@@ -1,0 +1,34 @@
+"""Statements that a session has prepared, by name."""
+
+from __future__ import annotations
+
+from dpsql.records import dataclass
+from dpsql.server.route import Errand
+from dpsql.server.values import BadValue
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement that was parsed, None for an empty one, and the types of its parameters."""
+
+    text: str
+    errand: Errand | None
+    oids: tuple[int, ...]
+
+
+class PreparedStatements(dict[str, Prepared]):
+    """By name; the one without a name is replaced by the next."""
+
+    def named(self, name: str) -> Prepared:
+        """One of them. Raises: BadValue."""
+        if name not in self:
+            raise BadValue(f'prepared statement "{name}" does not exist', "26000")
+        return self[name]
+
+    def deallocate(self, name: str) -> None:
+        """Forget one, or all where no name is given. Raises: BadValue."""
+        if name:
+            self.named(name)
+            del self[name]
+        else:
+            self.clear()

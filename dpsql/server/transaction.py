@@ -1,0 +1,74 @@
+"""A transaction of a session, which changes nothing but what the session itself keeps.
+
+Every answer is final, whatever becomes of the transaction.
+"""
+
+from __future__ import annotations
+
+from dpsql.server.cursors import Cursors
+from dpsql.server.messages import ProtocolError
+from dpsql.server.route import Errand
+from dpsql.server.values import BadValue
+
+IDLE, OPEN, FAILED = b"I", b"T", b"E"
+_ENDS = ("commit", "rollback", "rollback to")
+
+
+class Transaction:
+    """Whether a session is in one, its savepoints, and the cursors that end with it."""
+
+    def __init__(self, cursors: Cursors) -> None:
+        self.state = IDLE
+        self._cursors = cursors
+        self._held: list[str] = []
+        self._savepoints: list[tuple[str, list[str]]] = []
+
+    def check(self, errand: Errand | None) -> None:
+        """Refuse what a failed transaction does not take. Raises: ProtocolError."""
+        if self.state == FAILED and (errand is None or errand.kind not in _ENDS):
+            text = "current transaction is aborted, commands ignored until end of transaction block"
+            raise ProtocolError(text, "25P02")
+
+    def fail(self) -> None:
+        """Something went wrong in it."""
+        if self.state == OPEN:
+            self.state = FAILED
+
+    def begin(self) -> None:
+        """Begin, unless it has begun."""
+        if self.state == IDLE:
+            self.state, self._held = OPEN, [*self._cursors]
+
+    def end(self, errand: Errand) -> bool:
+        """End it, and its cursors; say whether what it did stays. Raises: BadValue."""
+        if self.state == IDLE and "chain" in errand.words:
+            what = f"{errand.tag} AND CHAIN can only be used in transaction blocks"
+            raise BadValue(what, "25P01")
+        stays = self.state != FAILED and errand.kind == "commit"
+        held = [name for name, each in self._cursors.items() if each.holds]
+        if not stays and self.state != IDLE:
+            held = [name for name in held if name in self._held]
+        self._cursors.keep(held)
+        self.state = OPEN if "chain" in errand.words else IDLE
+        self._held = [*self._cursors]
+        self._savepoints.clear()
+        return stays
+
+    def savepoint(self, errand: Errand) -> None:
+        """SAVEPOINT, RELEASE of one, and ROLLBACK TO one. Raises: BadValue."""
+        what = errand.kind.upper()
+        if self.state == IDLE:
+            raise BadValue(f"{what} can only be used in transaction blocks", "25P01")
+        if errand.kind == "savepoint":
+            self._savepoints.append((errand.name, [*self._cursors]))
+            return
+        names = [name for name, _ in self._savepoints]
+        if errand.name not in names:
+            raise BadValue(f'savepoint "{errand.name}" does not exist', "3B001")
+        place = len(names) - 1 - names[::-1].index(errand.name)
+        if errand.kind == "release":
+            del self._savepoints[place:]
+        else:
+            self._cursors.keep(self._savepoints[place][1])
+            del self._savepoints[place + 1 :]
+            self.state = OPEN

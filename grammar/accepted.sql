@@ -143,6 +143,18 @@ SELECT latest, COUNT(*) AS k FROM (SELECT LAST_VALUE(ward) OVER (PARTITION BY pe
 SELECT before, COUNT(*) AS k FROM (SELECT LAG(ward) OVER (PARTITION BY person_id ORDER BY cost) AS before FROM visits) AS v GROUP BY before;
 -- previous(ward): 4x4 Identity
 
+SELECT g, b, COUNT(*) AS k FROM (SELECT 'low' AS g, b FROM t WHERE a < 3 UNION ALL SELECT 'even', b FROM t WHERE a % 2 = 0) AS u GROUP BY g, b;
+-- a: 2x8 Dense; b: 6x6 Identity
+
+SELECT which, AVG(v) AS m, COUNT(*) AS k FROM (UNPIVOT t ON a, e INTO NAME which VALUE v) AS u GROUP BY which;
+-- a: 1x8 Dense
+-- 2 x a: 1x8 Dense
+-- 3 x a: 1x8 Dense
+-- 4 x a: 1x8 Dense
+-- 5 x a: 1x8 Dense
+-- 6 x a: 1x8 Dense
+-- ... 7 more
+
 SELECT w, COUNT(*) AS k FROM (SELECT ward AS w FROM visits UNION ALL SELECT 'none' FROM visits WHERE ward = 'A') AS u GROUP BY w;
 -- w: 4x4 Identity
 

@@ -532,8 +532,8 @@ PIVOT t ON m USING COUNT(*) GROUP BY a;
 -- hint: list the values: ON column IN ('x', 'y')
 
 SELECT * FROM t UNPIVOT (v FOR n IN (a, e));
--- E_SET_OP at line 1, column 38: UNION of private rows is not supported
--- hint: aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ...
+-- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
+-- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
 
 PIVOT (SELECT * FROM t) ON b IN ('x') USING COUNT(*);
 -- E_GROUP_BY at line 1, column 15: PIVOT of this without GROUP BY is not supported

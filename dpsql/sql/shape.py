@@ -7,6 +7,7 @@ first SELECT that aggregates them is measured; everything around it is the outer
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp
@@ -220,6 +221,13 @@ class Shape:
     def combine(self, node: exp.SetOperation, env: Env, around: Names | None) -> Relation:
         """UNION, INTERSECT and EXCEPT of aggregated results, or of rows of one unit."""
         env = self.opened(node, env)
+        if isinstance(node, exp.Union) and not node.args.get("distinct"):
+            from dpsql.sql.row_unions import united_rows  # few unions are of rows
+
+            read = partial(self.lean, env=env, around=around, once=False)
+            united = united_rows(node, read, self.statement, self.compiler)
+            if united is not None:
+                return self.ordered(node, united)
         parts = (node.this, node.expression)
         one, other = (self.lean(part, env, around, False) for part in parts)
         if isinstance(one, PrivateRows) and isinstance(other, PrivateRows):

@@ -25,7 +25,8 @@ from dpsql.learn.handle import Candidate, Model, Query
 from dpsql.pgm.linear import whole_marginal
 from dpsql.pgm.tree import DEFAULT_CAP
 from dpsql.sql.compiled import Answer, Select
-from dpsql.workload.term import Pattern, Polynomial, Term
+from dpsql.workload.polynomial import Polynomial
+from dpsql.workload.term import Pattern, Term
 from dpsql.workload.workload import Product
 
 MOST_GROUPS = 4096
@@ -124,7 +125,7 @@ def _mean_row(column: Column, polynomial: Polynomial) -> Floats:
         )
     edges = np.array([float(edge) for edge in column.domain.edges])
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    a, b, c = polynomial.coefficients
+    a, b, c = map(float, polynomial.coefficients)
     means = a + b * middle + c * (middle**2 + width**2 / 12)
     rest = [0.0] * (column.other is not None) + [polynomial.null] * column.null
     return np.concatenate([means, rest])

@@ -18,8 +18,9 @@ from dpsql.sql.compiled import Answer, Select
 from dpsql.sql.group import Grouping
 from dpsql.sql.query import Aggregate, Running
 from dpsql.workload.layout import Place
+from dpsql.workload.polynomial import Polynomial
 from dpsql.workload.target import Readings
-from dpsql.workload.term import Polynomial, Term
+from dpsql.workload.term import Term
 
 if TYPE_CHECKING:
     from dpsql.answer.graphical import Models
@@ -137,10 +138,7 @@ def _polynomials(term: Term) -> list[Polynomial]:
 
 def _least(column: Column, polynomial: Polynomial) -> float:
     """The least value of a polynomial over a column, NULL included."""
-    low, high = polynomial.clip or _ends(column)
-    a, b, c = polynomial.coefficients
-    turn = [-b / (2 * c)] if c and low < -b / (2 * c) < high else []
-    return min(polynomial.null, *(a + b * v + c * v * v for v in (low, high, *turn)))
+    return min(polynomial.null, *polynomial.extremes(*_ends(column)))
 
 
 def _ends(column: Column) -> tuple[float, float]:

@@ -71,7 +71,7 @@ def _is_whole(target: Target, asked: Wanted) -> bool:
         for name, polynomial in term.polynomials.items():
             if columns[name].type != "integer":
                 return False
-            numbers += [*polynomial.coefficients, polynomial.null]
+            numbers += [*map(float, polynomial.coefficients), polynomial.null]
     factors = (factor for term in asked.terms for factor in term.factors.values())
     return all(float(each).is_integer() for each in numbers) and all(f.integer for f in factors)
 

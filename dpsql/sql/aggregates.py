@@ -182,13 +182,21 @@ class Aggregates:
         clip, inner = self.scope.clip_of(node), node.this if inner is None else inner
         from dpsql.sql.sums import amount  # counts have no amounts
 
-        found = amount(self.scope, inner, clip)
-        alike = same_but_for_little(inner, self.known_bounds) if clip is None else None
+        if clip is None and not isinstance(node, exp.Count):
+            self.check_varied(node, inner)
+        return amount(self.scope, inner, clip)
+
+    def check_varied(self, node: exp.Expr, inner: exp.Expr) -> None:
+        """Refuse to add up what is all but the same number in every row.
+
+        Raises: NotSupportedError (E_EXPR_IN_AGG).
+        """
+        alike = same_but_for_little(inner, self.known_bounds)
         if alike is not None:
             what = f"a sum of {_written(alike)}, all but the same number in every row,"
-            hint = "AVG works, and so does a sum of what is left beside a constant"
+            works = "AVG works" if isinstance(node, exp.Sum) else "AVG of one column works"
+            hint = f"{works}, and so does a sum of what is left beside a constant"
             self.scope.refuse(node, "E_EXPR_IN_AGG", what, hint)
-        return found
 
     def is_unit(self, node: exp.Column) -> bool:
         return self.scope.find_public(node) is None and self.scope.is_unit(node)

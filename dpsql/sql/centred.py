@@ -7,12 +7,16 @@ off before, which is a function of declared bounds alone, and added to the mean 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 from sqlglot import exp
+
+from dpsql.records import dataclass, replace
 
 Bounds = tuple[float, float]
 BoundsOf = Callable[[exp.Expr], Bounds | None]
@@ -20,8 +24,11 @@ BoundsOf = Callable[[exp.Expr], Bounds | None]
 
 FAR = 2
 """How many widths from zero bounds may be before a constant is taken off."""
-BITS = 26
-"""Significant bits of the constant at most, so that its square is exact as a double."""
+BITS = 53
+"""Significant bits of a constant: those of a double, its square is one of exact polynomials."""
+FINE = 11
+"""Binary places of bounds' width that a constant is rounded to."""
+ZERO, ONE = Fraction(0), Fraction(1)
 
 NEARLY = 2.0**20
 """How many times as large as they are apart summed numbers may be.
@@ -39,18 +46,202 @@ _OPERATORS: dict[type[exp.Expr], Callable[[float, float], float]] = {
 def centred(node: exp.Expr, bounds_of: BoundsOf) -> tuple[exp.Expr, exp.Expr | None]:
     """Return an argument less a constant, and the constant; none where zero is near its values.
 
-    Guarantee: declared bounds alone decide, and the constant follows from them.
+    Of what is linear in columns, each has a constant of its own, so that squares and products are
+    of small numbers alone. Guarantee: declared bounds alone decide, and constants follow from them.
+
+    >>> from sqlglot import parse_one
+    >>> bounds = {"x": (2000.0, 2010.0), "y": (0.0, 4.0)}
+    >>> found = centred(parse_one("2 * x - y + 1"), lambda column: bounds[column.name])
+    >>> [each.sql() for each in found]
+    ['2 * (x - 2005) - y', '4011']
     """
-    bounds = None if node.find(exp.Column) is None else _range(node, bounds_of)
-    if bounds is None:
+    if node.find(exp.Column) is None:
         return node, None
+    form = _linear(node, bounds_of)
+    if form is None:
+        return _apart(node, _span(node, bounds_of))
+    centres = {name: _centre(*each.bounds) for name, each in form.columns.items()}
+    if not any(centres.values()) and not form.constant:
+        return node, None
+    parts = [
+        each.written(number(centres[name])) if centres[name] else each.written()
+        for name, each in form.columns.items()
+    ]
+    taken = sum(each.times * Fraction(centres[name]) for name, each in form.columns.items())
+    constant = float(form.constant + taken)
+    inner = functools.reduce(_joined, parts)
+    return inner, number(constant) if constant else None
+
+
+def _apart(node: exp.Expr, bounds: Bounds | None) -> tuple[exp.Expr, exp.Expr | None]:
+    """The same of what is not linear: one constant is all that is taken off."""
+    if bounds is None or not _is_far(*bounds):
+        return node, None
+    inner = node.unnest()
+    if not isinstance(inner, _CHOICES) and _is_nearly_constant(bounds):
+        return node, None
+    centre = _centre(*bounds)
+    return _less(node, centre), number(centre)
+
+
+_CHOICES = (exp.Case, exp.If, exp.Coalesce, exp.Least, exp.Greatest)
+"""What is one of its parts."""
+
+
+def _chosen(inner: exp.Expr) -> list[exp.Expr]:
+    """The parts that a choice may be, NULL apart."""
+    if isinstance(inner, exp.Case):
+        found = [*(each.args["true"] for each in inner.args["ifs"]), inner.args.get("default")]
+    elif isinstance(inner, exp.If):
+        found = [inner.args["true"], inner.args.get("false")]
+    else:
+        found = [inner.this, *inner.expressions]
+    return [each for each in found if each is not None and not isinstance(each, exp.Null)]
+
+
+def _span(node: exp.Expr, bounds_of: BoundsOf) -> Bounds | None:
+    """Where the values of arithmetic or of a choice are."""
+    inner = node.unnest()
+    if not isinstance(inner, _CHOICES):
+        return _range(node, bounds_of)
+    found = [_span(each, bounds_of) for each in _chosen(inner)]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    lows, highs = zip(*known, strict=True)
+    least = min if not isinstance(inner, exp.Greatest) else max
+    most = max if not isinstance(inner, exp.Least) else min
+    return least(lows), most(highs)
+
+
+def _less(node: exp.Expr, centre: float) -> exp.Expr:
+    """An expression less a constant, which is taken off each part that a choice may be."""
+    constant = written_number(node)
+    if constant is not None:
+        return number(float(constant - Fraction(centre)))
+    if not isinstance(node.unnest(), _CHOICES):
+        return exp.paren(exp.Sub(this=exp.paren(node.copy()), expression=number(centre)))
+    found = node.unnest().copy()
+    for each in _chosen(found):
+        each.replace(_less(each, centre))
+    return found
+
+
+def _is_far(low: float, high: float) -> bool:
+    return 0 < FAR * (high - low) < max(-low, high)
+
+
+def _is_nearly_constant(bounds: Bounds) -> bool:
     low, high = bounds
-    if not 0 < FAR * (high - low) < max(-low, high):
-        return node, None
+    return 0 < (high - low) * NEARLY < max(-low, high)
+
+
+def _centre(low: float, high: float) -> float:
+    """About the middle of bounds that are far from zero, else 0: an eighth of the width off it is
+    a quarter more noise.
+    """
+    if not _is_far(low, high):
+        return 0.0
     middle, width = low + (high - low) / 2, high - low
-    step = 2.0 ** max(math.frexp(width)[1] - 3, math.frexp(middle)[1] - BITS)
-    centre = number(round(middle / step) * step)
-    return exp.Sub(this=exp.paren(node.copy()), expression=centre), centre
+    step = 2.0 ** max(math.frexp(width)[1] - FINE, math.frexp(middle)[1] - BITS)
+    return round(middle / step) * step
+
+
+@dataclass(frozen=True, slots=True)
+class _Multiple:
+    """So many times a column, which is within bounds."""
+
+    column: exp.Column
+    bounds: Bounds
+    times: Fraction
+
+    def written(self, centre: exp.Expr | None = None) -> exp.Expr:
+        """It as SQL, of the column less a constant."""
+        found: exp.Expr = self.column.copy()
+        if centre is not None:
+            found = exp.paren(exp.Sub(this=found, expression=centre))
+        if abs(self.times) != 1:
+            found = exp.Mul(this=number(float(abs(self.times))), expression=found)
+        return exp.Neg(this=found) if self.times < 0 else found
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """A sum of multiples of columns, by their names, and a constant."""
+
+    columns: Mapping[str, _Multiple]
+    constant: Fraction
+
+    def plus(self, other: _Linear, times: Fraction) -> _Linear:
+        """The sum with so many times another one."""
+        found = dict(self.columns)
+        for name, each in other.columns.items():
+            own = found[name].times if name in found else Fraction(0)
+            found[name] = replace(each, times=own + times * each.times)
+        return _Linear(found, self.constant + times * other.constant)
+
+
+def _linear(node: exp.Expr, bounds_of: BoundsOf) -> _Linear | None:
+    """What is a sum of multiples of columns with bounds; None for all else."""
+    inner = node.unnest()
+    constant = written_number(inner)
+    if constant is not None:
+        return _Linear({}, constant)
+    if isinstance(inner, exp.Column):
+        bounds = bounds_of(inner)
+        key = inner.sql("duckdb").casefold()
+        return None if bounds is None else _Linear({key: _Multiple(inner, bounds, ONE)}, ZERO)
+    if isinstance(inner, exp.Neg):
+        found = _linear(inner.this, bounds_of)
+        return None if found is None else _Linear({}, ZERO).plus(found, -ONE)
+    if type(inner) not in _OPERATORS:
+        return None
+    one, two = _linear(inner.this, bounds_of), _linear(inner.expression, bounds_of)
+    if one is None or two is None:
+        return None
+    if not isinstance(inner, exp.Mul):
+        return one.plus(two, ONE if isinstance(inner, exp.Add) else -ONE)
+    if two.columns:
+        one, two = two, one
+    return None if two.columns else _Linear({}, ZERO).plus(one, two.constant)
+
+
+def _joined(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    if isinstance(right, exp.Neg):
+        return exp.Sub(this=left, expression=right.this)
+    return exp.Add(this=left, expression=right)
+
+
+def shifted(node: exp.Expr) -> tuple[exp.Column, Fraction] | None:
+    """A column, and the numbers that are added to it; None for all else.
+
+    >>> from sqlglot import parse_one
+    >>> shifted(parse_one("(x - 3) + 0.5"))[1], shifted(parse_one("3 - x"))
+    (Fraction(-5, 2), None)
+    """
+    inner = node.unnest()
+    if isinstance(inner, exp.Column):
+        return inner, ZERO
+    if not isinstance(inner, exp.Add | exp.Sub):
+        return None
+    below, added = inner.this, written_number(inner.expression)
+    if added is None and isinstance(inner, exp.Add):
+        below, added = inner.expression, written_number(inner.this)
+    found = None if added is None else shifted(below)
+    if found is None or added is None:
+        return None
+    return found[0], found[1] + (added if isinstance(inner, exp.Add) else -added)
+
+
+def written_number(node: exp.Expr) -> Fraction | None:
+    """The value of a number that is written out: whole ones are exact, others are doubles."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Neg):
+        found = written_number(inner.this)
+        return None if found is None else -found
+    if not isinstance(inner, exp.Literal) or inner.is_string:
+        return None
+    return Fraction(inner.name) if inner.name.isdigit() else Fraction(float(inner.name))
 
 
 def moved(mean: exp.Expr, centre: exp.Expr | None) -> exp.Expr:
@@ -61,7 +252,7 @@ def moved(mean: exp.Expr, centre: exp.Expr | None) -> exp.Expr:
 def same_but_for_little(node: exp.Expr, bounds_of: BoundsOf) -> exp.Expr | None:
     """What is summed, or a factor of it, whose values are all but the same; None without any."""
     inner, found = node.unnest(), _range(node, bounds_of)
-    if found is not None and 0 < (found[1] - found[0]) * NEARLY < max(-found[0], found[1]):
+    if found is not None and _is_nearly_constant(found):
         return node
     if not isinstance(inner, exp.Mul):
         return None

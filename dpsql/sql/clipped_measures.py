@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.records import dataclass, replace
-from dpsql.workload.term import Polynomial
+from dpsql.workload.polynomial import Polynomial
 
 Bounds = tuple[float, float]
 BoundsOf = Callable[[exp.Column], Bounds | None]

@@ -9,6 +9,7 @@ lies between two steps: what is left after rounding is then uniform and independ
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Hashable
 from fractions import Fraction
 from typing import TypeVar
@@ -49,6 +50,8 @@ _WHOLE_TYPES = (
 )
 LONG = 200
 """Characters of slopes from which on each is written once: DuckDB plans every copy anew."""
+KEPT = 1e-10
+"""Part of a sum of variances that is left at least beside covariances, for it to be known."""
 _UNKNOWN = "CAST('nan' AS DOUBLE)"
 DECIMALS = 3
 """Decimals of a DECIMAL that names none."""
@@ -83,24 +86,37 @@ def stddev_sql(
     names = {i: f"d.s{place}" for place, i in enumerate(slopes)}
     by_name = sum(map(len, slopes.values())) > LONG
     factors = names if by_name else {i: f"({slope})" for i, slope in slopes.items()}
-    terms = []
     noisy = [i for i in slopes if isinstance(i, int)]
-    for place, i in enumerate(noisy):
-        for j in noisy[place:]:
-            pair = (min(i, j), max(i, j))
-            covariances.add(pair)
-            twice = "" if i == j else "2 * "
-            terms.append(f"{twice}{factors[i]} * {factors[j]} * c{pair[0]}_{pair[1]}")
-    for each in slopes:
-        if isinstance(each, Rounding):
-            terms.append(f"{factors[each]} * {factors[each]} * {float(each.step**2 / 12)!r}")
-    # GREATEST passes over NULL, the slope of a root at zero: an unknown error is none of zero.
-    variance = f"coalesce({' + '.join(terms)}, {_UNKNOWN})"
-    root = f"nullif(sqrt(greatest(0.0, {variance})), {_UNKNOWN})"
+    covariances.update((min(i, j), max(i, j)) for i in noisy for j in noisy)
+    own = [f"{factors[i]} * {factors[i]} * c{i}_{i}" for i in noisy]
+    own += [
+        f"{factors[each]} * {factors[each]} * {float(each.step**2 / 12)!r}"
+        for each in slopes
+        if isinstance(each, Rounding)
+    ]
+    shared = [
+        f"2 * {factors[i]} * {factors[j]} * c{min(i, j)}_{max(i, j)}"
+        for i, j in itertools.combinations(noisy, 2)
+    ]
+    root = _root(" + ".join(own), " + ".join(shared))
     if not by_name:
         return root
     known = ", ".join(f"'{names[i][2:]}': {slope}" for i, slope in slopes.items())
     return f"list_transform([{{{known}}}], lambda d: {root})[1]"
+
+
+def _root(own: str, shared: str) -> str:
+    """The root of a variance: what each aggregate adds alone, and what pairs of them add.
+
+    It is unknown where a slope is, that of a root at zero, and where so little is left of the parts
+    that doubles do not keep it: that must not be told as an error of zero.
+    """
+    if not shared:
+        # GREATEST passes over NULL: an unknown error is none of zero.
+        return f"nullif(sqrt(greatest(0.0, coalesce({own}, {_UNKNOWN}))), {_UNKNOWN})"
+    kept = f"v[1] + v[2] >= {KEPT!r} * v[1]"
+    root = f"CASE WHEN {kept} THEN nullif(sqrt(v[1] + v[2]), {_UNKNOWN}) END"
+    return f"list_transform([[{own}, {shared}]], lambda v: {root})[1]"
 
 
 def slopes_of(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) -> dict[T, str]:

@@ -69,6 +69,8 @@ def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
     found: dict[str, exp.Expr] = {"n": aggregates.column(replace(shape, summands=both.counted))}
     if isinstance(node, exp.RegrCount):
         return marked(aggregates.column(replace(shape, summands=both.counted)), True)
+    for each in (y, x):
+        aggregates.check_varied(node, each)
     text, positive, least = PAIRS[type(node)]
     means = {
         "mean_y": moved(parse_one("y / n"), from_y),

@@ -30,10 +30,10 @@ from dpsql.sql.query import (
     conditions_of,
     connected,
 )
+from dpsql.workload.polynomial import Polynomial
 from dpsql.workload.term import (
     Mask,
     Pattern,
-    Polynomial,
     ValueClasses,
     check_combinations,
     classify,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from dpsql.errors import Span
 from dpsql.records import dataclass, field
 from dpsql.sql.frames import TO_HERE, WindowFrame
-from dpsql.workload.term import Polynomial
+from dpsql.workload.polynomial import Polynomial
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
 from dpsql.records import dataclass, replace
+from dpsql.sql.centred import shifted
 from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, constant_of, lifted, read_clipped
 from dpsql.sql.decimal_places import is_fine
 from dpsql.sql.edges import check_edges
@@ -23,14 +25,12 @@ from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
 from dpsql.sql.scope import Scope, condition, negation
 from dpsql.sql.sum_clips import clip_within, clipped_column, within
-from dpsql.workload.term import Polynomial
+from dpsql.workload.polynomial import MAX_DEGREE, Polynomial, exact
 
 MAX_SUMMANDS = 64
 """Most products of a sum: every one is measured as a term of its own."""
 
-MAX_DEGREE = 2
-"""Highest power of a measure: what its nodes carry is enough for squares, which variances need."""
-
+NOTHING = Fraction(0)
 MINUS_ONE = Expression(None, "-1", Span("", 0, 0))
 
 
@@ -210,6 +210,8 @@ class _Amounts:
             case _ if (found := self.clipped(node)) is not None:
                 column = self.scope.table.columns[columns[0]]
                 return [Summand((), (found.polynomial(column),))]
+            case exp.Add() | exp.Sub() if self.clip is None and (known := shifted(node)):
+                return [Summand((), (self.measure(columns[0], known[1]),))]
             case exp.Add():
                 return self.expand(node.this) + self.expand(node.expression)
             case exp.Sub():
@@ -234,10 +236,8 @@ class _Amounts:
             case exp.Coalesce() if _is_filled(node):
                 present = self.presence(node.this)
                 return [_with(each, present) for each in self.expand(node.this)]
-            case exp.Coalesce() if len(node.expressions) == 1 and isinstance(
-                node.this.unnest(), exp.Column
-            ):
-                return self.coalesce(node, columns)
+            case exp.Coalesce() if len(node.expressions) == 1 and (known := shifted(node.this)):
+                return self.coalesce(node, columns, known[1])
         raise NotSupportedError(
             "E_EXPR_IN_AGG",
             "this expression cannot be summed exactly",
@@ -246,8 +246,10 @@ class _Amounts:
             span=self.scope.locate(node),
         )
 
-    def coalesce(self, node: exp.Coalesce, columns: Sequence[str]) -> list[Summand]:
-        """COALESCE(measure, constant)."""
+    def coalesce(
+        self, node: exp.Coalesce, columns: Sequence[str], shift: Fraction
+    ) -> list[Summand]:
+        """COALESCE(measure + shift, constant)."""
         default = node.expressions[0]
         if len(columns) != 1 or self.columns(default):
             raise NotSupportedError(
@@ -259,7 +261,7 @@ class _Amounts:
         name = columns[0]
         missing = Polynomial(name, (0.0, 0.0, 0.0), 1.0, self.clip_of(name))
         filled = Summand((self.scope.expression(None, default),), (missing,))
-        return [Summand((), (self.measure(name),)), filled]
+        return [Summand((), (self.measure(name, shift),)), filled]
 
     def number(self, name: str, node: exp.Expr) -> Expression:
         """A number over one column with a domain."""
@@ -293,9 +295,9 @@ class _Amounts:
 
         return node.transform(clipped)
 
-    def measure(self, name: str) -> Polynomial:
-        """A measure itself."""
-        return Polynomial(name, (0.0, 1.0, 0.0), 0.0, self.clip_of(name))
+    def measure(self, name: str, shift: Fraction = NOTHING) -> Polynomial:
+        """A measure itself, and so much more."""
+        return Polynomial(name, (exact(shift), 1.0, 0.0), 0.0, self.clip_of(name))
 
     def clip_of(self, name: str) -> tuple[float, float] | None:
         """What the values of a measure are clipped to, beside its declared bounds."""
@@ -316,19 +318,15 @@ class _Amounts:
         if left.clip != right.clip:
             what = f"a product of {left.column} and of {left.column} within other bounds"
             self.scope.refuse(node, "E_EXPR_IN_AGG", what, "the square of one of them works")
-        product = [0.0] * 5
-        for i, a in enumerate(left.coefficients):
-            for j, b in enumerate(right.coefficients):
-                product[i + j] += a * b
-        if any(product[MAX_DEGREE + 1 :]):
+        product = left.times(right)
+        if product is None:
             raise NotSupportedError(
                 "E_EXPR_IN_AGG",
                 f"{left.column} appears to a power above {MAX_DEGREE}",
                 hint="declare a domain for it to sum any function of it",
                 span=self.scope.locate(node),
             )
-        a, b, c = product[:3]
-        return Polynomial(left.column, (a, b, c), left.null * right.null, left.clip)
+        return product
 
     def presence(self, node: exp.Expr) -> Summand:
         """The condition that no operand is NULL, measures as polynomials."""

@@ -16,7 +16,8 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.workload.cells import MOST_STEPS, Nodes
 from dpsql.workload.coarsen import is_distinct, tell_apart
-from dpsql.workload.term import Polynomial, Term
+from dpsql.workload.polynomial import Polynomial
+from dpsql.workload.term import Term
 
 PLACE_BITS = 24
 """Bits of the place of a value in its bin, as vaults keep it."""
@@ -224,7 +225,7 @@ def bernstein(polynomial: Polynomial, lo: float, hi: float, nodes: Nodes) -> lis
     ends = [polynomial.at(lo), polynomial.at(hi)]
     if nodes.degree == 1:
         return ends
-    c0, c1, c2 = map(Fraction, polynomial.coefficients)
+    c0, c1, c2 = polynomial.fractions
     low, high = Fraction(lo), Fraction(hi)
     return [ends[0], float(c0 + c1 * (low + high) / 2 + c2 * low * high), ends[1]]
 

@@ -1,4 +1,4 @@
-"""What an aggregate is a sum of: one matrix per column, patterns, measures as polynomials.
+"""What an aggregate is a sum of: one matrix per column, patterns, polynomials of measures.
 
 A condition over several columns is decided on the classes of cells that it can tell apart. Such a
 pattern is written as disjoint products, or as everything less disjoint products where that takes
@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError, Span
 from dpsql.records import dataclass, field
+from dpsql.workload.polynomial import Polynomial
 
 Mask = NDArray[np.bool_]
 Box = dict[str, Mask]
@@ -293,40 +293,6 @@ def at_least(predicates: Mapping[str, NDArray[np.int64]], t: int) -> Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Polynomial:
-    """c0 + c1 v + c2 v^2 of a bounded measure v, and ``null`` where it is NULL.
-
-    ``clip`` are bounds within the declared ones.
-    """
-
-    column: str
-    coefficients: tuple[float, float, float]
-    null: float = 0.0
-    clip: tuple[float, float] | None = None
-
-    def largest(self, low: float, high: float) -> float:
-        """The largest magnitude for values from ``low`` to ``high``, or NULL.
-
-        >>> Polynomial("v", (0.0, -4.0, 1.0)).largest(0.0, 5.0)
-        5.0
-        """
-        low, high = self.clip or (low, high)
-        _, b, c = self.coefficients
-        turn = [-b / (2 * c)] if c and low < -b / (2 * c) < high else []
-        return max(abs(self.null), *(abs(self.at(v)) for v in (low, high, *turn)))
-
-    def at(self, value: float) -> float:
-        """The polynomial of a value: far from zero, doubles would keep none of its differences.
-
-        >>> Polynomial("v", (2.0**104, -(2.0**53), 1.0)).at(2.0**52 + 3)
-        9.0
-        """
-        a, b, c = map(Fraction, self.coefficients)
-        exact = Fraction(value)
-        return float(a + (b + c * exact) * exact)
-
-
-@dataclass(frozen=True, slots=True)
 class Term:
     """``scale`` times a product of matrices over columns and of polynomials over measures.
 
@@ -375,10 +341,8 @@ def _merge(left: Term, right: Term, bounds: Mapping[str, tuple[float, float]]) -
     one, two = left.polynomials[name], right.polynomials[name]
     if len(differing) > 1 or one.clip != two.clip:
         return None
-    x, y = left.scale, right.scale
-    a, b, c = (x * p + y * q for p, q in zip(one.coefficients, two.coefficients, strict=True))
-    total = Polynomial(name, (a, b, c), x * one.null + y * two.null, one.clip)
-    largest, alone = left.largest + right.largest, abs(x) * one.largest(*bounds[name])
+    total = one.plus(two, left.scale, right.scale)
+    largest, alone = left.largest + right.largest, abs(left.scale) * one.largest(*bounds[name])
     if alone:
         largest = left.largest / alone * total.largest(*bounds[name])
     return Term(left.factors, {**left.polynomials, name: total}, 1.0, largest, left.pattern)

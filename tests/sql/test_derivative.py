@@ -86,7 +86,7 @@ def test_slopes_that_are_written_once_are_those_that_are_repeated(
         monkeypatch.setattr(derivative, "LONG", long)
         text = stddev_sql(parse_one(sql, read="duckdb"), set())
         assert text is not None
-        assert text.startswith("list_transform") == (long == 0)
+        assert ("lambda d" in text) == (long == 0)
         asked = f"SELECT TRY({text}) FROM (SELECT {known}, CAST({a1} AS DOUBLE) AS a1)"
         found.append(sealed.run(asked)[0][0])
     assert found == [None, None] or found[0] == pytest.approx(found[1], rel=1e-12)
@@ -112,3 +112,14 @@ def test_an_error_that_is_not_defined_is_unknown_and_not_zero(sql: str, a0: floa
         placed = items.replace("?", str(point))
         ((found,),) = Sealed().run(f"SELECT {text} FROM (SELECT {placed})")
         assert (found is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("shared", "error"),
+    [(-1.0, 2.0), (0.5, 1.0), (1.0, None), (1.0 + 2.0**-52, None), (1.0 - 2.0**-52, None)],
+)
+def test_an_error_that_doubles_do_not_keep_is_unknown(shared: float, error: float | None) -> None:
+    """Before: where covariances took more than all of it away, it was told as zero."""
+    text = stddev_sql(parse_one("a0 - a1", read="duckdb"), set())
+    items = f"5.0 AS a0, 4.0 AS a1, 1.0 AS c0_0, CAST({shared!r} AS DOUBLE) AS c0_1, 1.0 AS c1_1"
+    assert Sealed().run(f"SELECT {text} FROM (SELECT {items})")[0][0] == error

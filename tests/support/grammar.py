@@ -262,7 +262,7 @@ def products_text(compiled: Compiled, most: int = 6) -> list[str]:
                 rows, cells = operator.shape
                 parts.append(f"{name}: {rows}x{cells} {type(operator).__name__}")
             for name, polynomial in term.polynomials.items():
-                a, b, c = polynomial.coefficients
+                a, b, c = map(float, polynomial.coefficients)
                 parts.append(f"{name}: {a:g} + {b:g} v + {c:g} v^2")
             sign = "" if term.scale == 1 else f"{term.scale:g} x "
             found[sign + ("; ".join(parts) or "everything")] = None

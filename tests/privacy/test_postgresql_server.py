@@ -7,6 +7,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dpsql.dbapi.site import open_site
 from dpsql.errors import Error, UsageError
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault import postgresql, postgresql_rows, versions
+from dpsql.privacy.vault.source import quote
 from tests.support.paused import WAIT, Paused
 from tests.support.postgres import Server
 from tests.support.seam import zero_noise
@@ -314,6 +316,10 @@ def test_settings_of_a_role_change_nothing(
     settings = {
         "TimeZone": "America/New_York",
         "statement_timeout": "500",
+        "idle_session_timeout": "9000",
+        "transform_null_equals": "on",
+        "extra_float_digits": "-15",
+        "bytea_output": "escape",
         "standard_conforming_strings": "off",
         "search_path": "clinic, public, pg_catalog",
         "default_transaction_read_only": "on",
@@ -410,6 +416,39 @@ def test_a_catalog_is_drafted_and_checked(clinic: Server, tmp_path: Path) -> Non
     clinic.run("DROP VIEW clinic.few")
     with pytest.raises(UsageError, match="no table"):
         draft_catalog("postgresql:nowhere.*", dsn_env="CLINIC_DSN")
+
+
+ODD = [("S", "my table"), ("S", "a.b"), ("S", "order"), ("public", "Odd"), ("public", 'x"y')]
+
+
+def test_tables_with_any_name_are_drafted_and_read(clinic: Server, tmp_path: Path) -> None:
+    clinic.run('DROP SCHEMA IF EXISTS "S" CASCADE', 'CREATE SCHEMA "S"')
+    for schema, name in ODD:
+        clinic.run(
+            f"DROP TABLE IF EXISTS {quote(schema)}.{quote(name)}",
+            f"CREATE TABLE {quote(schema)}.{quote(name)} AS TABLE clinic.visits",
+        )
+    drafted = []
+    for schema in ('"S"', "PUBLIC"):
+        text = draft_catalog(f"postgresql:{schema}.*", dsn_env="CLINIC_DSN")
+        drafted += [each["source"]["table"] for each in tomllib.loads(text)["table"].values()]
+    named = [f"{quote(schema) if schema == 'S' else schema}.{quote(name)}" for schema, name in ODD]
+    assert set(named) <= set(drafted)
+    for number, name in enumerate([*named[:3], '"Odd"', 'PUBLIC."x""y"']):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        path = catalog(folder, table=name.replace('"', '\\"'))
+        with zero_noise(), dpsql.connect(path, epsilon=1, delta=0) as connection:
+            assert dict(connection.execute(COUNT).result.rows)["A"] == 100
+    for name in ("public.Odd", "a.b.c", "clinic.public.visits"):
+        folder = tmp_path / name
+        folder.mkdir()
+        with dpsql.connect(catalog(folder, table=name), epsilon=1) as connection:
+            error = refused(partial(connection.execute, COUNT))
+            assert (error.code, "capitals" in f"{error.hint}") == ("E_DATA", True)
+    clinic.run('DROP SCHEMA "S" CASCADE')
+    for schema, name in ODD[3:]:
+        clinic.run(f"DROP TABLE {schema}.{quote(name)}")
 
 
 def test_a_session_that_died_between_requests_is_opened_again(

@@ -7,6 +7,7 @@ the catalog declares that it is one: what it joins is not known.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -28,7 +29,14 @@ from dpsql.privacy.vault.data_engine import (
 from dpsql.privacy.vault.dialect import Dialect, FetchedSql
 from dpsql.privacy.vault.held import held
 from dpsql.privacy.vault.postgresql_rows import rows_sent
-from dpsql.privacy.vault.postgresql_session import OLDEST, address_of, connected, session, told
+from dpsql.privacy.vault.postgresql_session import (
+    NAMED,
+    OLDEST,
+    address_of,
+    connected,
+    session,
+    told,
+)
 from dpsql.privacy.vault.postgresql_sql import DIALECT, family_of
 from dpsql.privacy.vault.source import quote
 from dpsql.records import dataclass, field
@@ -38,6 +46,7 @@ SENT = {"place": "int4", "boolean": "int4", "day": "int4", "whole": "int8"}
 SENT |= {"clock": "int8", "time": "int8"}
 """The types in which whole numbers of a form are sent."""
 
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
 FACTS = """
 SELECT c.oid, n.nspname, c.relname,
        CASE WHEN c.relispopulated THEN c.relkind::text ELSE 'unfilled' END,
@@ -70,10 +79,11 @@ SELECT n.nspname, c.relname FROM (SELECT oid FROM up UNION SELECT oid FROM down)
 JOIN pg_class AS c ON c.oid = r.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
 LISTED = """
-SELECT c.relname, c.relkind IN ('v', 'm', 'f') FROM pg_class AS c
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind IN ('v', 'm', 'f')
+FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
-  AND has_any_column_privilege(c.oid, 'SELECT') ORDER BY 1
+  AND has_any_column_privilege(c.oid, 'SELECT') ORDER BY c.relname
 """
 
 
@@ -103,7 +113,10 @@ class PostgresEngine:
         return PostgresTable(table, address, told(table, lambda: _describe(table, address)))
 
     def tables(self, schema: Table) -> list[tuple[str, bool]]:
-        """The tables of a schema that the role may read, by name, and whether each is a view."""
+        """The tables of a schema that the role may read, and whether each is a view.
+
+        They are named as ``table`` in a catalog is, with quotes where they need any.
+        """
         address = address_of(schema)
         return told(schema, lambda: _list(schema.option("table") or "", address))
 
@@ -162,7 +175,7 @@ class PostgresTable:
 def _describe(table: Table, address: str) -> Described:
     """Read what the system catalogs say, in the request's snapshot. Raises: DataUnavailable."""
     name = table.option("table") or ""
-    name = name if "." in name else f"public.{name}"
+    name = name if "." in QUOTED.sub("", name) else f"public.{name}"
     with held(("postgresql", address), lambda: session(address)) as connection:
         facts = connection.execute(FACTS, [name]).fetchone()
         if facts is None:
@@ -189,11 +202,12 @@ def _describe(table: Table, address: str) -> Described:
 
 def _list(schema: str, address: str) -> list[tuple[str, bool]]:
     with held(("postgresql", address), lambda: session(address)) as connection:
-        found = connection.execute(LISTED, [schema]).fetchall()
-    return [(f"{schema}.{name}", is_view) for name, is_view in found]
+        is_quoted = QUOTED.fullmatch(schema) is not None
+        named = schema[1:-1].replace('""', '"') if is_quoted else schema.lower()
+        return connection.execute(LISTED, [named]).fetchall()
 
 
-_HINT = "check `table` in the catalog, as schema.table, and the rights of the role"
+_HINT = f"{NAMED}, and the rights of the role"
 
 
 def _fault(table: Table, kind: str, is_filtered: bool, encoding: str, version: int) -> str | None:

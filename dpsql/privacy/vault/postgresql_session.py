@@ -28,6 +28,7 @@ SETTINGS = {
     "search_path": "pg_catalog",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     "default_transaction_read_only": "on",
     "default_transaction_isolation": "repeatable read",
     "client_encoding": "UTF8",
@@ -43,12 +44,18 @@ SETTINGS = {
 Rows that a policy hides are an error and not a smaller count; no time limit depends on the data;
 rows come in the order in which they are stored, so that two readings in one snapshot agree.
 """
+LATER = "transaction_timeout"
+"""One more time limit, which servers know from version 17 on."""
 SET_ALL, SHOW_ALL = (
     "SELECT " + ", ".join(each.format(*pair) for pair in SETTINGS.items())
     for each in (
         "pg_catalog.set_config('{0}', '{1}', false) AS {0}",
         "pg_catalog.current_setting('{0}') AS {0}",
     )
+)
+SET_ALL += (
+    ", (SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings"
+    f" WHERE name OPERATOR(pg_catalog.=) '{LATER}') AS {LATER}"
 )
 """The statements that set a session, and show what it is set to."""
 TOLD = {
@@ -58,6 +65,8 @@ TOLD = {
     "3F": "there is no such table",
     "42P01": "there is no such table",
     "42602": "its table is no name of a table",
+    "0A000": "its table is no name of a table",
+    "42704": f"the server is older than PostgreSQL {OLDEST // 10_000}",
     "42601": "its table is no name of a table",
     "53": "the server has no room for another session",
     "57P": "the server is shutting down or starting",
@@ -71,12 +80,14 @@ AT_LOGIN = {
 }
 UNSAID = "no password supplied"
 """What the driver says itself, and not the server, where it is asked for a password."""
+NAMED = "check `table` in the catalog, as schema.table, with capitals in double quotes"
 HINTS = {
     "the server refuses the login": "check user and dbname in {0}, the password in ~/.pgpass, and "
     "pg_hba.conf",
     "the server has no such database": "check dbname in {0}",
     "permission denied": "GRANT USAGE ON its schema and SELECT on the declared columns to the role",
-    "there is no such table": "check `table` in the catalog, as schema.table",
+    "there is no such table": NAMED,
+    "its table is no name of a table": NAMED,
     "the address of the server is malformed": "{0} is host=... dbname=..., or postgresql://...",
     "the server cannot be reached": "check that it runs, and host and port in {0}",
 }

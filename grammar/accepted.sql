@@ -365,6 +365,10 @@ SELECT b, SUM(a) AS s, VAR_POP(a) AS vp, VAR_SAMP(a) AS vs, STDDEV(a) AS sd FROM
 -- a: 1x8 Dense; b: 6x6 Identity
 -- b: 6x6 Identity
 
+SELECT AVG(CAST(a > e AS INTEGER)) AS share, SUM(w IS NULL) AS missing FROM t;
+-- a: 1x8 Dense; e: 1x8 Dense
+-- w: 1x3 Dense
+
 SELECT b, AVG(COLUMNS(['a', 'e'])) AS 'mean_\0', COUNT(COLUMNS('^[ae]$')) FROM t GROUP BY b;
 -- a: 1x8 Dense; b: 6x6 Identity
 -- b: 6x6 Identity

@@ -177,6 +177,10 @@ SELECT COUNT(*) FROM tt;
 -- E_UNKNOWN_TABLE at line 1, column 22: there is no table 'tt' in the catalog
 -- hint: did you mean t?
 
+SELECT table_name FROM information_schema.tables;
+-- E_UNKNOWN_TABLE at line 1, column 24: there is no table 'information_schema.tables' in the catalog
+-- hint: SHOW TABLES lists the tables of the catalog, DESCRIBE t the columns of one
+
 SELECT COUNT(*) FROM other.t;
 -- E_UNKNOWN_TABLE at line 1, column 22: there is no table 'other.t' in the catalog
 -- hint: write t: tables of a catalog are in the schemas main and public
@@ -222,6 +226,10 @@ SELECT n + 1, COUNT(*) FROM t GROUP BY 1;
 SELECT COUNT(*) FROM t WHERE m > 3;
 -- E_DOMAIN at line 1, column 30: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY
 -- hint: declare a domain (or bins) for it in the catalog
+
+SELECT COUNT(*) FILTER (WHERE m IS NULL) FROM t;
+-- E_DOMAIN at line 1, column 31: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY
+-- hint: COUNT(m) counts where it is known, COUNT(*) - COUNT(m) where it is not
 
 SELECT m, COUNT(*) FROM t GROUP BY m;
 -- E_DOMAIN at line 1, column 36: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY

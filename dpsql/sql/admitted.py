@@ -102,6 +102,7 @@ SCALARS: dict[type[exp.Expr], set[str]] = {
     exp.IsNan: _UNARY,
     exp.Lower: _UNARY,
     exp.Upper: _UNARY,
+    exp.Initcap: _BINARY,
     exp.Length: _UNARY,
     exp.Trim: {"this", "expression", "position"},
     exp.Substring: {"this", "start", "length"},

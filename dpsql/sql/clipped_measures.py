@@ -25,6 +25,10 @@ MOST_BRANCHES = 256
 """Most branches that arithmetic over several CASEs is written out in."""
 Told = Callable[[exp.Expr], bool]
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren)
+_NUMBERS = {
+    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT),
+    *(exp.DType.FLOAT, exp.DType.DOUBLE),
+}
 _BELOW: tuple[type[exp.Expr], ...] = (exp.LT, exp.LTE)
 _ABOVE: tuple[type[exp.Expr], ...] = (exp.GT, exp.GTE)
 
@@ -132,8 +136,11 @@ def lifted(node: exp.Expr, is_stepped: Told, is_apart: Told) -> exp.Expr:
     >>> lifted(tree, lambda node: isinstance(node, exp.Least), bool).sql()
     'CASE WHEN x < 5.0 THEN 2 * (x) + y ELSE 2 * (5.0) + y END'
     """
+    tested = _tested(node)
+    if tested is not None and is_apart(tested):
+        return tested
     if is_stepped(node):
-        return as_case(node)
+        return _as_branches(node) if isinstance(node, exp.If) else as_case(node)
     if isinstance(node, exp.If) or _is_choice(node):
         return _as_branches(node)
     parts = list(_parts_apart(node, is_stepped, is_apart))
@@ -147,6 +154,31 @@ def lifted(node: exp.Expr, is_stepped: Told, is_apart: Told) -> exp.Expr:
     ]
     rest = case.args.get("default")
     return exp.Case(ifs=ifs, default=None if rest is None else _instead(node, part, rest))
+
+
+def _tested(node: exp.Expr) -> exp.Case | None:
+    """A condition, or one as a number, as CASE: 1, 0 or NULL; None for all else.
+
+    >>> from sqlglot import parse_one
+    >>> _tested(parse_one("(a > b)::int")).sql()
+    'CASE WHEN a > b THEN 1 WHEN NOT (a > b) THEN 0 END'
+    >>> _tested(parse_one("x IS NULL")).sql()
+    'CASE WHEN x IS NULL THEN 1 ELSE 0 END'
+    """
+    is_cast = isinstance(node, exp.Cast) and node.to.this in _NUMBERS
+    test = node.this.unnest() if is_cast else node
+    if not isinstance(test, exp.Predicate | exp.Connector | exp.Not) or isinstance(test, exp.Cast):
+        return None
+    while isinstance(test, exp.Not) and isinstance(test.this.unnest(), exp.Not):
+        test = test.this.unnest().this.unnest()
+    one, zero = exp.Literal.number(1), exp.Literal.number(0)
+    inner = test.this.unnest() if isinstance(test, exp.Not) else test
+    if isinstance(inner, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
+        known = inner.copy() if inner is test else exp.Not(this=inner.copy())
+        return exp.Case(ifs=[exp.If(this=known, true=one)], default=zero)
+    other = exp.Not(this=exp.paren(test.copy(), copy=False))
+    ifs = [exp.If(this=test.copy(), true=one), exp.If(this=other, true=zero)]
+    return exp.Case(ifs=ifs)
 
 
 def _is_choice(node: exp.Expr) -> bool:

@@ -48,12 +48,17 @@ from dpsql.sql.scope import conjuncts
 from dpsql.sql.stepped_columns import SteppedColumns, may_step
 from dpsql.sql.unit_sums import clipped_to, summed_column
 
-_WORKS = "COUNT, SUM, AVG, MIN and MAX of columns, COUNT(DISTINCT column), each with FILTER"
+_WORKS = (
+    "COUNT, SUM, AVG, MIN and MAX of columns, BOOL_OR and BOOL_AND, COUNT(DISTINCT column), each "
+    "with FILTER"
+)
 _KINDS: dict[type[exp.Expr], Summing] = {
     exp.Sum: "sum",
     exp.Avg: "mean",
     exp.Min: "least",
     exp.Max: "greatest",
+    exp.LogicalAnd: "least",
+    exp.LogicalOr: "greatest",
 }
 
 _DISTINCT: dict[type[exp.Expr], Summing] = {exp.Sum: "distinct_sum", exp.Avg: "distinct_mean"}

@@ -28,6 +28,7 @@ from dpsql.sql.whole import INTEGERS
 PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
 
+_OF_THE_SYSTEM = ("information_schema", "pg_catalog")
 _KINDS = {"", "INNER", "CROSS", "OUTER"}
 _CLAUSES = {"sample": ("E_SAMPLE", "sampling"), "joins": ("E_JOIN", "a nested join")}
 
@@ -267,6 +268,8 @@ def column_of(name: str, table: str) -> exp.Column:
 
 def _suggest_table(node: exp.Table, known: list[str]) -> str:
     """The hint for a table that is not known, or not by this schema."""
+    if node.text("db").casefold() in _OF_THE_SYSTEM:
+        return "SHOW TABLES lists the tables of the catalog, DESCRIBE t the columns of one"
     for name in known:
         if node.args.get("db") and name.casefold() == node.name.casefold():
             return f"write {name}: tables of a catalog are in the schemas main and public"

@@ -13,8 +13,11 @@ _STEPS = (
 )
 
 
-def remedy(table: Table, column: Column, summed: bool = False) -> str:
-    """What a column without a domain, or without bounds, needs."""
+def remedy(table: Table, column: Column, summed: bool = False, tested: bool = False) -> str:
+    """What a column without a domain, or without bounds, needs; ``tested`` for NULL, it may not."""
+    if tested and column.bounds is not None:
+        name = printable(column.name)
+        return f"COUNT({name}) counts where it is known, COUNT(*) - COUNT({name}) where it is not"
     sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
     if sought is None or (sought.what == "bounds") != summed:
         if summed:

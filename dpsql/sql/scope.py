@@ -141,7 +141,7 @@ class Scope:
             raise ProgrammingError(
                 "E_DOMAIN",
                 f"column {column.name} {reason}: it cannot be used in a predicate or GROUP BY",
-                hint=remedy(self.table, column),
+                hint=remedy(self.table, column, tested=isinstance(reference.parent, exp.Is)),
                 span=self.locate(reference),
             )
         return column

@@ -44,18 +44,24 @@ def write_out_series(tree: exp.Expr) -> None:
 
 
 def _move_down(select: exp.Select) -> None:
-    """``SELECT unnest(list) AS x`` as a SELECT from the list."""
+    """``SELECT unnest(list) AS x`` as a SELECT from the list; ``unnest(list)::DATE`` of a cast."""
     items = select.expressions
     if select.args.get("from_") is not None or len(items) != 1:
         return
     item, inner = items[0], items[0].unalias()
+    cast = inner if isinstance(inner, exp.Cast) else None
+    inner = inner if cast is None else cast.this.unnest()
     if isinstance(inner, exp.Explode):
         name = exp.to_identifier(item.alias or "unnest")
         alias = exp.TableAlias(this=name.copy(), columns=[name.copy()])
         values = _listed(inner.this, alias)
         if values is not None:
             select.set("from_", exp.From(this=values))
-            item.replace(exp.column(name))
+            shown: exp.Expr = exp.column(name.copy())
+            if cast is not None:
+                cast.set("this", shown)
+                shown = exp.alias_(cast.copy(), name.name, quoted=True, copy=False)
+            item.replace(shown)
 
 
 def _values(node: exp.Expr) -> exp.Values | None:

@@ -730,6 +730,13 @@ RULES: list[tuple[str, Follow]] = [
     ),
     (r"DROP (DOMAIN|BOUNDS) and its name; .*", always("DROP DOMAIN products", "SHOW domains")),
     (r"found so far: .*; SHOW domains lists them", always("SHOW domains")),
+    (
+        r"COUNT\((?P<name>\w+)\) counts where it is known, COUNT\(\*\) - COUNT\(\1\) where .*",
+        lambda sql, match: [
+            f"SELECT COUNT(*) - COUNT({match['name']}), COUNT({match['name']}) FROM t"
+        ],
+    ),
+    (r"SHOW TABLES lists the tables of the catalog, .*", always("SHOW TABLES", "DESCRIBE t")),
     # what the curator or DuckDB would have to say
     (r"declare .*|one row decides it; a quantile needs a domain .*", nothing),
     (r"on declared values only, DuckDB says: .*|DuckDB says: .*", nothing),

@@ -17,6 +17,9 @@ SELECT k, COUNT(*) FROM (SELECT who, COUNT(*) AS k FROM (SELECT DISTINCT who, wa
 GROUP BY k;
 SELECT n * 2 + 1 AS odd, COUNT(*) FROM (SELECT who, COUNT(age) + 0 AS n FROM visits WHERE ward >= 'a' OR TRUE GROUP BY who) AS p GROUP BY 1;
 SELECT COUNT(*) FROM (SELECT who FROM visits GROUP BY who HAVING MAX(age) >= 8 AND COUNT(*) FILTER (WHERE ward = 'a') = 0) AS p;
+SELECT COUNT(*) FROM (SELECT who FROM visits GROUP BY who HAVING BOOL_OR(ward = 'a') AND NOT BOOL_OR(ward = 'b')) AS p;
+SELECT x, y, COUNT(*) FROM (SELECT who, BOOL_AND(age > 3) AS x, BOOL_OR(age > 7) FILTER (WHERE ward <> 'c') AS y FROM visits GROUP BY who) AS p
+GROUP BY x, y;
 SELECT MEDIAN(n), QUANTILE_DISC(n, 0.9) FROM (SELECT who, COUNT(*) AS n FROM visits GROUP BY who) AS p;
 SELECT ward, AVG(a) FROM (SELECT who, ward, AVG(age) AS a FROM visits GROUP BY who, ward) AS p GROUP BY ward;
 SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM visits WHERE ward = 'b' AND age > 3);

@@ -52,9 +52,17 @@ class Server:
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute(f"DROP TABLE IF EXISTS {name}".encode())
             connection.execute(f"CREATE TABLE {name} ({listed})".encode())
-            with connection.cursor().copy(f"COPY {name} FROM STDIN".encode()) as copy:
-                for row in rows:
-                    copy.write_row(row)
+        self.copy(name, [*columns], rows)
+
+    def copy(self, name: str, columns: Sequence[str], rows: Rows) -> None:
+        """Write rows of texts or values into some columns of a table."""
+        into = f"COPY {name} ({', '.join(map(quote, columns))}) FROM STDIN"
+        with (
+            psycopg.connect(self.address, autocommit=True) as connection,
+            connection.cursor().copy(into.encode()) as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
 
     def role(self, name: str, grants: Sequence[str] = ()) -> str:
         """Create a role that may connect, and return its address; %s in grants is the role."""

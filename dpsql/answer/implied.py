@@ -163,7 +163,12 @@ def _is_alike(part: Part, layout: Layout, telling: frozenset[str]) -> bool:
         return False
     if any(layout.resolutions.get(name) != each for name, each in part.resolutions.items()):
         return False
-    return dict(part.strategy.domain) == layout.workload.domain
+    return _telling(part.strategy.domain) == _telling(layout.workload.domain)
+
+
+def _telling(domain: Mapping[str, int]) -> dict[str, int]:
+    """The attributes that rows differ by: one of a column whose keys were found since may not."""
+    return {name: size for name, size in domain.items() if size > 1}
 
 
 def _map_all(target: Target, part: Part) -> Found | None:

@@ -49,6 +49,11 @@ class PlannedAlone:
         return least_part(self.chosen, self.target, self.whole, self.amount)
 
     @property
+    def noise(self) -> Noise:
+        """The noise law that it was planned for."""
+        return self.chosen.strategy.noise
+
+    @property
     def is_good(self) -> bool:
         """Whether pieces can hardly gain: limits take little of what is best without them.
 
@@ -69,17 +74,33 @@ def in_pieces(
         return [one]
     from dpsql.plan.partition import best_partition  # requests of one statement do without
 
-    best = [one] if one.least <= 1 else _halved(one, choose, HALVINGS)
-    partition = best_partition(one.target, one.chosen.strategy.noise)
+    best, noise = [one] if one.least <= 1 else _halved(one, choose, HALVINGS), one.noise
+    partition = best_partition(one.target, noise)
     foreseen = partition.error * one.target.rows_per_unit**2
-    if len(partition.groups) == 1 or foreseen * GAIN >= total_of(best):
+    if len(partition.groups) > 1 and foreseen * GAIN < total_of(best):
+        found = _grouped(one, partition.groups, choose)
+        best = found if total_of(found) * GAIN < total_of(best) else best
+    if total_of(best) < math.inf:
         return best
-    parts = [part_of(one.target, places) for places in partition.groups]
+    groups = best_partition(one.target, noise, measurable=True).groups
+    return best if len(groups) == 1 else min(best, _grouped(one, groups, choose), key=_rank)
+
+
+def _rank(pieces: Sequence[PlannedAlone]) -> tuple[float, float]:
+    """How far beyond the limits pieces are, and their error."""
+    return max(1.0, sum(each.least for each in pieces)), total_of(pieces)
+
+
+def _grouped(
+    one: PlannedAlone, groups: Sequence[Collection[Place]], choose: Callable[[Target], Chosen]
+) -> list[PlannedAlone]:
+    """Return groups of the answers, each planned by itself."""
+    parts = [part_of(one.target, places) for places in groups]
     found: list[PlannedAlone] = []
     for others, part in zip(reversed(range(len(parts))), parts, strict=True):
         with share(1 / (1 + others)):
             found.append(replace(one, target=part, chosen=choose(part)))
-    return found if total_of(found) * GAIN < total_of(best) else best
+    return found
 
 
 def total_of(pieces: Sequence[PlannedAlone]) -> float:

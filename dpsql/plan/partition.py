@@ -8,7 +8,7 @@ than the error of one plan for all answers, the groups are worth planning.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -19,13 +19,18 @@ from dpsql.algebra.worst import worst_cell
 from dpsql.plan.limits import CAP
 from dpsql.plan.plan import shared_error
 from dpsql.records import dataclass
+from dpsql.search.itself import are_few
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.coarsen import label_cells, label_rows
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Target
 
 MOST = 12
-"""Most groups of which pairs are compared; of more, those most alike are one from the start."""
+"""Most groups of which pairs are compared; of more, those most alike are one from the start, though
+there are up to twice as many where they could not be measured together."""
+
+PAIRS = 200
+"""Most pairs that are looked at for the two most alike."""
 
 ALIKE = 4.0
 """Factor within which answers over the same columns cost alike, and are one group from the start:
@@ -52,19 +57,22 @@ class AnswerGroup:
 class Partition:
     """Groups of all answers, and the error that they have at most with the best shares.
 
-    It is infinite where they are not known to keep the limits of all.
+    It is infinite where they are not known to keep the limits of all, which takes the ``least``
+    part of the budget.
     """
 
     groups: tuple[frozenset[Place], ...]
     error: float
+    least: float
 
 
-def best_partition(target: Target, noise: Noise) -> Partition:
+def best_partition(target: Target, noise: Noise, *, measurable: bool = False) -> Partition:
     """Return the groups of least error that merging two by two comes to, as forecast.
 
-    They depend on what is asked and on the noise law alone.
+    They depend on what is asked and on the noise law alone. Where they are to be ``measurable``
+    noise on queries is only thought of where these can be measured, so that forecasts are kept.
     """
-    forecaster = Forecaster(target, noise)
+    forecaster = Forecaster(target, noise, measurable)
     known: dict[frozenset[Place], AnswerGroup] = {}
 
     def group(places: frozenset[Place]) -> AnswerGroup:
@@ -73,57 +81,96 @@ def best_partition(target: Target, noise: Noise) -> Partition:
         return known[places]
 
     groups = [group(places) for places in forecaster.starts()]
-    best = Partition(tuple(each.places for each in groups), forecaster.shared(groups)[0])
+    best = forecaster.partition(groups)
     while len(groups) > 1:
         merged = []
         for one, other in combinations(groups, 2):
             rest = [each for each in groups if each is not one and each is not other]
             merged.append([*rest, group(one.places | other.places)])
         rated = [(forecaster.shared(each), each) for each in merged]
-        (error, _), groups = min(rated, key=lambda pair: pair[0])
-        if error < best.error:
-            best = Partition(tuple(each.places for each in groups), error)
+        _, groups = min(rated, key=lambda pair: pair[0])  # the least error, or else the least parts
+        best = min(best, forecaster.partition(groups), key=_rank)
     return best
+
+
+def _rank(partition: Partition) -> tuple[float, float]:
+    """How far beyond the limits groups are, and their error."""
+    return max(1.0, partition.least), partition.error
 
 
 class Forecaster:
     """Forecasts of groups of the answers of one target, on its single columns."""
 
-    def __init__(self, target: Target, noise: Noise) -> None:
+    def __init__(self, target: Target, noise: Noise, measurable: bool = False) -> None:
+        self.measurable = measurable
         self.law = law(noise)
         self.layout = target.layouts[0]
         self.rows = self.layout.rows
         self.weights = {place: each.weight for place, each in target.asked.items()}
         self.limit = CAP**2 * self.law.squared(target.plain(noise))
         self.columns: dict[tuple[str, int], _Columns] = {}
+        self.few: dict[frozenset[Place], bool] = {}
+        self.independent: dict[int, bool] = {}
+
+    def partition(self, groups: Sequence[AnswerGroup]) -> Partition:
+        """Return groups with their error."""
+        return Partition(tuple(each.places for each in groups), *self.shared(groups))
+
+    def statements(self) -> list[list[Place]]:
+        """Return the answers of every statement."""
+        found: dict[int, list[Place]] = {}
+        for place in self.layout.products:
+            found.setdefault(place[0], []).append(place)
+        return list(found.values())
 
     def starts(self) -> list[frozenset[Place]]:
         """Return statements that are over the same columns and cost alike, in few groups.
 
         Those of one statement stay together: they are to agree with each other.
         """
-        statements: dict[int, list[Place]] = {}
-        for place in self.layout.products:
-            statements.setdefault(place[0], []).append(place)
-        alike: dict[tuple[frozenset[str], int], list[Place]] = {}
+        alike: dict[tuple[frozenset[str], int], list[list[Place]]] = {}
         cost: dict[Place, float] = {}
-        for places in statements.values():
+        for places in self.statements():
             readings = [self.layout.products[place] for place in places]
             names = frozenset(n for reading in readings for _, p in reading for n in p.factors)
             each = self._sensitivity(places) / sum(self.rows[place] for place in places)
             cost[places[0]] = math.log(each) / math.log(ALIKE)
-            alike.setdefault((names, round(cost[places[0]])), []).extend(places)
-        groups = sorted(alike.values(), key=lambda places: cost[places[0]])
+            together = alike.setdefault((names, round(cost[places[0]])), [])
+            if together and self.is_measurable([*together[-1], *places]):
+                together[-1].extend(places)
+            else:
+                together.append(list(places))
+        groups = [each for together in alike.values() for each in together]
+        groups.sort(key=lambda places: cost[places[0]])
         while len(groups) > MOST:
-            firsts = np.array([cost[places[0]] for places in groups])
-            at = int(np.argmin(np.diff(firsts)))
-            groups[at : at + 2] = [groups[at] + groups[at + 1]]
+            span = 1 + PAIRS // len(groups)
+            near = [
+                (cost[other[0]] - cost[one[0]], i, j)
+                for i, one in enumerate(groups)
+                for j, other in enumerate(groups[i + 1 : i + 1 + span], i + 1)
+            ]
+            pairs = [(d, i, j) for d, i, j in near if self.is_measurable(groups[i] + groups[j])]
+            if not pairs and len(groups) <= 2 * MOST:
+                break
+            _, i, j = min(pairs or near)
+            groups[i] = groups[i] + groups.pop(j)
         return [frozenset(places) for places in groups]
+
+    def is_measurable(self, places: Collection[Place]) -> bool:
+        """Whether the queries of a group can be measured themselves: they are few, or of one."""
+        if not self.measurable or len({place[0] for place in places}) == 1:
+            return True
+        key = frozenset(places)
+        if key not in self.few:
+            products = [product for place in places for _, product in self.layout.products[place]]
+            self.few[key] = are_few(products, self.layout.workload.domain, self.independent)
+        return self.few[key]
 
     def prospects(self, places: frozenset[Place]) -> Iterator[Prospect]:
         """Yield what a group comes to with noise on its queries, and on its cells."""
-        each = self.law.squared(self._sensitivity(places))
-        yield self._prospect(dict.fromkeys(places, each))
+        if self.is_measurable(places):
+            each = self.law.squared(self._sensitivity(places))
+            yield self._prospect(dict.fromkeys(places, each))
         if all(len(self.layout.products[place]) == 1 for place in places):
             yield self._prospect(self._counted(places))
 
@@ -192,6 +239,8 @@ class Forecaster:
 
     def shared(self, groups: Sequence[AnswerGroup]) -> tuple[float, float]:
         """Return ``shared_error`` of groups, with the part of a unit that keeps their limits."""
+        if not all(each.prospects for each in groups):
+            return math.inf, math.inf
         found = [min(each.prospects, key=lambda prospect: prospect.error) for each in groups]
         if sum(each.least for each in found) > 1:
             found = [min(each.prospects, key=lambda prospect: prospect.least) for each in groups]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,7 @@ from dpsql.search.meter import has_room
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.query_block import MOST_ROWS, QueryBlock
-from dpsql.workload.workload import Workload
+from dpsql.workload.workload import Product, Workload
 
 if TYPE_CHECKING:
     from dpsql.search.problem import Problem
@@ -136,7 +136,7 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
 
     Products that are asked several times are measured once, with the sum of their weights.
     """
-    if not _are_few(workload):
+    if not are_few(workload.products, workload.domain):
         return None
     found: dict[tuple[object, ...], tuple[dict[str, Integers | None], float]] = {}
     known: dict[int, tuple[Integers | None, float] | None] = {}
@@ -174,25 +174,35 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
     return QueriesStrategy(domain, blocks, noise)
 
 
-def _are_few(workload: Workload) -> bool:
-    """Whether least squares of the queries is feasible: one large block is eliminated."""
-    if workload.rows <= MOST_ROWS:
+def are_few(
+    products: Sequence[Product], domain: Mapping[str, int], known: dict[int, bool] | None = None
+) -> bool:
+    """Whether least squares of the queries is feasible: one large block is eliminated.
+
+    ``known`` keeps which factors have independent rows, by their identity.
+    """
+    rows = sum(product.rows for product in products)
+    if rows <= MOST_ROWS:
         return True
-    largest = max(workload.products, key=lambda product: product.rows)
-    rest = workload.rows - largest.rows
+    largest = max(products, key=lambda product: product.rows)
+    rest = rows - largest.rows
+    known = {} if known is None else known
     return (
         rest <= MOST_ROWS
-        and rest * workload.rows <= MOST_CROSSED
-        and max(workload.domain.values()) <= MOST_CELLS
-        and has_room(8 * COPIES * rest * workload.rows)
-        and all(_are_independent(factor) for factor in largest.factors.values())
+        and rest * rows <= MOST_CROSSED
+        and max(domain[name] for product in products for name in product.factors) <= MOST_CELLS
+        and has_room(8 * COPIES * rest * rows)
+        and all(_are_independent(factor, known) for factor in largest.factors.values())
     )
 
 
-def _are_independent(factor: Operator) -> bool:
+def _are_independent(factor: Operator, known: dict[int, bool]) -> bool:
     if isinstance(factor, Identity):
         return True
-    return factor.rows <= factor.n and np.linalg.matrix_rank(factor.dense()) == factor.rows
+    if id(factor) not in known:
+        fits = factor.rows <= factor.n
+        known[id(factor)] = fits and np.linalg.matrix_rank(factor.dense()) == factor.rows
+    return known[id(factor)]
 
 
 def _whole(factor: Operator) -> tuple[Integers | None, float] | None:

@@ -17,10 +17,10 @@ from dpsql.dbapi.exceptions import Exceptions
 from dpsql.dbapi.script import (
     explain_finding,
     explain_script,
+    explain_search,
     gathered,
     is_new,
     joint_terms,
-    offered_search,
 )
 from dpsql.engine.charges import Charges, interruptible
 from dpsql.engine.engine import Engine
@@ -275,11 +275,7 @@ class Connection(Exceptions):
         selects = [statement for statement in statements if statement.kind == "select"]
         searches = [statement.search for statement in statements if statement.search]
         if searches and len(statements) == 1:
-            from dpsql.engine.discover import found_before  # few statements find domains
-
-            if not found_before(self.engine, searches[0]):
-                planned, assumed = offered_search(self.engine, searches[0], terms)
-                return planned.explain(self.engine, assumed)
+            return explain_search(self.engine, searches[0], terms)
         if any(is_new(self.engine, statement) for statement in statements):
             return explain_finding(self.engine, statements, terms)
         if not selects:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from dpsql.engine.explanation import Explanation
 
 Parameters = Sequence[object] | Mapping[str, object] | None
-THERE = "{} {} was found before: free"
 FORGOTTEN = "{} {} is forgotten; what it cost stays charged"
 MAX_STATEMENT = 4 * MAX_TEXT
 """Longest text of one statement, with its comments, that is looked at."""
@@ -276,7 +275,7 @@ class Cursor(Fetching):
         """CREATE DOMAIN or CREATE BOUNDS, or its forecast."""
         engine, search = self.connection.engine, statement.search
         assert search is not None
-        from dpsql.engine.discover import found_before, plan_search  # few statements find domains
+        from dpsql.engine.discover import THERE, found_before, plan_search  # few find domains
 
         known = found_before(engine, search)
         if known is not None:

@@ -69,6 +69,23 @@ def offered_search(desk: Desk, search: Search, terms: Terms) -> tuple[Finding, b
     return plan_search(desk, search, offered), assumed
 
 
+def explain_search(desk: Desk, search: Search, terms: Terms) -> Explanation:
+    """The forecast of a domain or of bounds: of what was found before, where that will do.
+
+    Raises: as ``plan_search``.
+    """
+    from dpsql.engine.discover import found_before  # few statements find domains
+
+    desk.catch_up()
+    known = found_before(desk, search)
+    if known is None:
+        planned, assumed = offered_search(desk, search, terms)
+        return planned.explain(desk, assumed)
+    from dpsql.engine.key_counts import explain_counts  # fewer find them again
+
+    return explain_counts(desk, known, False)
+
+
 def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) -> None:
     """Refuse, before anything of a script runs, what is wrong about its synthetic tables.
 

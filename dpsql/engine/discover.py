@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import Dense
 from dpsql.answer.discovered import Discovered, current
-from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing
+from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing, message
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
@@ -36,6 +36,7 @@ from dpsql.sql.unlisted import Search
 from dpsql.strategy.noise_law import AUTO, GAUSSIAN, LAPLACE, Noise, law
 from dpsql.workload.workload import Product
 
+THERE = "{} {} was found before: free"
 SHARES = 10
 """Domains that the discovery_delta of a catalog is for, where a statement does not say so."""
 
@@ -64,13 +65,16 @@ class Finding(Job[Discovered]):
         """One for all: who else finds anything is awaited, for its column and its name."""
         return "found"
 
-    def find(self, desk: Desk) -> None:
-        """Nothing: what was found of the column is not found again.
+    def find(self, desk: Desk) -> Discovered | None:
+        """What was found of the column, which is not found again, where that was allowed for.
 
-        Raises: ProgrammingError (E_STATEMENT).
+        Raises: ProgrammingError (E_STATEMENT), where it was not.
         """
         desk.know()
-        check_free(self.search, self.table, self.column, desk.found)
+        known = found_before(desk, self.search)
+        if known is None:
+            check_free(self.search, self.table, self.column, desk.found)
+        return known
 
     def keep(self, desk: Desk, found: Discovered) -> Discovered:
         """Store what was found, and know it from now on."""
@@ -110,7 +114,10 @@ class Finding(Job[Discovered]):
         """What public facts say of it."""
 
     def results(self, desk: Desk, found: Discovered, free: bool) -> tuple[Result, ...]:
-        """What was found, and what it cost."""
+        """What was found, and what it cost; where others found it, that they did."""
+        if free:
+            what = THERE.format(found.what.lower(), found.name)
+            return (message(what, self.search.text),)
         rows = found.rows()
         result = listing((found.what.lower(), found.name), rows, self.search.text)
         cost = CostInfo(found.epsilon, found.delta, found.noise, False)

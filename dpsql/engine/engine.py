@@ -98,7 +98,9 @@ class Engine(Desk):
             return self.run(read_job(self, workload, seeking.rest, report))
         with self.vaults.turn(self.declared):
             seeking.check(self, Membrane(self, self.ledger, self.vaults))
-        found, _ = self.settle(seeking.first)
+        found, was_there = self.settle(seeking.first)
+        if was_there:  # others found them meanwhile
+            return self.answer(seeking.compiled(self), terms, report)
         if found.counted is not None:
             return (seeking.counts(self, found, free=False),)
         results = self.run(read_job(self, seeking.compiled(self), seeking.rest, report))

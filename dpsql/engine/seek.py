@@ -161,4 +161,4 @@ def _search(desk: Desk, missing: Sequence[tuple[str, str]], asked: Sequence[Comp
     free = next(each for each in names if each not in taken)
     text = ";\n".join(item.text for item in asked)
     further = tuple(name for _, name in more)
-    return Search("DOMAIN", free, table, column, options, text, more=further)
+    return Search("DOMAIN", free, table, column, options, text, lenient=True, more=further)

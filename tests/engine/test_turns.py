@@ -10,15 +10,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import dpsql
+from dpsql.engine import engine
 from dpsql.engine.turns import turn
 from dpsql.errors import LedgerError
+from tests.engine.test_discover import sell
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +51,11 @@ BOTH = (
 )
 
 
+DOMAIN = "CREATE DOMAIN IF NOT EXISTS products FROM sales (product) OPTIONS (epsilon = 1)"
+PRIVATE = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(keys = 'private') sex, product, COUNT(*) AS n "
+    "FROM sales GROUP BY sex, product"
+)
 STATEMENTS = [
     (BY_SEX, 1),
     (f"{BY_SEX};{BY_SEX}", 0),
@@ -188,3 +198,26 @@ def test_where_nothing_can_be_stored_nothing_is_charged(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="nothing was charged"), turn(tmp_path / "no" / "x", "a"):
         raise AssertionError
+
+
+@pytest.mark.parametrize("sql", [DOMAIN, PRIVATE])
+def test_what_others_find_meanwhile_is_taken_free(tmp_path: Path, sql: str) -> None:
+    catalog = sell(tmp_path)
+    with dpsql.connect(catalog, epsilon=1) as one, dpsql.connect(catalog, epsilon=1) as other:
+        once = iter([DOMAIN])
+
+        @contextmanager
+        def late(store: Path, name: str) -> Iterator[None]:
+            for each in once:
+                other.execute(each)
+            with turn(store, name):
+                yield
+
+        with mock.patch.object(engine, "turn", late):
+            found = one.execute(sql).result
+        searches = [entry for entry in one.entries() if "CREATE DOMAIN" in str(entry.sql)]
+        assert len(searches) == 1
+        assert one.budget.entries == 1 + (sql == PRIVATE)
+        if sql == DOMAIN:
+            assert found.message == "domain products was found before: free"
+            assert "free: from entry 1" in str(one.explain(sql))

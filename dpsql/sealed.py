@@ -56,7 +56,8 @@ def hush(connection: duckdb.DuckDBPyConnection) -> None:
 class Ahead:
     """One connection that a thread opens beside other work; whoever is first takes it.
 
-    DuckDB takes 15 ms for each, and does not hold Python's lock meanwhile.
+    DuckDB takes 15 ms for each, and does not hold Python's lock meanwhile. Guarantee: nobody has it
+    before, and nothing is asked of it: whoever takes it confines it as one that is new.
     """
 
     def __init__(self, opening: Callable[[], duckdb.DuckDBPyConnection]) -> None:

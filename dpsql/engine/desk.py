@@ -280,7 +280,8 @@ class Desk(ABC):
     def ask(self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None) -> Request:
         """Form a request as ``form_request`` does; the same one for the same compiled statements.
 
-        A small one is kept with its statements: their places in memory are its name.
+        A small one is kept with its statements: their places in memory are its name. Raises: as
+        that, and then nothing is kept.
         """
         name = tuple(map(id, workload))
         known = self._asked.get(name)
@@ -296,7 +297,7 @@ class Desk(ABC):
     def plan(self, request: Request) -> Planned:
         """The plan of a request, which one that is kept keeps, unless more was to be tried.
 
-        Strategies are remembered beside, by what they depend on.
+        Strategies are remembered beside, by what they depend on. Raises: as ``make_plan``.
         """
         known = self._asked.get(tuple(map(id, request.statements)))
         if known is not None and known.request is request and known.planned is not None:

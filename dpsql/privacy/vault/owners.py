@@ -154,7 +154,7 @@ class UnitShares:
         return int(self.ends.shape[1]) - 1
 
     def rows(self, share: int) -> Counts:
-        """Return the rows of a share, in their order."""
+        """Return the rows of a share (rows,), in their order."""
         pairs = self.ends[:, share : share + 2].tolist()
         found = [self.ordered[first:last] for first, last in pairs]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
@@ -165,7 +165,9 @@ def share_units(
 ) -> UnitShares:
     """Share out the chosen rows (rows,) by their units, of which ``counts`` (units,) has as many.
 
-    What is worked out for every row is in a file in ``folder``, where there is one.
+    What is worked out for every row is in a file in ``folder``, where there is one. Guarantee:
+    every chosen row is in one share, together with all others of its unit.
+    Raises: MemoryError; OSError for a disk that is full.
 
     >>> units, every = np.array([0, 1, 0, 1], np.uint32), np.ones(4, dtype=bool)
     >>> share_units(units, every, np.array([GATHERED, 2])).rows(1).tolist()

@@ -19,8 +19,8 @@ OWNER = 0o600
 MANY = 16
 """Files that are written side by side: a disk ends the waits of all of them together."""
 
-_SAFE: int = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-"""A file that is opened is not handed to children, and is no link to somewhere else."""
+_SAFE: int = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
+"""A file is not handed to children, is no link to somewhere else, and has the bytes it is given."""
 
 
 def create(path: Path) -> int:
@@ -29,15 +29,32 @@ def create(path: Path) -> int:
 
 
 def keep_private(path: Path) -> None:
-    """Make an empty file unless there is one; then others lose their rights to it.
+    """Make an empty file for SQLite unless there is one; then others lose their rights to it.
 
-    SQLite gives its journals the rights of the file. A new file has its name when it is closed: its
-    closing would end the locks that another thread has on it by then. Raises: OSError.
+    A new file has its name when it is closed: its closing would end the locks that another thread
+    has on it by then. Raises: OSError.
     """
     if not path.exists():
         with suppress(FileExistsError), new_file(path):
             pass
+    tighten_database(path)
+
+
+def journal_of(path: Path) -> Path:
+    """Where SQLite keeps what a change of a file began with; it stays there between changes."""
+    return Path(f"{path}-journal")
+
+
+def tighten_database(path: Path) -> None:
+    """Take the rights of others from a file of SQLite and its journal. Raises: OSError.
+
+    A new journal gets the rights of the file.
+    """
     tighten(path)
+    journal = journal_of(path)
+    with suppress(FileNotFoundError):
+        if stat.S_ISREG(os.lstat(journal).st_mode):
+            tighten(journal)
 
 
 def tighten(path: Path) -> None:
@@ -170,7 +187,7 @@ else:
     def _sync(fd: int) -> None:
         full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves data in the disk's cache
         if full is None:
-            os.fsync(fd)
+            os.fdatasync(fd)  # the times of a file may be of before
         else:
             fcntl.fcntl(fd, full)
 
@@ -197,7 +214,19 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 def _replace(path: Path, content: bytes) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)  # of a crash
-    fd = create(fresh)
+    _write(create(fresh), content)
+    os.replace(fresh, path)
+
+
+def overwrite(path: Path, at: int, content: bytes) -> None:
+    """Write bytes durably where a file has others; a crash leaves any of both. Raises: OSError."""
+    fd = os.open(path, os.O_RDWR | _SAFE)
+    os.lseek(fd, at, os.SEEK_SET)
+    _write(fd, content)
+
+
+def _write(fd: int, content: bytes) -> None:
+    """Write to a file that is open, durably, and close it."""
     try:
         view = memoryview(content)
         while view:
@@ -205,7 +234,6 @@ def _replace(path: Path, content: bytes) -> None:
         _sync(fd)
     finally:
         os.close(fd)
-    os.replace(fresh, path)
 
 
 def real_paths(paths: Iterable[str]) -> list[str]:

@@ -26,6 +26,9 @@ from dpsql.records import dataclass, replace
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
 
+JOURNAL = 1 << 16
+"""Bytes that a journal keeps when nothing is written."""
+
 LATEST = 64
 """Releases that are looked through, newest first, for one that determines a request."""
 
@@ -55,6 +58,8 @@ class File:
         keep_private(self.path)
         with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
             db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
+            db.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
             found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             if not self.tables.keys() <= {name for (name,) in found}:
                 db.executescript(";".join(self.tables.values()))

@@ -1,7 +1,5 @@
 """One ledger per data source: two catalogs over one file must not mean two budgets.
 
-Restoring an old copy of the ledger leaves it behind its anchor, and that is refused.
-
 Beside the anchors, and in the user's state folder whatever anchors a catalog has, lie two small
 notes per source that say which ledger its rows are charged to: one named by its real path, one by
 its place on the disk, so that a second name of the same file (a hard link, or a new name after
@@ -23,60 +21,9 @@ from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import engine_of
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
-from dpsql.files import exclusive, make_folder, real_paths, replace_file, replace_files
+from dpsql.files import exclusive, make_folder, real_paths, replace_files
+from dpsql.privacy.anchor import anchor_path
 from dpsql.records import asdict, dataclass, replace
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """The last entry of a ledger that is known to have been durable."""
-
-    ledger_id: str
-    seq: int
-    hash: str
-
-    def write(self, path: Path, ledger: Path) -> None:
-        """Replace the anchor file durably. Raises: OSError."""
-        content = {
-            "hash": self.hash,
-            "ledger": str(ledger),
-            "ledger_id": self.ledger_id,
-            "seq": self.seq,
-        }
-        replace_file(path, (json.dumps(content) + "\n").encode())
-
-
-def anchor_path(anchor_dir: Path, ledger: Path) -> Path:
-    """Return where the anchor of a ledger lies; ``ledger`` is a real path.
-
-    >>> anchor_path(Path("/a"), Path("/b/adult.ledger")).name
-    'adult.ledger-8c3b797046598028.anchor'
-    """
-    digest = hashlib.sha256(os.fsencode(ledger)).hexdigest()
-    return anchor_dir / f"{ledger.name}-{digest[:16]}.anchor"
-
-
-def read_anchor(path: Path) -> Anchor | None:
-    """Return the anchor, None when there is none.
-
-    Raises: LedgerError E_LEDGER_TAMPERED when it cannot be understood, OSError.
-    """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    try:
-        found = json.loads(content)
-        anchor = Anchor(found["ledger_id"], found["seq"], found["hash"])
-    except (ValueError, KeyError, TypeError):
-        anchor = Anchor("", -1, "")
-    if type(anchor.seq) is not int or anchor.seq < 0 or not isinstance(anchor.hash, str):
-        raise LedgerError(
-            "E_LEDGER_TAMPERED",
-            "the ledger's anchor cannot be read",
-            hint="restore the anchor file, or let the curator adopt the ledger again",
-        )
-    return anchor
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
 from dpsql.privacy.accounting import Policy
+from dpsql.privacy.anchor import anchor_path
 from dpsql.privacy.chain import BudgetTerms, terms_for
-from dpsql.privacy.claims import anchor_path
 from dpsql.privacy.history import changed_between
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.refusals import policy_changed

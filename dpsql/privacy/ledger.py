@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.files import exclusive, make_folder, on_network_disk
+from dpsql.files import exclusive, journal_of, make_folder, on_network_disk
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.admission import admitted
+from dpsql.privacy.anchor import Anchor, anchor_path, read_anchor
 from dpsql.privacy.chain import (
     NO_SQL,
     WHOLE,
@@ -33,7 +34,6 @@ from dpsql.privacy.chain import (
     id_of,
     terms_for,
 )
-from dpsql.privacy.claims import Anchor, anchor_path, read_anchor
 from dpsql.privacy.outcomes import Outcomes
 from dpsql.privacy.receipt import Receipt, issue
 from dpsql.privacy.refusals import (
@@ -336,8 +336,8 @@ class Ledger:
             raise missing()
 
     def _create(self, terms: BudgetTerms) -> None:
-        journal = Path(f"{self._path}-journal")
-        if any(os.path.lexists(p) for p in (self._path, self._anchor, journal)):
+        journal = journal_of(self._path)
+        if any(map(os.path.lexists, (self._path, self._anchor))) or ledger_file.is_hot(journal):
             raise existing()
         salt = os.urandom(32)
         first = curator_entry(0, "created", terms.to_json(id_of(salt), "")).seal("")

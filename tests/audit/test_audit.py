@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +12,7 @@ from scipy import stats
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from dpsql.privacy.anchor import read_anchor
 from dpsql.privacy.entropy import Bits
 from dpsql.strategy.noise_law import Noise
 from tests.audit import checks
@@ -78,8 +78,9 @@ def watch_order(connection: Connection, demo: Path, monkeypatch: pytest.MonkeyPa
             db = sqlite3.connect(demo / "adult.ledger")
             (seq,) = db.execute("SELECT max(seq) FROM entry WHERE kind = 'debit'").fetchone()
             db.close()
-            (anchor,) = demo.parent.rglob("*.anchor")
-            drawn.append((seq, json.loads(anchor.read_text())["seq"]))
+            (path,) = demo.parent.rglob("*.anchor")
+            anchor = read_anchor(path)
+            drawn.append((seq, anchor and anchor.seq))
             super().__init__()
 
     monkeypatch.setattr("dpsql.privacy.measure.Bits", WatchedBits)

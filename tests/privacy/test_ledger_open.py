@@ -17,13 +17,23 @@ from tests.privacy.place import POLICY, PURE, TENTH, Place, refused, spend
 
 
 def test_creation_over_anything_is_refused(place: Place) -> None:
-    place.create().close()
+    ledger = place.create()
+    spend(ledger)
+    ledger.close()
     refused("E_LEDGER_EXISTS", place.create)
     place.path.unlink()
     refused("E_LEDGER_EXISTS", place.create)  # the anchor remembers
     place.anchor().unlink()
-    place.path.with_name(place.path.name + "-journal").write_bytes(b"hot")
+    journal = place.path.with_name(place.path.name + "-journal")
+    idle = journal.read_bytes()
+    journal.write_bytes(b"hot")
     refused("E_LEDGER_EXISTS", place.create)
+    journal.unlink()
+    journal.symlink_to(place.path.with_name("nowhere"))
+    refused("E_LEDGER_EXISTS", place.create)
+    journal.unlink()
+    journal.write_bytes(idle)  # nothing is to be undone by it
+    assert place.create().status().entries == 0
 
 
 def test_creation_over_a_foreign_or_dangling_name_is_refused(place: Place) -> None:

@@ -14,7 +14,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.records import dataclass
-from dpsql.sealed import Sealed
+from dpsql.sealed import PATIENT, Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 from dpsql.sql.query import Output
 from dpsql.strategy.noise_law import law
@@ -197,7 +197,7 @@ def _evaluate(
     shell = select.query.shell
     width = law(cost.noise).interval if cost is not None else 0.0
     _fill_cells(select, filled, width, sealed)
-    kinds, found = sealed.query(shell.text(slopes=slopes))
+    kinds, found = sealed.query(shell.text(slopes=slopes), limits=PATIENT)
     count = len(shell.outputs)
     places = itertools.count(count)
     errors = tuple(
@@ -228,7 +228,7 @@ def _put_together(
         sealed.fill(f"t{index}", _noisy_table(select, parts))
     for table in outer.public:
         sealed.fill(table.name, table.columns)
-    kinds, found = sealed.query(outer.sql)
+    kinds, found = sealed.query(outer.sql, limits=PATIENT)
     count = len(outer.columns)
     rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     errors = tuple(

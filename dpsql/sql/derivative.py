@@ -10,7 +10,7 @@ lies between two steps: what is left after rounding is then uniform and independ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
@@ -50,6 +50,8 @@ _WHOLE_TYPES = (
 )
 LONG = 200
 """Characters of slopes from which on each is written once: DuckDB plans every copy anew."""
+TOGETHER = 64
+"""Terms of a sum that are written one after the other."""
 KEPT = 1e-10
 """Part of a sum of variances that is left at least beside covariances, for it to be known."""
 _UNKNOWN = "CAST('nan' AS DOUBLE)"
@@ -98,11 +100,19 @@ def stddev_sql(
         f"2 * {factors[i]} * {factors[j]} * c{min(i, j)}_{max(i, j)}"
         for i, j in itertools.combinations(noisy, 2)
     ]
-    root = _root(" + ".join(own), " + ".join(shared))
+    root = _root(_sum(own), _sum(shared))
     if not by_name:
         return root
     known = ", ".join(f"'{names[i][2:]}': {slope}" for i, slope in slopes.items())
     return f"list_transform([{{{known}}}], lambda d: {root})[1]"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """The sum of terms, where they are many of sums: DuckDB parses none that is 1,000 deep."""
+    if len(terms) <= TOGETHER:
+        return " + ".join(terms)
+    starts = range(0, len(terms), TOGETHER)
+    return _sum([f"({_sum(terms[start : start + TOGETHER])})" for start in starts])
 
 
 def _root(own: str, shared: str) -> str:

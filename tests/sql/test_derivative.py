@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from sqlglot import parse_one
 
@@ -58,6 +59,21 @@ def test_stddev_is_the_delta_method(sql: str) -> None:
         slopes[i] * slopes[j] * COVARIANCE[min(i, j), max(i, j)] for i in (0, 1) for j in (0, 1)
     )
     assert evaluate(sealed, text, POINT) == pytest.approx(math.sqrt(variance), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 50, 66])
+def test_many_terms_are_added_up_with_all_their_covariances(count: int) -> None:
+    """DuckDB parses no sum of 1,000 terms that are written one after the other."""
+    factors = np.random.default_rng(count).normal(size=(count, count))
+    shared = factors @ factors.T
+    tree = parse_one(" + ".join(f"a{i}" for i in range(count)), read="duckdb")
+    needed: set[tuple[int, int]] = set()
+    text = stddev_sql(tree, needed)
+    assert text is not None
+    assert len(needed) == count * (count + 1) // 2
+    items = ", ".join(f"{float(shared[i, j])!r}::DOUBLE AS c{i}_{j}" for i, j in sorted(needed))
+    found = Sealed().run(f"SELECT {text} FROM (SELECT {items})")[0][0]
+    assert found == pytest.approx(math.sqrt(shared.sum()), rel=1e-9)
 
 
 @pytest.mark.parametrize(

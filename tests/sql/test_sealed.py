@@ -34,6 +34,17 @@ def test_what_takes_too_long_is_interrupted_and_nothing_after_it(
     assert not sealed._clock._running
 
 
+def test_what_is_paid_for_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed, "_clock", sealed._Clock())
+    monkeypatch.setattr(sealed, "TIME_LIMIT", 0.1)
+    slow = "SELECT sum(a.range % 7) FROM range(20000) a, range(20000) b"
+    connection = Sealed()
+    with pytest.raises(ProgrammingError, match="too long"):
+        connection.query(slow)
+    assert connection.query(slow, limits=10_000)[1][0][0] > 0
+    connection.close()
+
+
 def test_a_connection_is_opened_beside_other_work_once() -> None:
     opened: list[threading.Thread] = []
 

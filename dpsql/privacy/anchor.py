@@ -78,9 +78,18 @@ def read_anchor(path: Path) -> Anchor | None:
         raise LedgerError(
             "E_LEDGER_TAMPERED",
             "the ledger's anchor cannot be read",
-            hint="restore the anchor file, or let the curator adopt the ledger again",
+            hint="restore the anchor file; a curator who knows that the ledger is the newest copy "
+            "can accept it with `dpsql ledger adopt`",
         )
     return max(found, key=lambda anchor: anchor.seq)
+
+
+def has_anchor(path: Path) -> bool:
+    """Say whether there is an anchor that can be read. Raises: OSError."""
+    try:
+        return read_anchor(path) is not None
+    except LedgerError:
+        return False
 
 
 def _halves(content: bytes) -> list[bytes]:

@@ -20,7 +20,7 @@ from dpsql.files import exclusive, journal_of, make_folder, on_network_disk
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.admission import admitted
-from dpsql.privacy.anchor import Anchor, anchor_path, read_anchor
+from dpsql.privacy.anchor import Anchor, anchor_path, has_anchor, read_anchor
 from dpsql.privacy.chain import (
     NO_SQL,
     WHOLE,
@@ -187,14 +187,14 @@ class Ledger:
 
     @classmethod
     def adopt(cls, path: Path, anchor_dir: Path, note: str = "") -> Ledger:
-        """Accept a verified ledger that was moved, or whose anchor was lost, and log it.
+        """Accept a verified ledger that was moved, or whose anchor is lost or damaged, and log it.
 
         A curator's act: it vouches that this is the newest copy. Raises: LedgerError.
         """
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
             make_folder(ledger._anchor.parent)
-            state = ledger._catch_up(db) if read_anchor(ledger._anchor) else ledger._read(db)
+            state = ledger._catch_up(db) if has_anchor(ledger._anchor) else ledger._read(db)
             detail = state.terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "adopted", detail))
         return ledger

@@ -114,6 +114,8 @@ def test_an_anchor_that_cannot_be_read_is_refused(place: Place, content: str) ->
     place.create()
     place.anchor().write_text(content)
     refused("E_LEDGER_TAMPERED", place.open)
+    assert Ledger.adopt(place.path, place.anchors).entries()[-1].kind == "adopted"
+    spend(place.open())
 
 
 DAMAGE = ("TAMPERED", "VERSION", "ROLLBACK", "MISMATCH", "IO")

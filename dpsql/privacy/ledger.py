@@ -43,11 +43,12 @@ from dpsql.privacy.refusals import (
     foreign,
     forked,
     missing,
+    older,
     policy_changed,
-    rolled_back,
     tampered,
     unchangeable,
     unusable,
+    unvouched,
 )
 from dpsql.privacy.status import Status, status_of
 
@@ -351,7 +352,7 @@ class Ledger:
         ledger_file.check_format(db)
         state = self._state
         if state is not None and ledger_file.hash_at(db, state.seq) != state.head:
-            raise rolled_back()
+            raise older(self._anchor)
         for entry in ledger_file.entries_after(db, -1 if state is None else state.seq):
             state = first_state(entry) if state is None else state.after(entry)
         if state is None:
@@ -372,13 +373,13 @@ class Ledger:
             if policy_hash is not None and policy_hash != state.terms.policy_hash:
                 raise foreign()
             if state.seq > 0:
-                raise rolled_back("it has entries, but no anchor vouches for it")
+                raise unvouched()
             make_folder(self._anchor.parent)
             self._advance(state)
         elif anchor.ledger_id != state.ledger_id:
             raise foreign()
         elif anchor.seq > state.seq or ledger_file.hash_at(db, anchor.seq) != anchor.hash:
-            raise rolled_back()
+            raise older(self._anchor)
         self._state = state
         return state
 

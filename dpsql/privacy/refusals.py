@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
 from dpsql.privacy.accounting import Cost
@@ -64,11 +65,21 @@ def undiscoverable(wanted: Fraction, left: Fraction) -> BudgetExceeded:
     return refused
 
 
-def rolled_back(why: str = "it is older than its anchor") -> LedgerError:
-    """Return the error for a ledger that is not the newest copy at its place."""
+def older(anchor: Path) -> LedgerError:
+    """Return the error for a ledger that lacks what its anchor has seen."""
     return LedgerError(
         "E_LEDGER_ROLLBACK",
-        f"the ledger has been replaced or moved: {why}",
+        "the ledger has been replaced: it is older than its anchor",
+        hint="restore the newest copy; a curator who has none, and knows what was spent since, "
+        f"removes {anchor} and accepts this one with `dpsql ledger adopt`",
+    )
+
+
+def unvouched() -> LedgerError:
+    """Return the error for a ledger without an anchor: nobody knows whether it is the newest."""
+    return LedgerError(
+        "E_LEDGER_ROLLBACK",
+        "the ledger has been moved: it has entries, but no anchor vouches for it",
         hint="restore the newest copy; a curator who knows that this is it can accept it with"
         " `dpsql ledger adopt`",
     )

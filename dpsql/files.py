@@ -135,7 +135,7 @@ def exclusive(path: Path) -> Iterator[int]:
 
     The kernel gives it up when the process dies. Raises: OSError.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, OWNER)
+    fd, holder = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, OWNER), os.getpid()
     _held.add(fd)
     try:
         with suppress(FileNotFoundError):  # whoever had it may have removed it
@@ -144,10 +144,12 @@ def exclusive(path: Path) -> Iterator[int]:
         try:
             yield fd
         finally:
-            _unlock(fd)
+            if os.getpid() == holder:
+                _unlock(fd)
     finally:
-        _held.discard(fd)
-        os.close(fd)
+        if os.getpid() == holder:  # a child does not have it, but may have another of that number
+            _held.discard(fd)
+            os.close(fd)
 
 
 if sys.platform == "win32":

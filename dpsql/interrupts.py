@@ -17,6 +17,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from dpsql.forks import in_child
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -68,6 +70,15 @@ class _Guard:
 
 
 _guard = _Guard()
+
+
+def _nothing_waits() -> None:
+    """What the main thread of a parent keeps back does not keep back signals of its child."""
+    _guard.step_back()
+    _guard.holding, _guard.waiting = False, 0
+
+
+in_child(_nothing_waits)
 _threads = threading.local()
 
 

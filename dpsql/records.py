@@ -1,5 +1,7 @@
 """Dataclasses whose methods cost little to make, and with slots are made for the first instance.
 
+And ``cached_property``, an attribute that is worked out when it is first asked for.
+
 A process that answers one statement imports some 350 dataclasses and makes instances of a third
 of them. ``dataclasses`` writes six methods of each as text and compiles them one by one, .5 ms a
 class: a quarter of the time to a first answer. Here ``dataclasses`` reads the fields, ``__init__``
@@ -18,11 +20,33 @@ from reprlib import recursive_repr
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["InitVar", "asdict", "dataclass", "field", "fields", "replace"]
+from dpsql.forks import awaited
+
+__all__ = ["InitVar", "asdict", "cached_property", "dataclass", "field", "fields", "replace"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from functools import cached_property as cached_property
 else:
+
+    class cached_property:  # noqa: N801
+        """As ``functools.cached_property`` of Python 3.12.
+
+        That of 3.11 has a lock for all instances of a class: threads wait for each other, and a
+        child for ever for one that had it when its parent forked.
+        """
+
+        def __init__(self, find: Callable[[Any], Any]) -> None:
+            self.find, self.__doc__ = find, find.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            found = instance.__dict__[self.name] = self.find(instance)
+            return found
 
     def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: Any) -> Any:
         """As ``dataclasses.dataclass``, with those options: a class that behaves the same."""
@@ -51,8 +75,8 @@ class Methods(NamedTuple):
 _WAITING: dict[type, tuple[type, Methods]] = {}
 """Classes without an instance yet: what was declared, which has no slots, and the options."""
 
-_LOCK = RLock()
-"""Two threads may make the first instance."""
+_LOCK = awaited(RLock())
+"""Two threads may make the first instance, and a fork waits for it."""
 
 _INIT_VAR = "InitVar["
 _NOT_STORED = ("ClassVar[", _INIT_VAR)

@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 import duckdb
 
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
+from dpsql.forks import awaited, ended_where_opened, fresh, in_child, is_inherited
+from dpsql.records import cached_property
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -56,6 +57,18 @@ def hush(connection: duckdb.DuckDBPyConnection) -> None:
         raise InternalError("E_INTERNAL", "the progress bar could not be switched off")
 
 
+def open_duckdb(**options: Any) -> duckdb.DuckDBPyConnection:
+    """Open an empty DuckDB in memory, which ends in this process alone."""
+    with awaited(threading.Lock()):  # of its own: they open side by side
+        return ended_where_opened(duckdb.connect(**options))
+
+
+def end(connection: duckdb.DuckDBPyConnection) -> None:
+    """Close a DuckDB, unless it is of the parent of this process."""
+    if not is_inherited(connection):
+        connection.close()
+
+
 class Ahead:
     """One connection that a thread opens beside other work; whoever is first takes it.
 
@@ -68,6 +81,7 @@ class Ahead:
         self._thread: threading.Thread | None = None
         self._opened: list[duckdb.DuckDBPyConnection] = []
         atexit.register(self.close)
+        in_child(self._opened.clear)  # it is the parent's, and lacks threads
 
     def begin(self) -> None:
         """Let a thread open it, once in a process."""
@@ -86,7 +100,7 @@ class Ahead:
         """Close what nobody took."""
         self._wait()
         while self._opened:
-            self._opened.pop().close()
+            end(self._opened.pop())
 
     def _open(self) -> None:
         with contextlib.suppress(Exception):  # it is opened again, and told then
@@ -104,7 +118,7 @@ class _Clock:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fresh(threading.Lock())
         self._running: dict[object, tuple[float, Callable[[], None]]] = {}
         self._thread: threading.Thread | None = None
 
@@ -140,7 +154,7 @@ _clock = _Clock()
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config=_CONFIG)
+    connection = open_duckdb(config=_CONFIG)
     hush(connection)
     for setting in (
         "SET temp_directory = ''",
@@ -223,4 +237,4 @@ class Sealed:
     def close(self) -> None:
         """Release the connection."""
         if "_connection" in vars(self):
-            self._connection.close()
+            end(self._connection)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from dpsql.algebra.operator import (
     freeze,
 )
 from dpsql.algebra.ranges import AllRange, Hierarchy, Ranges, WidthRanges
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Total, simplify
 from dpsql.algebra.operator import Array, Floats, Operator, exact, freeze
-from dpsql.records import dataclass, field
+from dpsql.records import cached_property, dataclass, field
 
 EXPLICIT = 1 << 22
 """Entries up to which rows are written out: small matrices are planned as what they are."""

@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from dpsql.forks import fresh
+
 T = TypeVar("T")
 
 
@@ -21,7 +23,7 @@ class Keepsakes(Generic[T]):
     def __init__(self, most: int) -> None:
         self.most = most
         self._found: OrderedDict[int, tuple[weakref.ref[object], T, int]] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = fresh(threading.RLock())
 
     def of(self, owner: object, size: int, find: Callable[[], T]) -> T:
         """Return what ``find`` finds of an object, a result of so many numbers."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Array, Operator
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 
 LARGEST = 1 << 20
 """Largest weight of a row."""

@@ -8,12 +8,11 @@ at least two cells, those that live on it and sum to zero.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 
 import numpy as np
 
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 
 TOLERANCE = 1e-12
 """Relative difference below which two entries of a Gram matrix are equal."""

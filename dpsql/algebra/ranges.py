@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Array, Floats, Operator, freeze
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from dpsql.forks import fresh
+
 
 class ChangeCounter:
     """The change counter of one SQLite file; hold on to it while SQLite has the file open."""
@@ -20,13 +22,15 @@ class ChangeCounter:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
-        self._lock = threading.Lock()
+        self._lock = fresh(threading.Lock())
 
     def read(self) -> bytes:
         """Four bytes that every commit changes; none where there is no file."""
         with self._lock:
             try:
                 file = self._opened()
+                if hasattr(os, "pread"):  # where to read next is the same in a forked child
+                    return os.pread(file, 4, 24)
                 os.lseek(file, 24, os.SEEK_SET)
                 return os.read(file, 4)
             except OSError:
@@ -50,7 +54,7 @@ class ChangeCounter:
 
 
 _counters: WeakValueDictionary[str, ChangeCounter] = WeakValueDictionary()
-_lock = threading.Lock()
+_lock = fresh(threading.Lock())
 
 
 def change_counter(path: Path) -> ChangeCounter:

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dpsql.answer.change_counter import ChangeCounter, change_counter
@@ -21,6 +22,7 @@ from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import keep_private
+from dpsql.forks import awaited
 from dpsql.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -51,12 +53,13 @@ class File:
     content: str
     lost: str
     counter: ChangeCounter
+    lock: Lock
 
     @contextmanager
     def opened(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
         """A connection and one transaction, which an error undoes; both always end."""
         keep_private(self.path)
-        with closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
+        with self.lock, closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
             db.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
@@ -326,7 +329,7 @@ _NOTED = {
 
 
 def _file(path: Path, tables: Mapping[str, str], content: str, lost: str) -> File:
-    return File(path, tables, content, lost, change_counter(path))
+    return File(path, tables, content, lost, change_counter(path), awaited(Lock()))
 
 
 def _tables(*names: str, key: str = "request") -> dict[str, str]:

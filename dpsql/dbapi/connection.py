@@ -34,6 +34,7 @@ from dpsql.errors import (
     ProgrammingError,
     Span,
 )
+from dpsql.forks import check as check_fork
 from dpsql.integrations.notebook import progress
 from dpsql.interrupts import check
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
@@ -130,6 +131,7 @@ def open_catalog(path: str | os.PathLike[str]) -> Catalog:
     Raises: CatalogError; DataUnavailable (E_DATA) for a table of which one stored value could stop
     every statement.
     """
+    check_fork()
     loaded = Catalog.load(_path(path))
     refuse_unreadable(loaded)
     return loaded
@@ -141,6 +143,7 @@ def inspect(catalog: str | os.PathLike[str]) -> Connection:
     Where analysts are declared it belongs to none of them, and every charge is refused.
     Raises: CatalogError, LedgerError.
     """
+    check_fork()
     loaded = Catalog.load(_path(catalog))
     return Connection(loaded, Terms(loaded.budget.max_epsilon_per_request))
 
@@ -345,8 +348,8 @@ class Connection(Exceptions):
         self.collected = None
 
     def close(self) -> None:
-        """Close the connection; a second close does nothing."""
-        if self._engine is not None:
+        """Close the connection; a second close does nothing, nor does one in a forked process."""
+        if self._engine is not None and os.getpid() == self._process:
             self._engine.close()
             self._engine = None
 

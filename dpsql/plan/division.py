@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from functools import cached_property
 from itertools import pairwise
 
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import counted_of, error_at, least_part
 from dpsql.plan.limits import plain_cost
 from dpsql.plan.plan import split_amount
-from dpsql.records import dataclass, replace
+from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise, law

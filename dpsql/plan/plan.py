@@ -6,14 +6,13 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows, largest_entry
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Resolution, unit_reach

@@ -17,6 +17,7 @@ from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
 from dpsql.files import exclusive, journal_of, make_folder, on_network_disk
+from dpsql.forks import awaited
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.admission import admitted
@@ -66,7 +67,7 @@ class Ledger:
         self._lock_file = path.with_name(path.name + ".lock")
         self._anchor = anchor
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = awaited(threading.Lock())
         self._closed = False
         self._state: State | None = None
         self._policy_hash: str | None = None
@@ -95,7 +96,7 @@ class Ledger:
             make_folder(ledger._anchor.parent)
             if on_network_disk(ledger._path.parent):
                 raise LedgerError("E_LEDGER_IO", "a ledger cannot be kept on a network disk")
-            with exclusive(ledger._lock_file):
+            with exclusive(ledger._lock_file), ledger._lock:
                 ledger._create(terms)
         except OSError as error:
             raise unusable(error) from None
@@ -324,7 +325,7 @@ class Ledger:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
         self._refuse_missing()
         try:
-            with self._lock, exclusive(self._lock_file):
+            with exclusive(self._lock_file), self._lock:
                 self._refuse_missing()
                 with ledger_file.connect(self._path) as db:
                     db.execute("BEGIN IMMEDIATE")

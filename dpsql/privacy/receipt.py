@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import NoReturn
 
 from dpsql.errors import LedgerError
+from dpsql.forks import fresh
 from dpsql.privacy.accounting import Cost
 from dpsql.records import InitVar, dataclass, field
 from dpsql.strategy.noise_law import Noise
 
 _TOKEN = object()
-_lock = threading.Lock()
+_lock = fresh(threading.Lock())
 _open: set[str] = set()
 
 

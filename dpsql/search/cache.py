@@ -21,6 +21,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Integers
 from dpsql.files import make_folder
+from dpsql.forks import fresh
 from dpsql.search.meter import ROOM, left_in_all, room, spend
 from dpsql.search.select import TEMPLATES, Selection, choose
 from dpsql.settings import FAMILIES
@@ -41,7 +42,7 @@ REMEMBERED = 64
 """Strategies kept in the process."""
 
 _memory: OrderedDict[str, Selection] = OrderedDict()
-_remembering = threading.Lock()
+_remembering = fresh(threading.Lock())
 
 
 def cached_choice(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 
 Masks: TypeAlias = NDArray[np.int64]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
 from dpsql.algebra.parts import gram_of_parts, parts_of
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.search.components import Components
 from dpsql.search.masks import axes_of, cells_of, names_of
 from dpsql.search.meter import has_room, has_work

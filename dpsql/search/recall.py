@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from dpsql.forks import fresh
 from dpsql.search.meter import left, noted, spend
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class Recall(Generic[T]):
     def __init__(self, most: int) -> None:
         self.most = most
         self._found: OrderedDict[Hashable, tuple[T, int, float]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fresh(threading.Lock())
 
     def of(self, key: Hashable, size: int, find: Callable[[], T]) -> T:
         """Return what ``find`` finds for some facts, a result of so many numbers."""

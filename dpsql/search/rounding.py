@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
 from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import cached_property
 from dpsql.search.problem import Problem
 from dpsql.search.residual import Traces, identity_tables, inside_of
 from dpsql.strategy.axis import Axis, residual_axis

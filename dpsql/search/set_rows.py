@@ -6,12 +6,11 @@ them are those of the lattice of sets where all sets are candidates.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
+from dpsql.records import cached_property
 from dpsql.search.family import Family
 
 Indices = NDArray[np.intp]

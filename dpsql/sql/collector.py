@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
-_counting = threading.Lock()
+from dpsql.forks import fresh, in_child
+
+_counting = fresh(Lock())
 _parsers, _was_on = 0, False
 
 
@@ -23,6 +25,17 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         with _counting:
-            _parsers -= 1
+            _parsers = max(0, _parsers - 1)
             if _was_on and not _parsers:
                 gc.enable()
+
+
+def _none_parses() -> None:
+    """The parsers of other threads are not in a child."""
+    global _parsers
+    if _parsers and _was_on:
+        gc.enable()
+    _parsers = 0
+
+
+in_child(_none_parses)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 
 from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.records import cached_property
 from dpsql.strategy.agreement import Matrices, Partitions, agreement
 from dpsql.strategy.separate_table import BlockTable
 from dpsql.workload.workload import Product

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Forecast, check_variances
 from dpsql.strategy.queries_forecast import OUTSIDE, rowwise
 from dpsql.strategy.query_block import QueryBlock, dense_rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import cached_property
 from dpsql.strategy.axis import Axis, full_axis, residual_axis, unmeasured_axis
 from dpsql.strategy.base import (
     Forecast,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Forecast, by_single_rows, check_variances
 from dpsql.strategy.query_block import QueryBlock, dense_rows
 from dpsql.workload.workload import Product

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.strategy.agreed_tables import agreed_tables, key_of
 from dpsql.strategy.agreement import Matrices
 from dpsql.strategy.base import Estimate, Forecast, check_variances

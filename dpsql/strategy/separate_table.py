@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.records import cached_property
 from dpsql.strategy.agreement import SUMMED, WHOLE, Labels, Matrices, Part, Partitions
 
 SAME = 1e-9

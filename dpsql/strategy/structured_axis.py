@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.algebra.stepwise import Stepwise, pieces_of, some_rows, together
+from dpsql.records import cached_property
 from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
 
 T = TypeVar("T")

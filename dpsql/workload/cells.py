@@ -13,14 +13,13 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Integers
-from dpsql.records import dataclass, replace
+from dpsql.records import cached_property, dataclass, replace
 
 MOST_STEPS = 1 << 53
 """Most whole steps of a column: doubles tell them apart."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from dpsql.catalog.origins import named, origins_of, released_of
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ from dpsql.algebra.blocks import Dense, Identity, Prefix, Total, simplify
 from dpsql.algebra.operator import Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import ProgrammingError
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 
 Factor: TypeAlias = "str | Operator | NDArray[Any] | Sequence[Any]"
 

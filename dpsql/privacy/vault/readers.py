@@ -10,7 +10,6 @@ time. What a reader creates in it is undone, and after a fault it is ended.
 from __future__ import annotations
 
 import atexit
-import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +17,9 @@ from threading import Lock
 
 import duckdb
 
+from dpsql.forks import fresh, in_child
 from dpsql.privacy.vault.source import connect, harden
-from dpsql.sealed import Ahead
+from dpsql.sealed import Ahead, end
 
 KEPT = 4
 """Instances that wait for a reader; each has threads of its own."""
@@ -27,7 +27,7 @@ KEPT = 4
 ahead = Ahead(connect)
 
 _idle: OrderedDict[tuple[str, ...], duckdb.DuckDBPyConnection] = OrderedDict()
-_taking = Lock()
+_taking = fresh(Lock())
 
 
 @contextmanager
@@ -45,36 +45,22 @@ def reader(paths: tuple[str, ...]) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
         connection.rollback()
     except BaseException:  # a reader that goes away early, too
-        connection.close()
+        end(connection)
         raise
     with _taking:
         late = [_idle.pop(paths)] if paths in _idle else []
         _idle[paths] = connection
         late += [_idle.popitem(last=False)[1] for _ in range(len(_idle) - KEPT)]
     for each in late:
-        each.close()
+        end(each)
 
 
 def end_readers() -> None:
     """End all instances that wait."""
     with _taking:
-        _end()
-
-
-def _end() -> None:
-    while _idle:
-        _idle.popitem()[1].close()
-
-
-def _before_fork() -> None:
-    """Threads do not survive a fork: a child has no instance that would wait for its own."""
-    _taking.acquire()
-    _end()
-    ahead.close()
+        while _idle:
+            end(_idle.popitem()[1])
 
 
 atexit.register(end_readers)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_taking.release, after_in_child=_taking.release
-    )
+in_child(_idle.clear)  # they lack threads

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import Lock
 
+from dpsql.forks import fresh
 from dpsql.privacy.vault.source import Source
 
 KEPT = 256
@@ -18,7 +19,7 @@ KEPT = 256
 
 Facts = tuple[str | int, ...]
 _known: OrderedDict[tuple[str, tuple[Facts, ...]], Source] = OrderedDict()
-_knowing = Lock()
+_knowing = fresh(Lock())
 
 
 def known_source(declared: str, paths: Sequence[str], read: Callable[[], Source]) -> Source:

@@ -24,7 +24,7 @@ from dpsql.privacy.vault.instants import read_instants
 from dpsql.privacy.vault.lines import fields_sql, read_header, read_rows
 from dpsql.privacy.vault.pile import SHARE
 from dpsql.records import dataclass, replace
-from dpsql.sealed import hush
+from dpsql.sealed import hush, open_duckdb
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -290,7 +290,7 @@ def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     Raises: InternalError if the optimiser cannot be switched off.
     """
     config = dict(CONFIG) if threads is None else {**CONFIG, "threads": threads}
-    connection = duckdb.connect(config=config)
+    connection = open_duckdb(config=config)
     hush(connection)
     switch_off(connection)
     if not is_switched_off(connection):

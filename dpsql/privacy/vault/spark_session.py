@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dpsql.catalog.catalog import Table
+from dpsql.forks import fresh
 from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import unavailable
 
@@ -94,7 +95,7 @@ HINTS = {
 }
 """What would work instead, by the condition, where another attempt would not."""
 
-_starting = threading.Lock()
+_starting = fresh(threading.Lock())
 
 
 def session_for(table: Table) -> SparkSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -9,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from dpsql.interrupts import Allowed
 
@@ -21,6 +22,52 @@ MANY = 16
 
 _SAFE: int = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
 """A file is not handed to children, is no link to somewhere else, and has the bytes it is given."""
+
+
+class Trouble(NamedTuple):
+    """Why a file that is in order cannot be read or written now, and what would work."""
+
+    what: str
+    hint: str
+
+
+FULL = Trouble("the disk is full", "make room on its disk")
+HELD = Trouble("another process has held it for too long", "ask again when that one has ended")
+_YOURS = "the file and its folder have to be there, and yours to read and write"
+DENIED = Trouble("permission is denied", _YOURS)
+READ_ONLY = Trouble("it may only be read", _YOURS)
+GONE = Trouble("it, or its folder, is not there", _YOURS)
+UNOPENED = Trouble("it cannot be opened", f"{_YOURS}, and not too many files be open")
+MANY_OPEN = Trouble("this process has too many files open", "close some, or raise its limit")
+FAILING = Trouble("the disk fails, or has no room", "check the disk and its free space")
+_BY_NUMBER = {
+    FULL: (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG),
+    DENIED: (errno.EACCES, errno.EPERM),
+    READ_ONLY: (errno.EROFS,),
+    GONE: (errno.ENOENT, errno.ENOTDIR),
+    MANY_OPEN: (errno.EMFILE, errno.ENFILE),
+}
+_BY_NAME = {
+    FULL: ("FULL",),
+    HELD: ("BUSY", "LOCKED", "PROTOCOL"),
+    DENIED: ("PERM", "AUTH"),
+    READ_ONLY: ("READONLY",),
+    UNOPENED: ("CANTOPEN",),
+    FAILING: ("IOERR",),
+}
+
+
+def trouble_of(error: Exception) -> Trouble | None:
+    """What the operating system or SQLite says; None where it says nothing but what is in a file.
+
+    >>> trouble_of(OSError(errno.ENOSPC, "")).what, trouble_of(ValueError())
+    ('the disk is full', None)
+    """
+    if isinstance(error, OSError):
+        known = (each for each, numbers in _BY_NUMBER.items() if error.errno in numbers)
+        return next(known, FAILING)
+    name = getattr(error, "sqlite_errorname", "").split("_")[1:2]
+    return next((each for each, names in _BY_NAME.items() if name and name[0] in names), None)
 
 
 def create(path: Path) -> int:

@@ -21,7 +21,7 @@ from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
-from dpsql.files import keep_private
+from dpsql.files import FAILING, keep_private, trouble_of
 from dpsql.forks import awaited
 from dpsql.records import dataclass, replace
 
@@ -76,12 +76,33 @@ class File:
         try:
             with self.opened() as db:
                 return load(db)
-        except (sqlite3.Error, ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile):
+        except (
+            *(sqlite3.Error, OSError),
+            *(ValueError, KeyError, TypeError, zipfile.BadZipFile),
+        ) as error:
+            trouble = trouble_of(error)
+            if trouble is not None:
+                what = f"the store of {self.content} {self.path.name} cannot be read"
+                raise LedgerError(
+                    "E_LEDGER_IO", f"{what}: {trouble.what}", hint=trouble.hint
+                ) from None
             raise LedgerError(
                 "E_LEDGER_TAMPERED",
                 f"the store of {self.content} {self.path.name} is damaged",
                 hint=f"restore it from a backup, or remove it: {self.lost}",
             ) from None
+
+    def read_with_count(self, load: Callable[[sqlite3.Connection], S]) -> tuple[S | None, bytes]:
+        """What ``load`` finds, and the count of changes that it was found at, before any other.
+
+        Outside of a transaction the count may be that of a change which is undone: the next one
+        would have the same.
+        """
+
+        def both(db: sqlite3.Connection) -> tuple[S, bytes]:
+            return load(db), self.counter.read()
+
+        return self.read(both) or (None, b"")
 
     def write(self, store: Callable[[sqlite3.Connection], object], problem: str) -> None:
         """Let ``store`` write durably, all or nothing; ``problem`` is told where it cannot.
@@ -93,11 +114,12 @@ class File:
                 store(db)
         except sqlite3.IntegrityError:
             raise
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, OSError) as error:
+            trouble = trouble_of(error) or FAILING
             raise LedgerError(
                 "E_LEDGER_IO",
-                problem.format(self.path.name),
-                hint="check the disk and the permissions of the folder",
+                f"{problem.format(self.path.name)}: {trouble.what}",
+                hint=trouble.hint,
             ) from None
 
 
@@ -122,12 +144,17 @@ class Shelf(Generic[T]):
 
     def all(self) -> dict[str, T]:
         """All that is stored, by key."""
+        return self.all_with_count()[0]
+
+    def all_with_count(self) -> tuple[dict[str, T], bytes]:
+        """All that is stored, by key, and the file's count of changes."""
 
         def load(db: sqlite3.Connection) -> dict[str, T]:
             rows = db.execute(f"SELECT {self.key}, body, digest FROM {self.table}").fetchall()
             return {key: self._opened(key, bytes(body), digest) for key, body, digest in rows}
 
-        return self.file.read(load) or {}
+        found, count = self.file.read_with_count(load)
+        return found or {}, count
 
     def add(self, key: str, thing: T) -> T:
         """Store durably what was paid for, and return it; the newest of a key replaces others."""
@@ -176,11 +203,15 @@ Named: TypeAlias = "dict[str, Release]"
 
 
 class Stored(NamedTuple):
-    """The release of an identical request; else that which answered one last, and the newest."""
+    """The release of an identical request; else that which answered one last, and the newest.
+
+    ``changes`` is how often the file was changed by then.
+    """
 
     own: Release | None
     linked: Named
     latest: Named
+    changes: bytes = b""
 
 
 class Releases(Shelf[Release]):
@@ -212,7 +243,8 @@ class Releases(Shelf[Release]):
             latest = {n: each for n, each in found[1].items() if wanted <= {*each.scopes}}
             return Stored(None, found[0], latest)
 
-        return self.file.read(load) or Stored(None, {}, {})
+        stored, count = self.file.read_with_count(load)
+        return (stored or Stored(None, {}, {}))._replace(changes=count)
 
     def _named(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> Named:
         found = {name: self._load(db, name) for (name,) in rows}

@@ -132,8 +132,8 @@ class Desk(ABC):
 
     def know(self) -> None:
         """Know what is published by now: synthetic tables, and domains that were found."""
-        self._seen = self.store.tables.file.counter.read()
-        self.models.update(self.store.tables.all())
+        models, self._seen = self.store.tables.all_with_count()
+        self.models.update(models)
         found = self.store.domains.all().items()
         self.found = dict(sorted(found, key=lambda each: each[1].receipt[1]))
         tables = {

@@ -34,8 +34,8 @@ class Choice:
     """What answers a request: a ``known`` release for free, or else what is ``planned``.
 
     ``other`` is a release that would answer, with larger errors; ``compared`` are the errors of
-    the one or the other beside those of a new measurement, where that was planned. ``state`` is
-    that of the store in which there was no release of the same request.
+    the one or the other beside those of a new measurement, where that was planned. ``changes`` is
+    the count of changes of the store when it had no release of the same request.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Choice:
     planned: Planned | None = None
     other: Implied | None = None
     compared: Compared | None = None
-    state: bytes | None = None
+    changes: bytes | None = None
 
     @property
     def plan(self) -> Plan:
@@ -187,7 +187,7 @@ class Asking(Measuring, Job[Release]):
     def find(self, desk: Desk) -> Release | None:
         """The release that was chosen, else what another process has measured since."""
         choice, store = self._chosen, desk.store.releases
-        if choice.known is None and choice.state == store.file.counter.read():
+        if choice.known is None and choice.changes == store.file.counter.read():
             return None  # nothing was stored since
         known = choice.known or find_own(desk, self.request, choice.name)
         return None if known is None else known.release
@@ -261,7 +261,8 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     if reuse == "never":
         return Choice(name, planned=desk.plan(request))
     releases = desk.store.releases
-    state, stored = releases.file.counter.read(), releases.candidates(name, scopes)
+    stored = releases.candidates(name, scopes)
+    changes = stored.changes
     if stored.own is not None:
         found = _own(request, name, stored.own)
         if found is not None:
@@ -272,7 +273,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     if planned is None:
         return Choice(name, implied[0])
     if not implied:
-        return Choice(name, None, planned, state=state)
+        return Choice(name, None, planned, changes=changes)
     from dpsql.answer.accuracy import compare, shown_ratio  # nothing is known to a new catalog
 
     if reuse == "always":
@@ -285,7 +286,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
             beside[at] = known, compared
         if compared.is_no_worse:
             return Choice(name, known, planned, None, compared)
-    return replace(Choice(name, None, planned, *beside[0]), state=state)
+    return replace(Choice(name, None, planned, *beside[0]), changes=changes)
 
 
 def find_own(desk: Desk, request: Request, name: str) -> Implied | None:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.files import exclusive
+from dpsql.files import FAILING, exclusive, trouble_of
 
 _mine: set[tuple[int, int, Path]] = set()
 """What each thread of this process holds: one that asks again, in a callback, must not wait."""
@@ -34,11 +34,13 @@ def turn(store: Path, name: str) -> Iterator[None]:
             try:
                 fd = held.enter_context(exclusive(path))
                 is_current = _is_at(fd, path)
-            except OSError:
+            except OSError as error:
+                trouble = trouble_of(error) or FAILING
                 raise LedgerError(
                     "E_LEDGER_IO",
-                    f"nothing can be stored beside {store.name}; nothing was charged",
-                    hint="check the disk and the permissions of the folder",
+                    f"nothing can be stored beside {store.name}: {trouble.what}; nothing was"
+                    " charged",
+                    hint=trouble.hint,
                 ) from None
             if is_current:
                 held.callback(_remove, path)

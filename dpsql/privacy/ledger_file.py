@@ -83,8 +83,8 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(quoted, uri=True, isolation_level=None, timeout=20)) as db:
             _settle_settings(db)
             yield db
-    except sqlite3.OperationalError:
-        raise unwritable() from None
+    except sqlite3.OperationalError as error:
+        raise unwritable(error) from None
     except sqlite3.IntegrityError:
         raise tampered("it holds a value that cannot be there") from None
     except sqlite3.DatabaseError:

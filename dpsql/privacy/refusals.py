@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
+from dpsql.files import trouble_of
 from dpsql.privacy.accounting import Cost
 
 LONGEST_NAME = 4096
@@ -103,12 +104,15 @@ def foreign() -> LedgerError:
     )
 
 
-def unwritable() -> LedgerError:
+def unwritable(error: Exception | None = None) -> LedgerError:
     """Return the error for a ledger that the operating system does not let work."""
+    trouble = None if error is None else trouble_of(error)
+    what = "the ledger cannot be read or written durably"
+    told = "the folders of the catalog and of the anchor must be writable and not full"
     return LedgerError(
         "E_LEDGER_IO",
-        "the ledger cannot be read or written durably",
-        hint="the folders of the catalog and of the anchor must be writable and not full",
+        what if trouble is None else f"{what}: {trouble.what}",
+        hint=told if trouble is None else f"{trouble.hint}; {told}",
     )
 
 
@@ -116,7 +120,7 @@ def unusable(error: OSError) -> LedgerError:
     """Return the error for a failure of the operating system."""
     if isinstance(error, FileExistsError):
         return LedgerError("E_LEDGER_EXISTS", "there is a ledger at this path")
-    return unwritable()
+    return unwritable(error)
 
 
 def check_request(cost: Cost, *names: str) -> None:

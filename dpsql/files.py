@@ -65,7 +65,7 @@ def trouble_of(error: Exception) -> Trouble | None:
     """
     if isinstance(error, OSError):
         known = (each for each, numbers in _BY_NUMBER.items() if error.errno in numbers)
-        return next(known, FAILING)
+        return next(known, FAILING if error.errno == errno.EIO else UNOPENED)
     name = getattr(error, "sqlite_errorname", "").split("_")[1:2]
     return next((each for each, names in _BY_NAME.items() if name and name[0] in names), None)
 
@@ -148,20 +148,28 @@ def make_folder(path: Path) -> None:
     if path.is_dir():
         return
     for folder in (*reversed(path.parents), path):
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:  # said of a file: whoever makes a file would take it for that one
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Read a regular file, never through a link, and never waiting for a writer.
+def read_regular(path: Path, most: int | None = None, *, through_links: bool = False) -> bytes:
+    """Read a regular file, never waiting for a writer, and through a link only where it may be.
 
-    Raises: OSError; ValueError for anything but a file of at most ``most`` bytes.
+    Raises: OSError; ValueError for anything but a file of at most ``most`` bytes, if given.
     """
-    descriptor = os.open(path, os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0))
+    how = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
+    if through_links:
+        how &= ~getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, how)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
-            raise ValueError
-        return file.read(most)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is not a file")
+        if most is not None and found.st_size > most:
+            raise ValueError("it is too large")
+        return file.read(-1 if most is None else most)
 
 
 if sys.platform == "win32":

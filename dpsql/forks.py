@@ -116,7 +116,8 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     global _is_whole
-    _is_whole = _is_whole and not _missing() and not _imported_elsewhere()
+    was_whole, _is_whole = _is_whole, False  # until all is done: interrupts are passed over here
+    is_whole = was_whole and not _missing() and not _imported_elsewhere()
     _taken.clear()
     for lock in (_forking, *_fresh, *_awaited):
         lock._at_fork_reinit()
@@ -128,6 +129,7 @@ def _after_in_child() -> None:
 
             for each in _inherited:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+    _is_whole = is_whole
 
 
 if hasattr(os, "register_at_fork"):

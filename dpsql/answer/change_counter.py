@@ -41,7 +41,8 @@ class ChangeCounter:
             if os.path.samestat(os.stat(self._path), os.fstat(self._file)):
                 return self._file
             self._close()
-        self._file = os.open(self._path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        how = (getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK"))  # it may be no file
+        self._file = os.open(self._path, os.O_RDONLY | sum(how))
         return self._file
 
     def _close(self) -> None:

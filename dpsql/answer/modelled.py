@@ -20,7 +20,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, Spans
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
-from dpsql.files import new_file
+from dpsql.files import Trouble, new_file, trouble_of
 from dpsql.learn.handle import Candidate, Model, Query
 from dpsql.pgm.linear import whole_marginal
 from dpsql.pgm.tree import DEFAULT_CAP
@@ -234,12 +234,14 @@ def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
             write(columns, file)
     except OSError as error:
         taken = isinstance(error, FileExistsError)
-        raise _unwritable(path, taken) from None
+        raise _unwritable(path, taken, trouble_of(error)) from None
 
 
-def _unwritable(path: Path, taken: bool) -> OperationalError:
+def _unwritable(path: Path, taken: bool, trouble: Trouble | None = None) -> OperationalError:
     why = "exists already" if taken else "cannot be written"
     hint = "choose another name" if taken else "check the folder"
+    if trouble is not None and not taken:
+        why, hint = f"{why}: {trouble.what}", trouble.hint
     return OperationalError("E_OUTPUT", f"{printable(path.name)} {why}", hint=hint)
 
 

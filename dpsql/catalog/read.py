@@ -26,6 +26,7 @@ from dpsql.catalog.read_units import (
     relate,
 )
 from dpsql.errors import Error, decimal_text, printable
+from dpsql.files import read_regular
 from dpsql.privacy.amounts import parse_delta, parse_epsilon
 from dpsql.records import replace
 
@@ -61,7 +62,8 @@ def read_catalog(path: Path) -> Catalog:
         place.fail("this is data, not a catalog", f"{draft} drafts a catalog for it")
     try:
         path = path.expanduser()
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, through_links=True).decode("utf-8")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         place.fail("there is no such file", "`dpsql init DATA` drafts a catalog for a data file")
     except (OSError, ValueError, RuntimeError) as error:

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dpsql.files import read_regular
+
 Keys = tuple[str, ...]
 """The names that lead to an entry, from the outermost on."""
 
@@ -39,9 +41,8 @@ def find_line(path: Path, table: str | None, column: str | None, problem: str) -
     if not ways:
         return None
     try:
-        with path.expanduser().open("rb") as file:
-            text = file.read(MOST_BYTES + 1).decode("utf-8")
-        whole = tomllib.loads(text) if len(text) <= MOST_BYTES else {}
+        text = read_regular(path.expanduser(), MOST_BYTES, through_links=True).decode("utf-8")
+        whole = tomllib.loads(text)
     except (OSError, ValueError, RuntimeError, RecursionError):
         return None
     keys = next((each for each in ways if _has(whole, each)), None)

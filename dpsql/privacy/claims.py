@@ -21,7 +21,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import engine_of
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
-from dpsql.files import exclusive, make_folder, real_paths, replace_files
+from dpsql.files import exclusive, make_folder, read_regular, real_paths, replace_files
 from dpsql.privacy.anchor import anchor_path
 from dpsql.records import asdict, dataclass, replace
 
@@ -183,7 +183,7 @@ def _read(note: Path) -> Claim | None:
 @lru_cache(maxsize=1 << 14)
 def _said(note: Path, *_: int) -> Claim:
     try:
-        found = json.loads(note.read_bytes())
+        found = json.loads(read_regular(note, through_links=True))
         seen = [str(found.get(name, "")) for name in ("source", "stamp", "anchors")]
         return Claim(str(found["ledger"]), str(found["ledger_id"]), *seen)
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -135,7 +135,11 @@ def check_format(db: sqlite3.Connection) -> None:
     """Refuse a file of another kind, version or schema. Raises: LedgerError."""
     application, version = db.execute(_FORMAT).fetchone()
     if application != APPLICATION:
-        raise LedgerError("E_LEDGER_VERSION", "the file is not a dpsql ledger")
+        raise LedgerError(
+            "E_LEDGER_VERSION",
+            "the file is not a dpsql ledger",
+            hint="restore it from a copy that verifies, together with its anchor",
+        )
     if version != VERSION:
         raise LedgerError(
             "E_LEDGER_VERSION",

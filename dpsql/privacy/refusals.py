@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
-from dpsql.files import trouble_of
+from dpsql.files import HELD, MANY_OPEN, trouble_of
 from dpsql.privacy.accounting import Cost
 
 LONGEST_NAME = 4096
@@ -108,11 +108,16 @@ def unwritable(error: Exception | None = None) -> LedgerError:
     """Return the error for a ledger that the operating system does not let work."""
     trouble = None if error is None else trouble_of(error)
     what = "the ledger cannot be read or written durably"
-    told = "the folders of the catalog and of the anchor must be writable and not full"
+    hint = (
+        "the folders of the catalog and of the anchor (by default in ~/.local/state, or "
+        "XDG_STATE_HOME) must be writable and not full"
+    )
+    if trouble in (HELD, MANY_OPEN):
+        hint = trouble.hint
     return LedgerError(
         "E_LEDGER_IO",
         what if trouble is None else f"{what}: {trouble.what}",
-        hint=told if trouble is None else f"{trouble.hint}; {told}",
+        hint=hint,
     )
 
 

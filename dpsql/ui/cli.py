@@ -339,9 +339,11 @@ def _describe_interrupt(stop: BaseException) -> str:
 
 def _unwritten(error: OSError) -> UsageError:
     """What is said where stdout takes no more: answers that were paid for are stored by then."""
+    from dpsql.ui.streams import PAID  # few outputs cannot be written
+
     what = f"cannot write the output: {(error.strerror or 'it failed').lower()}"
     asked = "dpsql.dbapi.connection" in sys.modules
-    hint = "what was charged is stored: asked again it is free" if asked else None
+    hint = PAID if asked else None
     return UsageError("E_OUTPUT", what, hint=hint)
 
 

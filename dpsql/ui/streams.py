@@ -14,6 +14,9 @@ from types import TracebackType
 
 from dpsql.errors import UsageError, printable
 
+PAID = "what was charged is stored: asked again it is free"
+"""What works where answers cannot be written that are there already."""
+
 
 def is_command(text: str) -> bool:
     """Tell whether a line is a command of the prompt rather than SQL."""
@@ -159,7 +162,7 @@ class OutputFile(_Reserved):
             self._temporary.chmod(0o666 & ~_umask())
             self._temporary.replace(self.path)
         except OSError as error:
-            raise _refuse(self.path, _reason(error)) from None
+            raise _refuse(self.path, _reason(error), PAID) from None
         self._temporary = None
 
 
@@ -191,7 +194,7 @@ class OutputDirectory(_Reserved):
         try:
             (self._temporary / name).write_bytes(data)
         except OSError as error:
-            raise _refuse(self.path / name, _reason(error)) from None
+            raise _refuse(self.path / name, _reason(error), PAID) from None
 
     def commit(self) -> None:
         """Give the folder its name, or move its files into the existing folder."""
@@ -204,7 +207,7 @@ class OutputDirectory(_Reserved):
                 self._temporary.rename(self.path)
                 self._temporary = None
         except OSError as error:
-            raise _refuse(self.path, _reason(error)) from None
+            raise _refuse(self.path, _reason(error), PAID) from None
 
     def _replace_files(self, temporary: Path) -> None:
         for name in written_before(self.path):

@@ -94,7 +94,11 @@ def test_a_network_disk_is_refused(world: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_place_that_cannot_be_written_is_named(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
+    real = os.open
+
+    def refused(path: Path, *how: int, **where: int) -> int:
+        if str(path).endswith(".toml"):
+            return real(path, *how, **where)
         raise PermissionError
 
     monkeypatch.setattr("dpsql.privacy.ledger_file.os.open", refused)

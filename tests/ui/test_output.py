@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -98,4 +100,26 @@ def _umask() -> int:
 def test_an_abandoned_file_leaves_nothing(tmp_path: Path) -> None:
     with OutputFile(tmp_path / "report.html", force=False):
         pass
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", [OutputFile, OutputDirectory])
+def test_where_the_disk_is_full_it_is_said_that_answers_are_stored(
+    tmp_path: Path, kind: type[OutputFile] | type[OutputDirectory]
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with kind(tmp_path / "out", force=False) as out:
+
+        def write() -> None:
+            if isinstance(out, OutputFile):
+                out.commit(b"x")
+            else:
+                out.write("001_a.csv", b"x")
+
+        with (
+            mock.patch.object(Path, "write_bytes", side_effect=full),
+            pytest.raises(UsageError, match="no space left") as caught,
+        ):
+            write()
+    assert caught.value.hint == "what was charged is stored: asked again it is free"
     assert names(tmp_path) == []

@@ -281,7 +281,8 @@ class TableVault:
         try:
             facts = self._reader.fingerprint()
         except OSError:
-            unavailable(self._table.name, self._table.source, "there is no such file any more")
+            gone, hint = "there is no such file any more", "put it back, and connect again"
+            unavailable(self._table.name, self._table.source, gone, hint)
         if self._table.unit.column is None:
             return facts
         return hashlib.sha256(f"{facts} {self._table.unit}".encode()).hexdigest()

@@ -68,9 +68,9 @@ _TYPES = (
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from dpsql.forks import check
+        from dpsql.errors import check_fork
 
-        check()  # before anything is imported: in a child that may take for ever
+        check_fork()  # before anything is imported: in a child that may take for ever
         from dpsql.sql.collector import uncollected
 
         with uncollected():  # a tenth of the import: modules stay in use

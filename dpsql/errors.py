@@ -13,6 +13,7 @@ import unicodedata
 from fractions import Fraction
 from typing import Any
 
+from dpsql.forks import is_whole
 from dpsql.records import dataclass
 
 _DIGEST = re.compile(r" #[0-9a-f]{12}\b")
@@ -309,3 +310,13 @@ def decimal_text(value: Fraction) -> str:
     whole, part = divmod(units, 10**12)
     digits = f"{part:012d}".rstrip("0")
     return f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}"
+
+
+def check_fork() -> None:
+    """Refuse a child whose parent was in the middle of something. Raises: LedgerError (E_FORK)."""
+    if not is_whole():
+        raise LedgerError(
+            "E_FORK",
+            "this process was forked while another thread was in the middle of something",
+            hint='start it by "spawn" or "forkserver", or fork before threads ask',
+        )

@@ -52,16 +52,9 @@ def in_child(work: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=work)
 
 
-def check() -> None:
-    """Refuse a child whose parent was in the middle of something. Raises: LedgerError (E_FORK)."""
-    if not _is_whole:
-        from dpsql.errors import LedgerError  # records are made with locks of this module
-
-        raise LedgerError(
-            "E_FORK",
-            "this process was forked while another thread was in the middle of something",
-            hint='start it by "spawn" or "forkserver", or fork before threads ask',
-        )
+def is_whole() -> bool:
+    """Whether no parent of this process was in the middle of something when it forked."""
+    return _is_whole
 
 
 def ended_where_opened(connection: T) -> T:

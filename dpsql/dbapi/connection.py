@@ -33,8 +33,8 @@ from dpsql.errors import (
     LedgerError,
     ProgrammingError,
     Span,
+    check_fork,
 )
-from dpsql.forks import check as check_fork
 from dpsql.integrations.notebook import progress
 from dpsql.interrupts import check
 from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text

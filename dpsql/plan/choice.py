@@ -25,7 +25,9 @@ from dpsql.search.itself import measure_queries
 from dpsql.search.meter import has_room, may_go_on, portion
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.query_block import MOST_ROWS
+from dpsql.workload.cells import Nodes
 from dpsql.workload.layout import TOGETHER_NUMBERS, Layout, Place
+from dpsql.workload.resolved import resolved
 
 FEW_ROWS, FEW_CELLS = 256, 256
 """Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
@@ -101,7 +103,22 @@ class Chooser(Weighing):
 
     def selected(self) -> list[Chosen]:
         """Return the best strategy of every layout."""
-        return [self.select(layout) for layout in self.layouts()]
+        found: list[Chosen] = []
+        for layout in self.layouts():
+            if any(self.is_least(each) for each in found):
+                break
+            found.append(self.select(layout))
+        return found
+
+    def is_least(self, chosen: Chosen) -> bool:
+        """Whether no layout can have noticeably less error: nodes of squares are more than cells.
+
+        Those of the first degree are cells, of which all others are mixtures.
+        """
+        return (chosen.is_optimal and chosen.layout.is_single) and not any(
+            isinstance(each, Nodes) and each.degree > 1
+            for each in chosen.layout.resolutions.values()
+        )
 
     @property
     def doubtful(self) -> float:
@@ -216,6 +233,9 @@ class Chooser(Weighing):
         together = self.target.together if joins else None
         if together is None:
             return self.target.layouts
-        cells = math.prod(together.workload.domain.values())
-        is_small = cells <= FEW_CELLS or together.workload.rows <= FEW_ROWS
+        workload = together.workload
+        apart = resolved(workload).pinned if self.target.has_nodes else frozenset()
+        size = math.prod(workload.domain[name] for name in apart)
+        cells = math.prod(workload.domain.values()) // size
+        is_small = cells <= FEW_CELLS or workload.rows // size <= FEW_ROWS
         return (*self.target.layouts, together) if is_small else self.target.layouts

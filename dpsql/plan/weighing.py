@@ -17,6 +17,7 @@ from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout, Place
+from dpsql.workload.resolved import resolved
 from dpsql.workload.target import Target, mean_variances
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Weighing:
     ) -> Chosen:
         """Return the strategy of least error; ``emphasis`` multiplies the weights of answers."""
         workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
+        if self.target.has_nodes:
+            workload = resolved(workload)
         effort = self.effort if emphasis is None else self.effort * LESS
         chosen = cached_choice(workload, self.noise, family or self.mechanism, effort)
         rated = self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)

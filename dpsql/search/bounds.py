@@ -18,11 +18,12 @@ from itertools import chain, combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import AllRange, Columns, Dense, Identity, IdentityTotal, Prefix, Total
+from dpsql.algebra.blocks import AllRange, Columns, Identity, IdentityTotal, Prefix, Total
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Array, Floats, Operator
 from dpsql.records import dataclass
+from dpsql.workload.resolved import adds_nothing, has_signs, is_resolved
 from dpsql.workload.workload import Workload
 
 SPECTRUM_LIMIT = 1024
@@ -171,29 +172,33 @@ def svd_bound(workload: Workload) -> float:
 
 
 def cells_bound(workload: Workload) -> float:
-    """Return the error of counting every cell where no query adds any up, else 0.
+    """Return the error of counting every cell where nothing can be better, else 0.
 
-    No strategy of unit columns knows one cell better, since one of them is all that tells of it.
+    So it is where no query adds any up: no strategy of unit columns knows one cell better, since
+    one of them is all that tells of it. And where signs cancel in the Gram matrix of all queries,
+    so that it is diagonal.
 
     >>> cells_bound(Workload({"a": 3}, [{"a": np.diag([1, 2, 3])}, {"a": "identity"}]))
     17.0
     """
     used = [i for i, factors in enumerate(workload.factors) if factors]
-    operators = [op for i in used for op in workload.factors[i]]
-    if not used or (workload.index[:, used] < 0).any() or not all(map(_adds_nothing, operators)):
+    if not used or not all(_is_best_in_cells(workload, i) for i in used):
         return 0.0
     each = np.asarray(workload.weights2, dtype=np.float64)
     for i in used:
         traces = np.array([op.frobenius2() for op in workload.factors[i]])
-        each = each * traces[workload.index[:, i]]
+        each = (
+            each * np.append(traces, workload.domain[workload.attributes[i]])[workload.index[:, i]]
+        )
     return float(each.sum())
 
 
-def _adds_nothing(op: Operator) -> bool:
-    """Say whether every row of a factor is a multiple of one cell."""
-    if isinstance(op, Dense):
-        return int(np.count_nonzero(op.matrix, axis=1).max()) <= 1
-    return isinstance(op, Identity) or (isinstance(op, Groups) and op.alone)
+def _is_best_in_cells(workload: Workload, i: int) -> bool:
+    """Say whether no query adds cells of an attribute up, or those that do cancel each other."""
+    factors, is_in_all = workload.factors[i], (workload.index[:, i] >= 0).all()
+    if is_in_all and all(isinstance(op, Identity) or adds_nothing(op) for op in factors):
+        return True
+    return any(map(has_signs, factors)) and is_resolved(workload, workload.attributes[i])
 
 
 def is_cheap(workload: Workload) -> bool:

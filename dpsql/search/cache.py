@@ -29,7 +29,7 @@ from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.workload import Workload
 
-SCHEMA = 35
+SCHEMA = 36
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05

@@ -73,6 +73,11 @@ class Few:
         return bool(n > THIN_FROM and n > THIN * len(self.basis))
 
     @property
+    def is_graded(self) -> bool:
+        """Whether cells differ by values that are summed: conditions tell fewer of them apart."""
+        return bool(self.basis.shape[1] > 2.0 ** len(self.basis))
+
+    @property
     def is_full(self) -> bool:
         """Whether queries are so many that combinations of them are hardly fewer than cells."""
         return bool(FULL * len(self.basis) > self.basis.shape[1])

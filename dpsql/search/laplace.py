@@ -290,7 +290,8 @@ def polish(space: Room, best: Found) -> Found:
 def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrategy]:
     """Yield combinations of few queries, then OPT_0: the identity and learned rows.
 
-    Where queries are few, OPT_0 starts from them and from their combinations too.
+    Where queries are few, OPT_0 starts from them and from their combinations too; from these alone
+    where values are summed: random rows are far from such as go with a value, and seldom better.
     """
     few = read_few(problem)
     starts: list[Floats] = []
@@ -319,7 +320,8 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
     if learned is not None:
         yield realise(problem, family, Union((learned,), np.ones(1)), "opt_0")
         return
-    for init in (None, *starts):
+    graded = few is not None and few.is_graded and starts
+    for init in starts if graded else (None, *starts):
         if init is not None and not may_go_on():
             break
         theta = p_identity.optimise(gram, init=init, effort=effort)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from dpsql.algebra.integer_rows import Matrix
@@ -21,6 +21,7 @@ from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import ProductBlock
+from dpsql.workload.resolved import is_resolved
 from dpsql.workload.workload import Product, Workload
 
 CELL_LIMIT = 1 << 27
@@ -177,8 +178,7 @@ def _searched(
     """Return the same where cells are added up."""
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
-        pinned = _with_pinned(workload, noise, mechanism, effort)
-        return Selection(pinned), pinned
+        return _with_pinned(workload, noise, mechanism, effort)
     check_sizes(problem)
     if problem.d == 0 or not _asks(problem):
         return Selection(_least(problem)), _least(problem)
@@ -343,11 +343,15 @@ def _least(problem: Problem) -> ProductStrategy:
 
 def _with_pinned(
     workload: Workload, noise: Noise, mechanism: str, effort: float
-) -> ProductStrategy:
-    """Plan pinned attributes on their own and resolve them in every block of the rest."""
+) -> tuple[Selection, ProductStrategy]:
+    """Plan pinned attributes on their own and resolve them in every block of the rest.
+
+    That is an optimum where the rest is one and pinned attributes are such as ``resolved`` finds.
+    """
     domain, pinned = workload.domain, workload.pinned
-    rest = Workload(domain, [_without(p, pinned) for p in workload.products])
-    _, base = _best_product(rest, noise, mechanism, effort)
+    products, scale = _without(workload.products, pinned)
+    rest = Workload(domain, products)
+    selection, base = _best_product(rest, noise, mechanism, effort)
     full: dict[str, Matrix] = dict(base.full)
     for name in sorted(pinned):
         asked = [({name: p.factors[name]}, p.weight) for p in workload.products]
@@ -360,13 +364,20 @@ def _with_pinned(
         for b in base.blocks
     )
     short, residual = shortened(blocks, full, base.residual, noise)
-    return ProductStrategy(domain, short, residual, blocks, noise, base.method)
+    found = ProductStrategy(domain, short, residual, blocks, noise, base.method)
+    exact = all(is_resolved(workload, name) for name in pinned)
+    return Selection(found, selection.lower * scale if exact else 0.0), found
 
 
-def _without(product: Product, names: Iterable[str]) -> Product:
-    dropped = set(names)
-    kept = {name: op for name, op in product.factors.items() if name not in dropped}
-    return Product(kept, product.weight)
+def _without(products: Sequence[Product], names: Collection[str]) -> tuple[list[Product], float]:
+    """Return products without some attributes, weighing by their factors over these, and a scale.
+
+    That is what the first product's factors add up to, in squares: weights are beside it.
+    """
+    factors = [{n: op for n, op in p.factors.items() if n not in names} for p in products]
+    sizes = [math.prod(p.factors[name].frobenius2() for name in names) for p in products]
+    weights = [p.weight * (each / sizes[0]) ** 0.5 for p, each in zip(products, sizes, strict=True)]
+    return [Product(f, weight) for f, weight in zip(factors, weights, strict=True)], sizes[0]
 
 
 def _ordered(names: Iterable[str], order: list[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -15,7 +16,8 @@ from sqlglot import exp
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, field, replace
-from dpsql.sql.centred import centred, moved, same_but_for_little
+from dpsql.sql.centred import centred, is_far, moved, same_but_for_little
+from dpsql.sql.company import MIXED, Company, company_of
 from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.edges import check_edges
 from dpsql.sql.guarded import clipped, where_known, where_positive
@@ -60,11 +62,20 @@ def aggregate(*kinds: type[exp.Expr]) -> Callable[[Builder], Builder]:
 
 @dataclass
 class Aggregates:
-    """The primitive sums that one SELECT needs, each once."""
+    """The primitive sums that one SELECT needs, each once.
+
+    ``tree`` is the SELECT, None where sums are of values whatever they stand beside.
+    """
 
     scope: Scope
     further: Further
+    tree: exp.Expr | None = None
     found: list[Aggregate] = field(default_factory=list)
+
+    @cached_property
+    def company(self) -> Company:
+        """What means and spreads stand beside, which decides of what sums they are made."""
+        return MIXED if self.tree is None else company_of(self.tree)
 
     def replace(self, node: exp.Expr, running_of: RunningOf) -> exp.Expr | None:
         """The expression over ``a0``, ``a1``, ... that an aggregate is; None if it is none.
@@ -111,7 +122,9 @@ class Aggregates:
         """COUNT, COUNT_IF and SUM: one primitive."""
         if isinstance(node, exp.Count):
             self.check_count(node)
-        found = self.column(replace(shape, summands=self.linear(node)))
+        halved = isinstance(node, exp.Sum) and self.company.sums and self.weighed(node) is not None
+        part = self.company.of_sums if halved else 1.0
+        found = self.column(replace(shape, summands=self.linear(node), part=part))
         return marked(found, self.is_whole(node))
 
     def check_count(self, node: exp.Expr) -> None:
@@ -205,8 +218,12 @@ class Aggregates:
     def average(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         inner, centre = self.centred(node)
         found = self.amount(node, inner)
-        total = self.column(replace(shape, summands=found.summands))
-        count = self.column(replace(shape, summands=found.counted))
+        counted, part = found.counted, 1.0
+        known = self.weighed(node)
+        if known is not None:  # one count with COUNT(x): weights are for that
+            counted, part = self.amount(node).counted, self.company.part(known)
+        total = self.column(replace(shape, summands=found.summands, part=part))
+        count = self.column(replace(shape, summands=counted))
         ratio: exp.Expr = exp.Div(this=total, expression=count.copy())
         bounds = self.bounds(node.this)
         return where_positive(count, clipped(moved(ratio, centre), bounds))
@@ -215,7 +232,13 @@ class Aggregates:
         """What an aggregate is about less a constant, and the constant; see ``sql/centred.py``."""
         if self.scope.clip_of(node) is not None:
             return node.this, None
-        return centred(node.this, self.known_bounds)
+        return centred(node.this, self.known_bounds, lone=self.company != MIXED)
+
+    def weighed(self, node: exp.Expr) -> tuple[float, float] | None:
+        """Bounds that are not far from zero of a column, of which a mean is of it less a middle."""
+        known = self.known_bounds(node.this)
+        is_moved = known is not None and not is_far(*known) and self.centred(node)[1] is not None
+        return known if is_moved else None
 
     def known_bounds(self, node: exp.Expr) -> tuple[float, float] | None:
         """The declared bounds of a column; none where it will be refused."""

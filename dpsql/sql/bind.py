@@ -65,13 +65,15 @@ def bind(
     known: dict[Hashable, Expression] | None = None,
     cut: Cut | None = None,
     evaluator: Evaluator | None = None,
+    *,
+    is_clipped: bool = False,
 ) -> Query:
     """Bind names and types of a SELECT over one private table; refuse what is not understood.
 
     ``clips`` are the contribution bounds of aggregates, by where they stand in the text, ``cut``
     says where a column is clipped in all of them;
     ``known`` keeps conditions for the statements that follow, ``evaluator`` works out what is
-    public.
+    public. Where ``is_clipped``, a threshold is chosen for sums of values: there are no others.
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
     try:
@@ -84,11 +86,11 @@ def bind(
 
         scope = read(tree)
         if not _may_couple(tree):
-            return _bind(tree, scope)
+            return _bind(tree, scope, is_clipped)
         from dpsql.sql.coupled_keys import with_lists  # most keys are columns
 
         listed = with_lists(tree, scope)
-        return _bind(listed, scope if listed is tree else read(listed))
+        return _bind(listed, scope if listed is tree else read(listed), is_clipped)
     except RecursionError:
         raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
 
@@ -112,11 +114,11 @@ def _further(of_distinct: bool) -> Mapping[type[exp.Expr], Builder]:
     return {**OF_MOMENTS, **OF_VALUES}
 
 
-def _bind(tree: exp.Select, scope: Scope) -> Query:
+def _bind(tree: exp.Select, scope: Scope, is_clipped: bool) -> Query:
     where = tuple(condition(scope, test) for test in scope.where)
     listing = joined_listing(scope)
     keys = Keys(tree, scope)
-    aggregates = Aggregates(scope, _further)
+    aggregates = Aggregates(scope, _further, None if is_clipped else tree)
     shell = CellExpressions(tree, scope, keys, aggregates).shell()
     if not aggregates.found and not keys.found:
         refuse_rows(tree.expressions[0], scope.locate)

@@ -43,24 +43,34 @@ _OPERATORS: dict[type[exp.Expr], Callable[[float, float], float]] = {
 }
 
 
-def centred(node: exp.Expr, bounds_of: BoundsOf) -> tuple[exp.Expr, exp.Expr | None]:
+def centred(
+    node: exp.Expr, bounds_of: BoundsOf, *, lone: bool = False
+) -> tuple[exp.Expr, exp.Expr | None]:
     """Return an argument less a constant, and the constant; none where zero is near its values.
 
     Of what is linear in columns, each has a constant of its own, so that squares and products are
-    of small numbers alone. Guarantee: declared bounds alone decide, and constants follow from them.
+    of small numbers alone: the middle of its bounds, where they are far from zero, and wherever
+    they are where an aggregate stands ``lone`` (``sql/company.py``).
+    Guarantee: the SQL and declared bounds alone decide, and constants follow from them.
 
     >>> from sqlglot import parse_one
     >>> bounds = {"x": (2000.0, 2010.0), "y": (0.0, 4.0)}
     >>> found = centred(parse_one("2 * x - y + 1"), lambda column: bounds[column.name])
     >>> [each.sql() for each in found]
     ['2 * (x - 2005) - y', '4011']
+    >>> found = centred(parse_one("y"), lambda column: bounds[column.name], lone=True)
+    >>> [each.sql() for each in found]
+    ['(y - 2)', '2']
     """
     if node.find(exp.Column) is None:
         return node, None
     form = _linear(node, bounds_of)
     if form is None:
         return _apart(node, _span(node, bounds_of))
-    centres = {name: _centre(*each.bounds) for name, each in form.columns.items()}
+    centres = {
+        name: _centre(*each.bounds) if lone or is_far(*each.bounds) else 0.0
+        for name, each in form.columns.items()
+    }
     if not any(centres.values()) and not form.constant:
         return node, None
     parts = [
@@ -75,7 +85,7 @@ def centred(node: exp.Expr, bounds_of: BoundsOf) -> tuple[exp.Expr, exp.Expr | N
 
 def _apart(node: exp.Expr, bounds: Bounds | None) -> tuple[exp.Expr, exp.Expr | None]:
     """The same of what is not linear: one constant is all that is taken off."""
-    if bounds is None or not _is_far(*bounds):
+    if bounds is None or not is_far(*bounds):
         return node, None
     inner = node.unnest()
     if not isinstance(inner, _CHOICES) and _is_nearly_constant(bounds):
@@ -127,7 +137,8 @@ def _less(node: exp.Expr, centre: float) -> exp.Expr:
     return found
 
 
-def _is_far(low: float, high: float) -> bool:
+def is_far(low: float, high: float) -> bool:
+    """Whether bounds are far from zero for how far they are apart."""
     return 0 < FAR * (high - low) < max(-low, high)
 
 
@@ -137,10 +148,8 @@ def _is_nearly_constant(bounds: Bounds) -> bool:
 
 
 def _centre(low: float, high: float) -> float:
-    """About the middle of bounds that are far from zero, else 0: an eighth of the width off it is
-    a quarter more noise.
-    """
-    if not _is_far(low, high):
+    """About the middle of bounds: an eighth of the width off it is a quarter more noise."""
+    if not high > low:
         return 0.0
     middle, width = low + (high - low) / 2, high - low
     step = 2.0 ** max(math.frexp(width)[1] - FINE, math.frexp(middle)[1] - BITS)

@@ -125,9 +125,10 @@ def _compiled_flat(
     statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
 ) -> Compiled:
     assert isinstance(tree, exp.Select)
-    fragment, clips, known = statement.fragment, statement.clips, compiler.known
-    place = (tree, fragment, compiler.catalog)
-    query = bind(*place, public, clips, known, statement.cut, compiler.evaluator)
+    fragment, clips, cut = statement.fragment, statement.clips, statement.cut
+    place, known, evaluator = (tree, fragment, compiler.catalog), compiler.known, compiler.evaluator
+    is_clipped = bool(statement.options) and statement.is_clipped
+    query = bind(*place, public, clips, known, cut, evaluator, is_clipped=is_clipped)
     return Compiled(fragment.body, (compiler.compile(query),))
 
 

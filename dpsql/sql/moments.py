@@ -63,7 +63,8 @@ def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
     if node.expression is None or node.args.get("expressions"):
         aggregates.refuse(node)
     (y, from_y), (x, from_x) = (
-        centred(each, aggregates.known_bounds) for each in (node.this, node.expression)
+        centred(each, aggregates.known_bounds, lone=aggregates.company.lone)
+        for each in (node.this, node.expression)
     )
     both = amount(aggregates.scope, _times(y, x))
     found: dict[str, exp.Expr] = {"n": aggregates.column(replace(shape, summands=both.counted))}

@@ -95,6 +95,11 @@ class Statement:
     rows: Materialisation | None = None
     search: Search | None = None
 
+    @property
+    def is_clipped(self) -> bool:
+        """Whether its sums are clipped at a threshold, which is chosen for sums of values."""
+        return any(name in ("clip", "sum_mechanism") for name, _ in self.options)
+
 
 def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:
     """Recognise one statement; one of ``known`` parts is not parsed again.

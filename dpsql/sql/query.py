@@ -96,6 +96,7 @@ class Aggregate:
 
     ``units`` counts the privacy units that have such rows instead of the rows, ``distinct`` the
     different values of an expression that such rows have, or adds up what each of them ``counts``.
+    ``part`` is how much its error counts beside those of others.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -105,6 +106,7 @@ class Aggregate:
     units: bool = False
     distinct: Expression | None = None
     counts: Expression | None = None
+    part: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

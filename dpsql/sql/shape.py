@@ -347,9 +347,10 @@ class Shape:
         return self.leaf(flat.aggregate(node), node)
 
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
-        fragment, clips, cut = self.statement.fragment, self.statement.clips, self.statement.cut
-        public, evaluator = self.tables.public, self.compiler.evaluator
-        query = bind(tree, fragment, self.catalog, public, clips, cut=cut, evaluator=evaluator)
+        one, evaluator = self.statement, self.compiler.evaluator
+        place = (tree, one.fragment, self.catalog, self.tables.public)
+        facts = (one.clips, None, one.cut, evaluator)
+        query = bind(*place, *facts, is_clipped=one.is_clipped)
         return Leaf(query, node)
 
     def source(self, element: Element, relation: Relation | Absorbed) -> FlatSource:

@@ -21,6 +21,7 @@ from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.gathered import gathered
 from dpsql.workload.nodes import find_nodes, node_key, node_rows, summed_name, whole
+from dpsql.workload.resolved import is_resolved
 from dpsql.workload.term import Term, normalise
 from dpsql.workload.workload import Product, Workload
 
@@ -101,21 +102,29 @@ def lay_out(
 def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | None:
     """Form the workload on one attribute of all columns that are asked about, cells alike merged.
 
-    Ranges that are summed have cells too. None where there are no such columns to join, measures
-    among them, or too many cells.
+    None where there are no such columns to join, measures among them, or too many cells. Where
+    values of ranges are summed, columns of which each cell has the same problem stay apart. So does
+    a range whose sums are all of the first degree: its cells are mixtures of two, the ends, and
+    nodes are these. One of squares has cells too, on which there is more than on nodes.
     """
     terms = [term for each in asked.values() for term in each.terms]
     columns = {name for term in terms for name in term.factors}
     if len(columns) < 2 or any(term.polynomials for term in terms):
         return None
-    layout, _ = _apart(table, asked, cells_alone=True)
+    ranges = find_nodes(table, terms)
+    are_squared = any(each.degree > 1 for each in ranges.values())
+    layout, nodes = _apart(table, asked, cells_alone=are_squared or len(ranges) != 1)
     workload = layout.workload
     used = {name for product in workload.products for name in product.factors}
-    group = tuple(name for name in workload.attributes if name in used)
+    alone = {name for name in used if ranges and is_resolved(workload, name)}
+    group = tuple(n for n in workload.attributes if n in used - alone - nodes.keys())
     cells = math.prod(workload.domain[name] for name in group)
-    if len(group) < 2 or cells * workload.rows > TOGETHER_NUMBERS:
+    rows = workload.rows // math.prod(workload.domain[name] for name in alone)
+    if cells * rows > TOGETHER_NUMBERS or not group:
         return None
-    return join(layout, [group])
+    if len(group) > 1:
+        return join(layout, [group])
+    return layout if are_squared and cells <= JOINT_CELLS else None
 
 
 def _apart(

@@ -24,10 +24,7 @@ from dpsql.plan.baselines import plain_sensitivity
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.cells import (
-    Cells,
-    resolution_bytes,
-)
+from dpsql.workload.cells import Cells, Nodes, resolution_bytes
 from dpsql.workload.facets import is_splittable, split
 from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
 from dpsql.workload.term import Term
@@ -162,6 +159,13 @@ class Target:
         return any(term.polynomials for asked in self.asked.values() for term in asked.terms)
 
     @cached_property
+    def has_nodes(self) -> bool:
+        """Whether values of measures, bins or ranges are added up."""
+        return not self.units and any(
+            isinstance(each, Nodes) for each in self.apart.resolutions.values()
+        )
+
+    @cached_property
     def counted_by(self) -> frozenset[str]:
         """The columns that are not summed over in some term."""
         terms = [term for asked in self.asked.values() for term in asked.terms]
@@ -230,7 +234,8 @@ def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, 
             if answer.distinct is not None:
                 largest = max(map(abs, answer.distinct[1]), default=1.0)
                 sums = largest != 1
-            weight = statement.weight / (largest if sums and largest else 1.0)
+            weight = statement.weight * select.query.aggregates[answer.aggregate].part
+            weight /= largest if sums and largest else 1.0
             asked = Wanted(terms, weight, answer.distinct)
             if answer.units:
                 key = (select.query.table, answer.distinct, *map(_content, terms))

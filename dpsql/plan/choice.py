@@ -66,6 +66,11 @@ COPIES = 6
 TRIED = 2
 """Layouts of which strategies are weighed anew."""
 
+BEYOND = 1.5
+"""Ratio of a variance to its limit that weights must come to for others to be weighed, where none
+come within: of NN tables in random requests where the first came no nearer, none had another
+layout or family that did."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chooser(Weighing):
@@ -87,15 +92,19 @@ class Chooser(Weighing):
         limits = find_limits(self.target, self.noise, self.own)
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
         if best not in within:
+            beyond = 1.0
             for start in sorted(found, key=self._ease(best))[:TRIED]:
                 enough = min(self.than, least_error(within)) / (1 + WORTHWHILE)
-                if start.error >= enough:
+                if start.error >= enough or beyond > BEYOND:
                     continue
                 with portion(WEIGHING):
-                    within += self.nearest(start, limits)
+                    weighed = self.nearest(start, limits)
+                within += weighed.within
+                beyond = 1.0 if within else max(beyond, weighed.worst)
             if any(each.strategy.method == "residual" for each in within):
                 return within
-            within += self.simpler(limits, within, best)
+            if beyond <= BEYOND:
+                within += self.simpler(limits, within, best)
         if self._is_near_plain(within):
             within += [each for each in self.queries(within) if worst_of(each, limits) <= 1]
         within += [each for each in self.in_threes() if worst_of(each, limits) <= 1]

@@ -66,6 +66,10 @@ COPIES = 6
 TRIED = 2
 """Layouts of which strategies are weighed anew."""
 
+FARTHEST = 20.0
+"""The same ratio of cells with the best weights above which nothing is searched for under Laplace
+noise: where these stayed above 10, what a search had found stayed above 4."""
+
 BEYOND = 1.5
 """Ratio of a variance to its limit that weights must come to for others to be weighed, where none
 come within: of NN tables in random requests where the first came no nearer, none had another
@@ -79,6 +83,30 @@ class Chooser(Weighing):
     def best(self) -> Chosen:
         """Return the least total error that keeps every answer within the cap."""
         return min(self.within(self.selected()), key=by_error)
+
+    def hopeless(self) -> Chosen | None:
+        """Return cells with weights if these stay so far from the limits that nothing comes within.
+
+        Seen in a small part of the time that a search takes. None where there is hope, or where
+        it is not known: under Gaussian noise cells tell little of other families.
+        """
+        is_searched = self.mechanism == "auto" and len(self.target.asked) > 1
+        if not is_searched or law(self.noise).norm == 2 or len(self.layouts()) > 1:
+            return None
+        cells = replace(self, mechanism=FREE)
+        (layout,) = self.target.layouts
+        start = cells.select(layout)
+        limits = find_limits(self.target, self.noise, self.own)
+        if worst_of(start, limits) <= FARTHEST:
+            return None
+        with portion(WEIGHING):
+            return start if cells.weighed(start, limits).worst > FARTHEST else None
+
+    def unweighed(self, cells: Chosen) -> list[Chosen]:
+        """Return ``within`` where there is no hope but for queries measured themselves."""
+        limits = find_limits(self.target, self.noise, self.own)
+        found = [*self.queries(), *self.in_threes()]
+        return [each for each in found if worst_of(each, limits) <= 1] or [cells]
 
     def within(self, selected: Sequence[Chosen]) -> list[Chosen]:
         """Return what keeps every answer within the cap, or the least error where nothing does.

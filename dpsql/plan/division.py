@@ -6,9 +6,10 @@ Which parts there are depends on what is asked alone, so that a repeat is found 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from typing import Protocol
 
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import counted_of, error_at, least_part
@@ -62,27 +63,46 @@ class PlannedAlone:
         return self.least <= 1 and error <= GAIN * self.chosen.free and not self.target.has_sums
 
 
-def in_pieces(
-    one: PlannedAlone, choose: Callable[[Target], Chosen], agree: bool = False
-) -> list[PlannedAlone]:
+class Choose(Protocol):
+    """Plans answers by themselves: without a search where that seems hopeless, or in earnest."""
+
+    def __call__(self, part: Target, earnest: bool = False) -> Chosen:
+        """Return the layout and the strategy with the least expected error."""
+
+
+def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[PlannedAlone]:
     """Return answers as one piece, or as pieces where these gain much or alone keep the limits.
 
     Pieces do not agree with each other. Where they are to ``agree`` none is for gain alone.
     """
     if one.is_good or (agree and one.least <= 1):
         return [one]
-    from dpsql.plan.partition import best_partition  # requests of one statement do without
+    return [
+        each if each.least <= 1 or each.chosen.free else _in_earnest(each, choose)
+        for each in _best_pieces(one, choose)
+    ]
 
-    best, noise = [one] if one.least <= 1 else _halved(one, choose, HALVINGS), one.noise
+
+def _in_earnest(piece: PlannedAlone, choose: Choose) -> PlannedAlone:
+    """Return a piece that is to be taken though it was not searched for, as a search has it."""
+    return replace(piece, chosen=choose(piece.target, True))
+
+
+def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
+    from dpsql.plan.partition import best_partition, keeps_limits  # one statement does without
+
+    is_within, noise = one.least <= 1, one.noise
+    best = [one] if is_within else _halved(one, choose, HALVINGS)
     partition = best_partition(one.target, noise)
+    if not (is_within or keeps_limits(partition, one.target, noise)):
+        partition = best_partition(one.target, noise, measurable=True)
     foreseen = partition.error * one.target.rows_per_unit**2
-    if len(partition.groups) > 1 and foreseen * GAIN < total_of(best):
-        found = _grouped(one, partition.groups, choose)
-        best = found if total_of(found) * GAIN < total_of(best) else best
-    if total_of(best) < math.inf:
+    if len(partition.groups) == 1 or foreseen * GAIN >= total_of(best) < math.inf:
         return best
-    groups = best_partition(one.target, noise, measurable=True).groups
-    return best if len(groups) == 1 else min(best, _grouped(one, groups, choose), key=_rank)
+    found = _grouped(one, partition.groups, choose)
+    if total_of(best) == math.inf:
+        return min(best, found, key=_rank)
+    return found if total_of(found) * GAIN < total_of(best) else best
 
 
 def _rank(pieces: Sequence[PlannedAlone]) -> tuple[float, float]:
@@ -91,7 +111,7 @@ def _rank(pieces: Sequence[PlannedAlone]) -> tuple[float, float]:
 
 
 def _grouped(
-    one: PlannedAlone, groups: Sequence[Collection[Place]], choose: Callable[[Target], Chosen]
+    one: PlannedAlone, groups: Sequence[Collection[Place]], choose: Choose
 ) -> list[PlannedAlone]:
     """Return groups of the answers, each planned by itself."""
     parts = [part_of(one.target, places) for places in groups]
@@ -118,9 +138,7 @@ def total_of(pieces: Sequence[PlannedAlone]) -> float:
     return total / noise.unit_variance(float(counted))
 
 
-def _halved(
-    piece: PlannedAlone, choose: Callable[[Target], Chosen], depth: int
-) -> list[PlannedAlone]:
+def _halved(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlone]:
     """Return a piece in halves, and these again, where its answers are beyond their limits.
 
     One matrix for each column may be too little for answers of few rows beside those of many.

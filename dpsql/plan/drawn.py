@@ -25,18 +25,22 @@ from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, mean_variances
 
 
-def best_drawn(chooser: Chooser, amount: Fraction) -> Chosen:
+def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chosen:
     """Return the plan of one table with the least error at about this budget.
 
     ``amount`` is an epsilon or a rho, of which so much counts as AMOUNTS have at most; the errors
-    that are returned are those in the limit.
+    that are returned are those in the limit. Unless in ``earnest``, there is no search where
+    nothing that it could find seems to come near the limits; ``free`` is 0 then.
     """
     target = chooser.target
     amount, own = counted_of(target, chooser.noise, amount)
     chooser = replace(chooser, own=own)
-    selected = chooser.selected()
-    free = least_error(selected)
-    found = chooser.within(selected)
+    hopeless = None if earnest else chooser.hopeless()
+    if hopeless is None:
+        selected = chooser.selected()
+        free, found = least_error(selected), chooser.within(selected)
+    else:
+        selected, free, found = [hopeless], 0.0, chooser.unweighed(hopeless)
     best = replace(min(found, key=by_error), free=free)
     if best.is_optimal and is_finest(best.strategy):
         return best

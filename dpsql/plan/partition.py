@@ -93,6 +93,13 @@ def best_partition(target: Target, noise: Noise, *, measurable: bool = False) ->
     return best
 
 
+def keeps_limits(partition: Partition, target: Target, noise: Noise) -> bool:
+    """Whether groups are known to keep the limits, by what can be measured of each."""
+    forecaster = Forecaster(target, noise, measurable=True)
+    groups = [AnswerGroup(each, tuple(forecaster.prospects(each))) for each in partition.groups]
+    return forecaster.shared(groups)[0] < math.inf
+
+
 def _rank(partition: Partition) -> tuple[float, float]:
     """How far beyond the limits groups are, and their error."""
     return max(1.0, partition.least), partition.error

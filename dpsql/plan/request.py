@@ -20,7 +20,7 @@ from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
 from dpsql.records import cached_property, dataclass, replace
-from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, portion, share, threads_for
+from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, one_thread, portion, share
 from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.layout import Layout, Place
@@ -247,7 +247,7 @@ def make_plan(request: Request) -> Planned:
     Raises: ProgrammingError (E_TOO_LARGE).
     """
     domains = [each.workload.domain for target in request.targets for each in target.layouts]
-    with limited(IN_ALL * max(1.0, float(request.effort))), threads_for(domains):
+    with limited(IN_ALL * max(1.0, float(request.effort))), one_thread(domains):
         if len(request.noises) == 1:
             return _checked_plan(request, request.noises[0])
         return _best_noise(request)
@@ -350,18 +350,25 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
     """Return a target as one piece, or as pieces where these gain or keep answers within limits."""
     is_one = request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1
+
+    def choose(part: Target, earnest: bool = False) -> Chosen:
+        return choose_one(request, part, noise, amount, earnest)
+
     with nullcontext() if is_one else share(ONE):
-        one = PlannedAlone(target, target, choose_one(request, target, noise, amount), amount)
+        one = PlannedAlone(target, target, choose(target, bool(is_one)), amount)
     if is_one:
         return [one]
     agree = request.is_modelled  # a model is fitted to all that is measured
-    return in_pieces(one, lambda part: choose_one(request, part, noise, amount), agree)
+    return in_pieces(one, choose, agree)
 
 
-def choose_one(request: Request, target: Target, noise: Noise, amount: Fraction) -> Chosen:
+def choose_one(
+    request: Request, target: Target, noise: Noise, amount: Fraction, earnest: bool = True
+) -> Chosen:
     """The layout and the strategy with the least expected error, at about this budget.
 
-    Where errors are aimed at, the budget is still looked for, and plans do not depend on it.
+    Where errors are aimed at, the budget is still looked for, and plans do not depend on it. Unless
+    in ``earnest``, there is no search where it seems hopeless.
     """
     if target.units:
         return count_units(target, noise)
@@ -371,7 +378,7 @@ def choose_one(request: Request, target: Target, noise: Noise, amount: Fraction)
     if aims:
         best = aimed(chooser, aims)
     else:
-        best = chooser.best() if request.aims else best_drawn(chooser, amount)
+        best = chooser.best() if request.aims else best_drawn(chooser, amount, earnest)
     return replace(best, error=best.error * target.rows_per_unit**2)
 
 

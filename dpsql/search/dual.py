@@ -77,7 +77,8 @@ def optimise(
         labels = parts_of(gram)
         if labels is not None:
             return _apart(gram, labels, tol, maxiter)
-    return _fixed_point(gram, tol, maxiter)[0]
+    with threads_for(gram.n if isinstance(gram, Operator) else len(gram)):
+        return _fixed_point(gram, tol, maxiter)[0]
 
 
 def _fixed_point(
@@ -279,5 +280,5 @@ def _solve_lower(factor: Floats, right: Floats) -> Floats:
         return np.asarray(np.linalg.solve(factor, right), dtype=np.float64)
     from scipy.linalg import solve_triangular  # scipy: up to .3 s
 
-    with threads_for([{"": len(factor)}]):  # scipy's libraries may be here since now alone
+    with threads_for(len(factor)):  # scipy's libraries may be here since now alone
         return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))

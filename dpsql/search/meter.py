@@ -6,7 +6,7 @@ found. Every search has a part of the whole to itself: what one takes is not tak
 whichever others there are. Only what a request may take in all is shared: past that, no search goes
 on. What needs more memory than there is ``room`` for is not begun.
 
-Linear algebra has one thread where no matrix is large. The libraries under numpy and scipy give a
+Linear algebra has one thread but for large matrices. The libraries under numpy and scipy give a
 product of a few hundred rows to all cores, and let each of them spin until the next one comes:
 where something else ran on the cores, a search took up to ten times the CPU seconds by that.
 """
@@ -48,7 +48,7 @@ SMALL = 32
 """Cells of all columns together whose search is over before threads of it could be in the way."""
 
 LARGE, MOST = 1000, 1 << 12
-"""Cells of a column whose matrices gain by several threads; beyond the second it has none."""
+"""Rows of matrices that gain by several threads; columns of more cells have none."""
 
 EIGEN = 3.0
 """Work of the eigenvectors of a symmetric matrix, in cubes of its size."""
@@ -94,6 +94,8 @@ T = TypeVar("T")
 _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
 _ceiling: ContextVar[Ceiling | None] = ContextVar("dpsql_ceiling", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
+_threads: ContextVar[int | None] = ContextVar("dpsql_threads", default=None)
+"""How many threads linear algebra had before it was limited to one; None where it is not."""
 
 
 @contextmanager
@@ -298,22 +300,52 @@ def has_room(size: float) -> bool:
     return False
 
 
-def threads_for(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[object]:
-    """Let linear algebra have one thread inside, unless a column of these domains is large.
+def one_thread(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[object]:
+    """Let linear algebra have one thread inside, but for what is inside ``threads_for``.
 
-    Nothing is limited where all are small. Where libraries know one number for the whole process,
-    it is the first thread of those that are inside at once which sets it, and takes it back; the
-    others change nothing.
+    Nothing is limited where all columns of these domains are small, or where one domain is a large
+    column alone. Where libraries know one number for the whole process, it is the first thread of
+    those that are inside at once which sets it, and takes it back; the others change nothing.
     """
     known = [tuple(domain.values()) for domain in domains]
-    if any(LARGE <= size <= MOST for sizes in known for size in sizes):
+    if any(len(sizes) == 1 and LARGE <= sizes[0] <= MOST for sizes in known):
         return nullcontext()
     if all(math.prod(sizes) <= SMALL for sizes in known):
         return nullcontext()
+    return _limited()
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    before = _threads.set(max(_most_threads(), _threads.get() or 1))
+    try:
+        with _to(1):
+            yield
+    finally:
+        _threads.reset(before)
+
+
+@contextmanager
+def threads_for(size: int) -> Iterator[None]:
+    """Give work on large matrices the threads that there were before ``one_thread``.
+
+    ``size`` is how many rows they have. Outside of ``one_thread`` nothing changes.
+    """
+    count = _threads.get()
+    with nullcontext() if count is None else _to(count if size >= LARGE else 1):
+        yield
+
+
+def _to(count: int) -> AbstractContextManager[object]:
     limit: AbstractContextManager[object] = _libraries("scipy.linalg" in sys.modules).limit(
-        limits=1, user_api="blas"
+        limits=count, user_api="blas"
     )
     return limit
+
+
+def _most_threads() -> int:
+    found = _libraries("scipy.linalg" in sys.modules).info()
+    return max((each["num_threads"] for each in found if each["user_api"] == "blas"), default=1)
 
 
 @lru_cache(maxsize=2)

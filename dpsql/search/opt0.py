@@ -16,7 +16,7 @@ import numpy as np
 from dpsql.algebra.blocks import Columns
 from dpsql.algebra.operator import Array, Floats, Operator
 from dpsql.interrupts import check
-from dpsql.search.meter import may_go_on, spend
+from dpsql.search.meter import may_go_on, spend, threads_for
 from dpsql.search.p_inverse import STRUCTURED_FROM, AppliedGram, applied
 
 SUFFICIENT = 1e-4
@@ -261,7 +261,8 @@ def optimise(
         starts = [*starts[: init is not None], _tiled_start(V, seed)]
     stages = [tol for tol in (STAGES if len(starts) > 1 else (WARM_STAGE,)) if tol > ftol] + [ftol]
     for stage, tolerance in enumerate(stages):
-        found = [_descend(theta, V, tolerance, maxiter) for theta in starts]
+        with threads_for(n):
+            found = [_descend(theta, V, tolerance, maxiter) for theta in starts]
         found.sort(key=lambda pair: pair[0])
         starts = [theta for _, theta in found[: _survivors(len(found), n, stage)]]
     value, theta = found[0]

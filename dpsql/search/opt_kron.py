@@ -24,6 +24,9 @@ from dpsql.strategy.noise_law import law
 TIGHT = 1e-7
 """Relative decrease per step at which a search ends: a hundredth of it took twice as long."""
 
+ROUGH_STEPS = 20
+"""Steps of each start of a rough search, of which the best goes on."""
+
 SWEEPS = 20
 """Most rounds over all attributes, each optimised given the others; gains of 1e-4 end them."""
 
@@ -58,13 +61,15 @@ def search_kron(
     starts = [problem.cycled]
     if all(theta is None or theta.shape[1] < STRUCTURED_FROM for theta in base):
         starts += [random_thetas(base, rng) for _ in range(restarts)]
+    steps = ROUGH_STEPS if rough else 300
     loose = [
-        descend(objective, Union(s, one), ftol=1e-5, maxiter=60 if rough else 300, thetas_only=True)
+        descend(objective, Union(s, one), ftol=1e-5, maxiter=steps, thetas_only=True)
         for s in starts
     ]
     loose.sort(key=lambda found: found.error)
     if rough:
-        return family, loose[0]
+        best = loose[0].union
+        return family, descend(objective, best, ftol=1e-5, maxiter=60, thetas_only=True)
     tight = [descend(objective, f.union, ftol=TIGHT, thetas_only=True) for f in loose[:2]]
     return family, min(tight, key=lambda found: found.error)
 

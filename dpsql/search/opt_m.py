@@ -219,7 +219,10 @@ class WeightSearch:
     def run(
         self, starts: Sequence[Floats], seconds: float, seed: int, effort: float, given: bool
     ) -> None:
-        """Search once for every whole unit of effort, from random starts unless only those given."""
+        """Search once for every whole unit of effort, each time from other random starts.
+
+        Where only ``given`` starts count, from none of these.
+        """
         if law(self.noise).norm == 2:
             self.state = self._exchanged(starts, seconds)
             return

@@ -15,6 +15,7 @@ from dpsql.records import dataclass
 from dpsql.search.bounds import operator_bound
 from dpsql.search.free_rows import FreeRows, RowsAt, free_rows
 from dpsql.search.joint import minimise_log, normalised_weights, shared_groups
+from dpsql.search.meter import threads_for
 from dpsql.search.opt0 import steps_within
 from dpsql.search.problem import Problem
 from dpsql.search.recall import Recall
@@ -148,9 +149,10 @@ def optimise_rows(
     search = _JointDescent(problem, rows)
     work = sum(CUBES * float(free.size) ** 3 for _, _, free in search.groups)
     maxiter = steps_within(work, int(STEPS * max(1.0, effort)), effort)
-    x = minimise_log(
-        search.evaluate, search.start, ftol, maxiter, signed=True, cost=work, lull=LULL
-    )
+    with threads_for(max((free.size for _, _, free in search.groups), default=0)):
+        x = minimise_log(
+            search.evaluate, search.start, ftol, maxiter, signed=True, cost=work, lull=LULL
+        )
     return search.unpack(x)
 
 

@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dpsql.plan import Workload, request
-from dpsql.search.meter import LARGE, MOST, SMALL, threads_for
+from dpsql.search.meter import LARGE, MOST, SMALL, one_thread, threads_for
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def threads() -> set[int]:
         ({"a": 2, "b": LARGE - 1}, {1}),
         ({"a": LARGE}, {2}),
         ({"a": MOST}, {2}),
+        ({"a": LARGE, "b": 2}, {1}),
         ({"a": 10**6}, {1}),
         ({"a": SMALL // 4, "b": 4}, {2}),
         ({"a": SMALL // 4, "b": 5}, {1}),
@@ -39,10 +40,24 @@ def threads() -> set[int]:
 def test_small_columns_have_one_thread(
     several: None, domain: Mapping[str, int], found: set[int]
 ) -> None:
-    with threads_for([domain, {"c": 3}]):
+    with one_thread([domain, {"c": 3}]):
         assert threads() == found
-        with threads_for([{"a": SMALL + 1}]):
+        with one_thread([{"a": SMALL + 1}]):
             assert threads() == {1}
+    assert threads() == {2}
+
+
+def test_large_matrices_beside_small_ones_have_all_threads(several: None) -> None:
+    with threads_for(LARGE):
+        assert threads() == {2}
+    with one_thread([{"a": LARGE, "b": 2}]):
+        with threads_for(LARGE):
+            assert threads() == {2}
+        with threads_for(LARGE - 1):
+            assert threads() == {1}
+        with one_thread([{"a": 40}]), threads_for(LARGE):
+            assert threads() == {2}
+        assert threads() == {1}
     assert threads() == {2}
 
 
@@ -50,7 +65,7 @@ def test_searches_at_once_give_threads_back() -> None:
     inside = threading.Barrier(3)
 
     def search() -> None:
-        with suppress(ZeroDivisionError), threads_for([{"a": SMALL + 1}]):
+        with suppress(ZeroDivisionError), one_thread([{"a": SMALL + 1}]):
             inside.wait(60)
             raise ZeroDivisionError
 

@@ -18,7 +18,7 @@ from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.codec import Release
 from dpsql.catalog.view import view_of
-from dpsql.plan.division import HALVINGS, halves, part_of, statements
+from dpsql.plan.division import DEEPEST, halves, part_of, statements
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request
 from dpsql.records import dataclass
@@ -85,10 +85,14 @@ def _read_all(target: Target, plan: Plan, taken: set[int]) -> Readings | None:
         return found
     from dpsql.plan.partition import best_partition  # most releases are one part
 
-    pieces = [part_of(target, group) for group in best_partition(target, plan.noise).groups]
+    def grouped(measurable: bool) -> list[Target]:
+        groups = best_partition(target, plan.noise, measurable=measurable).groups
+        return [part_of(target, group) for group in groups]
+
     return (
-        _read_each(pieces, plan.parts)
-        or _read_halves(target, plan.parts, HALVINGS)
+        _read_each(grouped(False), plan.parts)
+        or _read_each(grouped(True), plan.parts)
+        or _read_halves(target, plan.parts, DEEPEST)
         or _read_each(statements(target), plan.parts)
     )
 

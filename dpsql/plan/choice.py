@@ -35,8 +35,9 @@ FEW_ROWS, FEW_CELLS = 256, 256
 FAR = 1.5
 """How much larger an error may be for its layout to be weighed rather than the best one's."""
 
-DOUBTFUL = 3.0
-"""Gain over plain noise from which queries measured themselves are not tried."""
+DOUBTFUL, MANY_DOUBTFUL = 3.0, 1.5
+"""Gain over plain noise from which queries measured themselves are not tried, and where they are
+so many that it takes a second."""
 
 FEW_QUERIES = 512
 """Rows of one answer up to which its queries are always tried: their inverse takes .1 s. For 2,000
@@ -160,7 +161,7 @@ class Chooser(Weighing):
     @property
     def doubtful(self) -> float:
         """The gain over plain noise from which queries measured themselves are not tried."""
-        return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else 1.0
+        return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else MANY_DOUBTFUL
 
     def _is_near_plain(self, known: Sequence[Chosen]) -> bool:
         return least_error(known) > plain_error(self.target, self.noise) / self.doubtful

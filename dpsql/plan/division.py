@@ -25,6 +25,9 @@ from dpsql.workload.target import Target
 HALVINGS = 3
 """How often a target may be halved for its answers to be within their limits."""
 
+DEEPEST = HALVINGS + 1
+"""How often it may have been in the end: the dearest piece may be parted once more."""
+
 ONE = 0.75
 """Part of what may be done for a target that it has as one; the rest is for its halves."""
 
@@ -92,7 +95,7 @@ def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
     from dpsql.plan.partition import best_partition, keeps_limits  # one statement does without
 
     is_within, noise = one.least <= 1, one.noise
-    best = [one] if is_within else _halved(one, choose, HALVINGS)
+    best = [one] if is_within else _leaner(_halved(one, choose, HALVINGS), choose)
     partition = best_partition(one.target, noise)
     if not (is_within or keeps_limits(partition, one.target, noise)):
         partition = best_partition(one.target, noise, measurable=True)
@@ -146,6 +149,11 @@ def _halved(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlon
     """
     if piece.least <= 1 or not depth or len(piece.target.asked) == 1:
         return [piece]
+    return _parted(piece, choose, depth)
+
+
+def _parted(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlone]:
+    """Return the halves of a piece where they take less of the budget to be within the limits."""
     found: list[PlannedAlone] = []
     for others, part in zip((1, 0), halves(piece.target), strict=True):
         with share(1 / (1 + others)):
@@ -153,6 +161,16 @@ def _halved(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlon
                 half = replace(piece, target=part, chosen=choose(part))
             found += _halved(half, choose, depth - 1)
     return found if sum(each.least for each in found) < piece.least else [piece]
+
+
+def _leaner(pieces: list[PlannedAlone], choose: Choose) -> list[PlannedAlone]:
+    """Return pieces of which each is within the limits alone, the dearest parted if all are not."""
+    least = [each.least for each in pieces]
+    dearest = pieces[least.index(max(least))]
+    if sum(least) <= 1 or dearest.least > 1 or len(dearest.target.asked) == 1:
+        return pieces
+    place = pieces.index(dearest)
+    return [*pieces[:place], *_parted(dearest, choose, 1), *pieces[place + 1 :]]
 
 
 def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple[float, ...]:

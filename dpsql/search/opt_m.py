@@ -217,7 +217,12 @@ class WeightSearch:
         return state
 
     def run(
-        self, starts: Sequence[Floats], seconds: float, seed: int, effort: float, given: bool
+        self,
+        starts: Sequence[Floats],
+        seconds: float,
+        seed: int,
+        effort: float,
+        given: bool = False,
     ) -> None:
         """Search once for every whole unit of effort, each time from other random starts.
 

@@ -10,7 +10,10 @@ import pytest
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan import choice
-from dpsql.plan.request import Request, make_plan
+from dpsql.plan.choice import Chooser
+from dpsql.plan.chosen import Chosen
+from dpsql.plan.request import Request, choose_one, make_plan
+from dpsql.plan.weighing import Weighed
 from dpsql.search.itself import measure_queries
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
@@ -47,3 +50,61 @@ def test_queries_that_gain_little_are_tried_however_many(
 ) -> None:
     monkeypatch.setattr(choice, "FEW_QUERIES", 0)
     assert tried(adult, OVERLAPPING)
+
+
+UNEVEN = """
+SELECT COUNT(*) FROM adult;
+SELECT age, education, COUNT(*) FROM adult GROUP BY age, education;
+SELECT age, workclass, COUNT(*) FROM adult GROUP BY age, workclass
+"""
+
+
+@pytest.mark.parametrize("worst", [choice.BEYOND * 0.99, choice.BEYOND * 1.01])
+def test_where_weights_come_nowhere_near_no_other_family_is_weighed(
+    adult: Connection, monkeypatch: pytest.MonkeyPatch, worst: float
+) -> None:
+    weighed: list[str] = []
+    named: list[object] = []
+
+    def nearest(self: Chooser, start: Chosen, *_: object) -> Weighed:
+        weighed.append(start.strategy.method)
+        return Weighed([], worst)
+
+    def by_name(*given: object) -> list[Chosen]:
+        named.append(given)
+        return []
+
+    monkeypatch.setattr(Chooser, "nearest", nearest)
+    monkeypatch.setattr(Chooser, "simpler", by_name)
+    compiled = adult.engine.compile(parse_script(UNEVEN))
+    (target,) = Request(compiled, Fraction(1), Fraction(0), "laplace", "auto").targets
+    Chooser(target, "laplace", "auto", 1.0).best()
+    assert weighed
+    assert bool(named) == (worst < choice.BEYOND)
+
+
+def test_nothing_is_searched_for_where_cells_stay_far_beyond_the_limits(
+    adult: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one plan of all is not searched for; what is taken in the end has been, or is within."""
+    searched: list[int] = []
+    known = Chooser.selected
+
+    def counted(self: Chooser) -> list[Chosen]:
+        searched.append(len(self.target.asked))
+        return known(self)
+
+    monkeypatch.setattr(Chooser, "selected", counted)
+    compiled = adult.engine.compile(parse_script(UNEVEN))
+    request = Request(compiled, Fraction(1), Fraction(0), "laplace", "auto")
+    make_plan(request)
+    assert 3 in searched
+    searched.clear()
+    monkeypatch.setattr(choice, "FARTHEST", 0.0)
+    monkeypatch.setattr(Chooser, "queries", lambda *_, **__: [])
+    (target,) = request.targets
+    amount = Fraction(1)
+    hasty = choose_one(request, target, "laplace", amount, False)
+    assert searched == []
+    assert hasty.free == 0
+    assert choose_one(request, target, "laplace", amount).free > 0

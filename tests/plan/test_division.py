@@ -7,6 +7,7 @@ import os
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -206,3 +207,17 @@ def test_halves_part_where_rows_grow_most() -> None:
         steps = [math.log(after / before) for before, after in pairwise(rows)]
         assert 0 < cut < len(rows)
         assert max(steps) == 0 or steps[cut - 1] == max(steps)
+
+
+@pytest.mark.parametrize(("least", "parted"), [((0.2, 0.9), True), ((0.2, 0.7), False)])
+def test_the_dearest_piece_is_parted_where_all_together_are_beyond_the_limits(
+    least: tuple[float, ...], parted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: halves of .15 and .86 of the budget were given up, though parts of the second fit."""
+    pieces: list[Any] = [
+        SimpleNamespace(least=each, target=SimpleNamespace(asked={1, 2})) for each in least
+    ]
+    found: list[Any] = ["few", "many"]
+    monkeypatch.setattr(division, "_parted", lambda piece, *_: [piece.least, *found])
+    expected = [pieces[0], 0.9, *found] if parted else pieces
+    assert division._leaner(pieces, lambda *_: found[0]) == expected

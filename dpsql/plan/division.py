@@ -14,7 +14,7 @@ from typing import Protocol
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import counted_of, error_at, least_part
 from dpsql.plan.limits import plain_cost
-from dpsql.plan.plan import split_amount
+from dpsql.plan.plan import shared_error, split_amount
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
@@ -31,6 +31,9 @@ DEEPEST = HALVINGS + 1
 ONE = 0.75
 """Part of what may be done for a target that it has as one; the rest is for its halves."""
 
+
+ROUNDING = 1e-9
+"""What parts of a budget that are scaled to fit stay below it, for sums of them."""
 
 GAIN = 1.1
 """Ratio of variances that pieces have to gain, five per cent of the standard error: their answers
@@ -95,17 +98,22 @@ def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
     from dpsql.plan.partition import best_partition, keeps_limits  # one statement does without
 
     is_within, noise = one.least <= 1, one.noise
-    best = [one] if is_within else _leaner(_halved(one, choose, HALVINGS), choose)
+    best = [one] if is_within else _halved(one, choose, HALVINGS)
     partition = best_partition(one.target, noise)
-    if not (is_within or keeps_limits(partition, one.target, noise)):
-        partition = best_partition(one.target, noise, measurable=True)
+    is_sure = is_within or keeps_limits(partition, one.target, noise)
     foreseen = partition.error * one.target.rows_per_unit**2
-    if len(partition.groups) == 1 or foreseen * GAIN >= total_of(best) < math.inf:
+    if not is_within:
+        best = _leaner(best, choose, foreseen)
+    # under Gaussian noise groups that are not sure may be within the limits, as planned
+    if len(partition.groups) > 1 and (is_sure or law(noise).norm == 2):
+        found = (
+            _grouped(one, partition.groups, choose) if foreseen * GAIN < total_of(best) else best
+        )
+        best = found if total_of(found) * GAIN < total_of(best) else best
+    if total_of(best) < math.inf:
         return best
-    found = _grouped(one, partition.groups, choose)
-    if total_of(best) == math.inf:
-        return min(best, found, key=_rank)
-    return found if total_of(found) * GAIN < total_of(best) else best
+    groups = best_partition(one.target, noise, measurable=True).groups
+    return best if len(groups) == 1 else min(best, _grouped(one, groups, choose), key=_rank)
 
 
 def _rank(pieces: Sequence[PlannedAlone]) -> tuple[float, float]:
@@ -163,11 +171,19 @@ def _parted(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlon
     return found if sum(each.least for each in found) < piece.least else [piece]
 
 
-def _leaner(pieces: list[PlannedAlone], choose: Choose) -> list[PlannedAlone]:
-    """Return pieces of which each is within the limits alone, the dearest parted if all are not."""
+def _leaner(
+    pieces: list[PlannedAlone], choose: Choose, foreseen: float = math.inf
+) -> list[PlannedAlone]:
+    """Return pieces of which each is within the limits alone, the dearest parted if all are not.
+
+    Only where their error would be less than what is ``foreseen`` of groups.
+    """
     least = [each.least for each in pieces]
     dearest = pieces[least.index(max(least))]
     if sum(least) <= 1 or dearest.least > 1 or len(dearest.target.asked) == 1:
+        return pieces
+    fitted = [part / sum(least) * (1 - ROUNDING) for part in least]
+    if shared_error([each.chosen.error for each in pieces], fitted, dearest.noise) >= foreseen:
         return pieces
     place = pieces.index(dearest)
     return [*pieces[:place], *_parted(dearest, choose, 1), *pieces[place + 1 :]]

@@ -15,6 +15,9 @@ from dpsql.strategy.agreement import Matrices, Partitions, agreement
 from dpsql.strategy.separate_table import BlockTable
 from dpsql.workload.workload import Product
 
+REDUNDANT = 1e-9
+"""Relative size below which an eigenvalue is zero: that condition follows from others."""
+
 REMEMBERED = 1 << 23
 """Numbers of the Grams of products that are remembered with the tables, 64 MiB."""
 
@@ -53,6 +56,13 @@ class AgreedTables:
         return [
             self._scattered(b, table.between(table.inverses)) for b, table in enumerate(self.tables)
         ]
+
+    @cached_property
+    def are_independent(self) -> bool:
+        """Say whether no condition follows from others, which is so whatever the noise is."""
+        H = sum(self.spreads, np.zeros((self.count, self.count)))
+        scale = 1 / np.sqrt(np.diag(H))
+        return _inverse(scale[:, np.newaxis] * H * scale) is not None
 
     def _scattered(self, b: int, between: Floats) -> Floats:
         return self.sides[b].put(self.sides[b].put(between).T)
@@ -95,6 +105,32 @@ def agreed_tables(domain: Mapping[str, int], blocks: Sequence[Matrices]) -> Agre
 
 def _rows_of(blocks: Sequence[Matrices]) -> list[Integers | None]:
     return [rows for matrices in blocks for rows in matrices.values()]
+
+
+def pseudo_inverse(scaled: Floats, is_regular: bool) -> Floats:
+    """Return the pseudo-inverse of a symmetric matrix (n, n) without negative eigenvalues.
+
+    Where it ``is_regular``, and norms show it, that is the inverse, in half the time.
+    """
+    inverse = _inverse(scaled) if is_regular else None
+    return _by_eigenvalues(scaled) if inverse is None else inverse
+
+
+def _inverse(scaled: Floats) -> Floats | None:
+    """Return the inverse, None unless norms show that no eigenvalue counts as zero."""
+    try:
+        inverse = np.asarray(np.linalg.inv(scaled), dtype=np.float64)
+    except np.linalg.LinAlgError:  # exactly singular
+        return None
+    ratio = float(np.linalg.norm(scaled)) * float(np.linalg.norm(inverse))  # at least the condition
+    return inverse if ratio * REDUNDANT < 1 else None
+
+
+def _by_eigenvalues(scaled: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(scaled)
+    kept = values > REDUNDANT * values.max(initial=0)
+    vectors = vectors[:, kept]
+    return np.asarray((vectors / values[kept]) @ vectors.T)
 
 
 def key_of(product: Product) -> Hashable:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
-from dpsql.strategy.agreed_tables import agreed_tables, key_of
+from dpsql.strategy.agreed_tables import agreed_tables, key_of, pseudo_inverse
 from dpsql.strategy.agreement import Matrices
 from dpsql.strategy.base import Estimate, Forecast, check_variances
 from dpsql.strategy.separate_table import BlockTable
@@ -26,9 +26,6 @@ from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when the errors of many rows are forecast."""
-
-REDUNDANT = 1e-9
-"""Relative size below which an eigenvalue is zero: that condition follows from others."""
 
 
 class SeparateForecast(Forecast):
@@ -56,7 +53,8 @@ class SeparateForecast(Forecast):
             H += v * each
         scale = 1 / np.sqrt(np.diag(H))
         scaled = scale[:, np.newaxis] * H * scale
-        return scale[:, np.newaxis] * pseudo_inverse(scaled) * scale
+        found = pseudo_inverse(scaled, self.agreed.are_independent)
+        return scale[:, np.newaxis] * found * scale
 
     def home(self, product: Product) -> int:
         """Return the block that answers a product best by itself; -1 where none answers it."""
@@ -186,26 +184,6 @@ class SeparateForecast(Forecast):
             moved = table.spread(self.sides[b].take(pull))
             out.append(np.asarray(fitted[b] - self.noise[b] * table.smoothed(moved)))
         return SeparateEstimate(self, tuple(out))
-
-
-def pseudo_inverse(scaled: Floats) -> Floats:
-    """Return the pseudo-inverse of a symmetric matrix (n, n) without negative eigenvalues.
-
-    Where norms show that no eigenvalue counts as zero it is the inverse, in half the time.
-    """
-    try:
-        inverse = np.asarray(np.linalg.inv(scaled), dtype=np.float64)
-    except np.linalg.LinAlgError:  # exactly singular
-        return _by_eigenvalues(scaled)
-    ratio = float(np.linalg.norm(scaled)) * float(np.linalg.norm(inverse))  # at least the condition
-    return inverse if ratio * REDUNDANT < 1 else _by_eigenvalues(scaled)
-
-
-def _by_eigenvalues(scaled: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(scaled)
-    kept = values > REDUNDANT * values.max(initial=0)
-    vectors = vectors[:, kept]
-    return np.asarray((vectors / values[kept]) @ vectors.T)
 
 
 def _answers(table: BlockTable, product: Product) -> bool:

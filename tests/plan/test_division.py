@@ -209,15 +209,25 @@ def test_halves_part_where_rows_grow_most() -> None:
         assert max(steps) == 0 or steps[cut - 1] == max(steps)
 
 
-@pytest.mark.parametrize(("least", "parted"), [((0.2, 0.9), True), ((0.2, 0.7), False)])
+@pytest.mark.parametrize(
+    ("least", "foreseen", "parted"),
+    [((0.2, 0.9), 30.0, True), ((0.2, 0.9), 20.0, False), ((0.2, 0.7), 30.0, False)],
+)
 def test_the_dearest_piece_is_parted_where_all_together_are_beyond_the_limits(
-    least: tuple[float, ...], parted: bool, monkeypatch: pytest.MonkeyPatch
+    least: tuple[float, ...], foreseen: float, parted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before: halves of .15 and .86 of the budget were given up, though parts of the second fit."""
+    """Before: halves of .15 and .86 of the budget were given up, though parts of the second fit.
+
+    Errors of 1 and 16 with parts of 2/11 and 9/11 come to 5.5 + 19.6.
+    """
+    target = SimpleNamespace(asked={1, 2})
     pieces: list[Any] = [
-        SimpleNamespace(least=each, target=SimpleNamespace(asked={1, 2})) for each in least
+        SimpleNamespace(
+            least=part, target=target, noise=GAUSSIAN.name, chosen=SimpleNamespace(error=error)
+        )
+        for part, error in zip(least, (1.0, 16.0), strict=True)
     ]
     found: list[Any] = ["few", "many"]
     monkeypatch.setattr(division, "_parted", lambda piece, *_: [piece.least, *found])
     expected = [pieces[0], 0.9, *found] if parted else pieces
-    assert division._leaner(pieces, lambda *_: found[0]) == expected
+    assert division._leaner(pieces, lambda *_: found[0], foreseen) == expected

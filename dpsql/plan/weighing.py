@@ -73,7 +73,7 @@ CALM = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class Reached:
     """What weights came to: strategies ``within`` the limits, and the least ``worst_of`` any."""
 
     within: list[Chosen]
@@ -118,18 +118,18 @@ class Weighing:
         error = total_error(self.target, layout, means)
         return Chosen(layout, strategy, 0.0 if layout.padded else lower, means, error)
 
-    def nearest(self, start: Chosen, limits: Mapping[Place, float]) -> Weighed:
+    def nearest(self, start: Chosen, limits: Mapping[Place, float]) -> Reached:
         """Return strategies within the limits, from afar too where those near by cost much."""
         near = self.weighed(start, limits)
         settled = start.strategy.kind == "separate"  # shares are all that was searched for
         if settled or least_error(near.within) <= DEAR * start.error:
             return near
         far = self.weighed(start, limits, "far")
-        return Weighed([*near.within, *far.within], min(near.worst, far.worst))
+        return Reached([*near.within, *far.within], min(near.worst, far.worst))
 
     def weighed(
         self, start: Chosen, limits: Mapping[Place, float], reach: Reach = "near"
-    ) -> Weighed:
+    ) -> Reached:
         """Return strategies within the limits, for weights that grow where answers are not.
 
         The weights are found by quick plans, the first of which that is within the limits is
@@ -137,7 +137,7 @@ class Weighing:
         """
         foreseen = self.foreseen(start, limits)
         if foreseen is not None and worst_of(foreseen, limits) <= 1:
-            return Weighed([foreseen], worst_of(foreseen, limits))
+            return Reached([foreseen], worst_of(foreseen, limits))
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
         worst = [worst_of(start, limits)]
         patience = CALM if reach == "near" or worst[0] > HOPELESS else 2 * CALM
@@ -163,7 +163,7 @@ class Weighing:
         is_first = math.isinf(self.than)  # of families that are weighed by themselves some is near
         if is_dear and is_first and reach == "far" and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
-        return Weighed([each for each in within if worst_of(each, limits) <= 1], min(worst))
+        return Reached([each for each in within if worst_of(each, limits) <= 1], min(worst))
 
     def pressed(
         self,

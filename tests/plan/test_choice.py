@@ -13,7 +13,7 @@ from dpsql.plan import choice
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.request import Request, choose_one, make_plan
-from dpsql.plan.weighing import Weighed
+from dpsql.plan.weighing import Reached
 from dpsql.search.itself import measure_queries
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
@@ -66,9 +66,9 @@ def test_where_weights_come_nowhere_near_no_other_family_is_weighed(
     weighed: list[str] = []
     named: list[object] = []
 
-    def nearest(self: Chooser, start: Chosen, *_: object) -> Weighed:
+    def nearest(self: Chooser, start: Chosen, *_: object) -> Reached:
         weighed.append(start.strategy.method)
-        return Weighed([], worst)
+        return Reached([], worst)
 
     def by_name(*given: object) -> list[Chosen]:
         named.append(given)

@@ -348,7 +348,7 @@ def test_limits_that_nothing_keeps_end_in_nothing(reach: Reach, adult: Connectio
     start, limits = chooser.select(target.layouts[0]), find_limits(target, "laplace")
     for place, part in zip(list(limits), (1e-9, 1e-3), strict=False):
         limits[place] *= part
-    assert chooser.weighed(start, limits, reach) == []
+    assert chooser.weighed(start, limits, reach).within == []
 
 
 def test_blocks_of_their_own_keep_the_limits_by_their_shares(adult: Connection) -> None:
@@ -359,7 +359,7 @@ def test_blocks_of_their_own_keep_the_limits_by_their_shares(adult: Connection) 
     start, limits = chooser.select(target.layouts[-1]), find_limits(target, "gaussian")
     assert start.strategy.kind == "separate"
     assert worst_of(start, limits) > 1.4
-    near = chooser.weighed(start, limits)
+    near = chooser.weighed(start, limits).within
     assert least_error(near) <= 1.06 * start.error
     assert all(worst_of(each, limits) <= 1 for each in near)
 

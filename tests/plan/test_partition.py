@@ -22,6 +22,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan import division
+from dpsql.plan.chosen import Chosen
 from dpsql.plan.division import GAIN, PlannedAlone, in_pieces, part_of, total_of
 from dpsql.plan.partition import MOST, Forecaster, best_partition
 from dpsql.plan.plan import shared_error
@@ -236,9 +237,11 @@ def test_pieces_are_within_the_limits_of_all_and_their_error_is_what_was_counted
     request = random_request(6, tmp_path)
     (target,), (noise,) = request.targets, request.noises
     one = planned_alone(request, target, frozenset(target.asked), noise)
-    pieces = in_pieces(
-        one, lambda part: planned_alone(request, target, frozenset(part.asked), noise).chosen
-    )
+
+    def choose(part: Target, earnest: bool = False) -> Chosen:
+        return planned_alone(request, target, frozenset(part.asked), noise).chosen
+
+    pieces = in_pieces(one, choose)
     assert len(pieces) > 1
     assert sum(each.least for each in pieces) <= 1
     assert total_of(pieces) * GAIN < total_of([one])
@@ -277,9 +280,11 @@ def test_groups_that_can_be_measured_keep_the_limits_where_nothing_else_does(
     assert one.least > 1
     monkeypatch.setattr(division, "HALVINGS", 0)
     monkeypatch.setattr(division, "GAIN", math.inf)
-    pieces = in_pieces(
-        one, lambda part: planned_alone(request, target, frozenset(part.asked), noise).chosen
-    )
+
+    def choose(part: Target, earnest: bool = False) -> Chosen:
+        return planned_alone(request, target, frozenset(part.asked), noise).chosen
+
+    pieces = in_pieces(one, choose)
     assert len(pieces) > 1
     assert sum(each.least for each in pieces) <= 1
     assert {place for each in pieces for place in each.target.asked} == everything

@@ -37,7 +37,7 @@ FAR = 1.5
 
 DOUBTFUL, MANY_DOUBTFUL = 3.0, 1.5
 """Gain over plain noise from which queries measured themselves are not tried, and where they are
-so many that it takes a second."""
+so many that it takes a second, under Laplace noise; under Gaussian noise they must gain at all."""
 
 FEW_QUERIES = 512
 """Rows of one answer up to which its queries are always tried: their inverse takes .1 s. For 2,000
@@ -161,7 +161,8 @@ class Chooser(Weighing):
     @property
     def doubtful(self) -> float:
         """The gain over plain noise from which queries measured themselves are not tried."""
-        return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else MANY_DOUBTFUL
+        many = 1.0 if law(self.noise).norm == 2 else MANY_DOUBTFUL
+        return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else many
 
     def _is_near_plain(self, known: Sequence[Chosen]) -> bool:
         return least_error(known) > plain_error(self.target, self.noise) / self.doubtful

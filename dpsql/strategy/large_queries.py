@@ -53,6 +53,7 @@ class LargeQueriesForecast(Forecast):
     ) -> None:
         self.noise = check_variances(variances, len(blocks))
         self.domain, self.blocks = domain, blocks
+        self.used = [n for n in domain if any(n in block.attributes for block in blocks)]
         self.large = max(range(len(blocks)), key=lambda i: blocks[i].rows)
         self._rest = [
             (dict(zip(block.attributes, dense_rows(block), strict=True)), variance**-0.5)
@@ -91,6 +92,8 @@ class LargeQueriesForecast(Forecast):
         seen, ours = self._seen(factors, way), self._ours[way]
         found: Floats = self._scales[:, np.newaxis]
         for name in self.domain:
+            if name not in self.used and name not in factors:
+                continue  # inner products of totals are one
             part = (ours[name] @ seen[name].T)[self._places_of[name]]
             found = found * part if paired else rowwise(found, part)
         return np.asarray(found)
@@ -140,7 +143,8 @@ class LargeQueriesForecast(Forecast):
         scales = np.multiply.outer(self._scales, self._scales)
         ways = [scales.copy(), scales.copy(), self._variance * scales]
         for found, ours in zip(ways, self._ours, strict=True):
-            for name, places in self._places_of.items():
+            for name in self.used:
+                places = self._places_of[name]
                 found *= (ours[name] @ ours[name].T)[places[:, np.newaxis], places]
         return ways[0] - ways[1], ways[2]
 

@@ -270,3 +270,21 @@ def test_coefficients_are_the_shortest_where_rows_depend_on_each_other() -> None
     for row, variance in zip(rows, expected, strict=True):
         product = Product({"a": Dense(row[np.newaxis])})
         assert forecast.variance(product)[0] == pytest.approx(variance, rel=1e-9)
+
+
+def test_columns_that_nothing_measured_mentions_take_no_work() -> None:
+    """Before: a catalog of forty columns took inner products of all rows on each of them."""
+    products = [{"a": "identity", "b": "identity"}, {"a": "prefix"}, {"b": "prefix"}]
+    sizes = {"a": 5, "b": 4}
+    found = []
+    for domain in (sizes, {**sizes, **{f"c{i}": 3 for i in range(40)}}):
+        workload = Workload(domain, products)
+        strategy = strategy_of(workload, "laplace")
+        forecast = LargeQueriesForecast(domain, strategy.blocks, strategy.unit_variances())
+        assert forecast.used == ["a", "b"]
+        for ours in forecast._ours:
+            for name in domain.keys() - sizes:
+                del ours[name]  # type: ignore[attr-defined]
+        found.append([forecast.variance(product) for product in workload.products])
+    for one, other in zip(*found, strict=True):
+        assert np.allclose(one, other, rtol=1e-7)

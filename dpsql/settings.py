@@ -200,6 +200,9 @@ KEYS = ("listed", "private")
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 """What a batch of clipped sums may measure."""
 
+CLIPPING = ("clip", "sum_mechanism")
+"""Settings under which a threshold is chosen for sums of values."""
+
 _EPSILON = Kind(
     lambda text, given: parse_epsilon_text(text, given["limit"]),
     show=lambda epsilon: "not set" if epsilon is None else decimal_text(epsilon),

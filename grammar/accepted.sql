@@ -30,8 +30,8 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1, min_privac
 -- b: 6x6 Identity
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) ward, VAR_POP(cost), COUNT(DISTINCT person_id) FROM visits GROUP BY ward;
--- ward: 3x3 Identity; cost: 0 + 1 v + 0 v^2
--- ward: 3x3 Identity; cost: 0 + 0 v + 1 v^2
+-- ward: 3x3 Identity; cost: -50 + 1 v + 0 v^2
+-- ward: 3x3 Identity; cost: 2500 + -100 v + 1 v^2
 -- ward: 3x3 Identity; cost: 1 + 0 v + 0 v^2
 -- ward: 3x3 Identity
 
@@ -50,13 +50,14 @@ SELECT MEDIAN(CASE WHEN b = 'x' THEN a END) AS m, SUM(ABS(a - e)) AS d, SUM(COAL
 -- a: 1x8 Dense
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (min_privacy_units_per_group = 5) ward, AVG(cost) FROM (SELECT person_id, ward, cost FROM visits WHERE ward <> 'B') AS v GROUP BY ward;
--- ward: 2x3 Dense; cost: 0 + 1 v + 0 v^2
+-- ward: 2x3 Dense; cost: -50 + 1 v + 0 v^2
 -- ward: 2x3 Dense; cost: 1 + 0 v + 0 v^2
 -- ward: 2x3 Dense
 
 SELECT k.b, MEDIAN(a) AS m, VAR_POP(a) AS v FROM t RIGHT JOIN (VALUES ('x'), ('y')) AS k(b) ON t.b = k.b GROUP BY k.b;
 -- a: 8x8 Prefix; b: 2x6 Dense
--- a: 1x8 Dense; b: 2x6 Dense
+-- 4 x a: 1x8 Dense; b: 2x6 Dense
+-- 16 x a: 1x8 Dense; b: 2x6 Dense
 -- b: 2x6 Dense
 
 SELECT (SELECT MAX(name) FROM bands d WHERE d.lo = t.a) AS band, COUNT(*) FROM t GROUP BY band;
@@ -64,7 +65,7 @@ SELECT (SELECT MAX(name) FROM bands d WHERE d.lo = t.a) AS band, COUNT(*) FROM t
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1) COUNT(*) AS n, AVG(cost) FROM visits;
 -- everything
--- cost: 0 + 1 v + 0 v^2
+-- cost: -50 + 1 v + 0 v^2
 -- cost: 1 + 0 v + 0 v^2
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 1) COUNT(*, contribution_bounds_per_group => (0, 2)) AS n FROM visits;
@@ -129,13 +130,13 @@ SELECT n, COUNT(*) AS k FROM (SELECT COUNT(*) OVER (PARTITION BY person_id ORDER
 SELECT c, COUNT(*) AS k, AVG(n) AS m FROM t WHERE a > (SELECT AVG(a) FROM t) GROUP BY c;
 -- a: 8x8 Dense; c: 3x3 Identity
 -- a: 8x8 Dense; c: 3x3 Identity; n: 0 + 1 v + 0 v^2
--- a: 1x8 Dense
+-- 4 x a: 1x8 Dense
 -- everything
 
 SELECT COUNT(*) AS k FROM t WHERE a < (SELECT AVG(u.a) FROM t AS u WHERE u.c = t.c);
 -- a: 8x8 Prefix; c: 3x3 Identity
 -- c: 3x3 Identity
--- a: 1x8 Dense; c: 3x3 Identity
+-- 4 x a: 1x8 Dense; c: 3x3 Identity
 
 SELECT latest, COUNT(*) AS k FROM (SELECT LAST_VALUE(ward) OVER (PARTITION BY person_id ORDER BY cost) AS latest FROM visits) AS v GROUP BY latest;
 -- last_value(ward): 4x4 Identity
@@ -359,6 +360,7 @@ SELECT b, a BETWEEN 2 AND 4 AS mid, COUNT(*) AS k FROM t GROUP BY GROUPING SETS 
 
 SELECT SUM(a) AS s, AVG(a) AS m, COUNT(*) AS k FROM t;
 -- a: 1x8 Dense
+-- 4 x a: 1x8 Dense
 -- everything
 
 SELECT b, SUM(a) AS s, VAR_POP(a) AS vp, VAR_SAMP(a) AS vs, STDDEV(a) AS sd FROM t GROUP BY b;
@@ -381,6 +383,7 @@ SELECT SUM(a * length(b) + 1) AS s FROM t;
 SELECT SUM(m) AS s, COUNT(m) AS k, AVG(m) AS av FROM t;
 -- m: 0 + 1 v + 0 v^2
 -- m: 1 + 0 v + 0 v^2
+-- m: -7.5 + 1 v + 0 v^2
 
 SELECT SUM(2 * m + a) AS s, SUM(m * a) AS p, SUM(m * q) AS x FROM t;
 -- 2 x m: 0 + 1 v + 0 v^2
@@ -503,7 +506,7 @@ SELECT b, ARG_MAX(a, n) AS most, MIN_BY(a, n) FILTER (WHERE n > 1) AS least, SUM
 
 SELECT b, COUNT(*) AS n FROM t JOIN (SELECT b AS k, AVG(a) AS m FROM t GROUP BY b) AS g ON t.b = g.k WHERE t.a > g.m GROUP BY b;
 -- a: 8x8 Identity; b: 6x6 Identity
--- a: 1x8 Dense; b: 6x6 Identity
+-- 4 x a: 1x8 Dense; b: 6x6 Identity
 -- b: 6x6 Identity
 
 SELECT COUNT(*) AS n FROM t WHERE b IN (SELECT b FROM t GROUP BY b HAVING COUNT(*) > 10);
@@ -550,6 +553,7 @@ SELECT COUNT(*) AS n, DP_STDDEV(n) AS sd, DP_INTERVAL_LOW(n) AS lo, DP_INTERVAL_
 SELECT COUNT(*, report_format => 'JSON') AS r, SUM(a, report_format => JSON).result.value AS s, DP_REPORT(AVG(a)) AS mean FROM t;
 -- everything
 -- a: 1x8 Dense
+-- 4 x a: 1x8 Dense
 
 SELECT b, QUANTILE_DISC(a, 0.5, contribution_bounds_per_row => (1, 5), report_format => 'JSON') AS r FROM t GROUP BY b HAVING FLOAT64(COUNT(*, report_format => 'JSON').result.value) > 5;
 -- a: 5x8 Dense; b: 6x6 Identity
@@ -596,7 +600,8 @@ SELECT b, ANY_VALUE(b) AS same, DIV0(SUM(a), COUNT(*)) AS r, RATIO_TO_REPORT(COU
 
 SELECT TOP 2 b, APPROX_PERCENTILE(a, 0.5) AS m, VAR(a) AS v FROM t GROUP BY b ORDER BY b;
 -- a: 8x8 Prefix; b: 6x6 Identity
--- a: 1x8 Dense; b: 6x6 Identity
+-- 4 x a: 1x8 Dense; b: 6x6 Identity
+-- 16 x a: 1x8 Dense; b: 6x6 Identity
 -- b: 6x6 Identity
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 1, group_selection_strategy = LAPLACE_THRESHOLD) b, COUNT(*) FROM t GROUP BY b;
@@ -634,7 +639,7 @@ SELECT COUNT(t.a) AS k FROM bands LEFT JOIN t ON t.a = bands.lo WHERE name <> 'l
 
 SELECT s.begun, COUNT(t.a) AS k, AVG(t.a) AS v FROM generate_series(DATE '2023-11-01', DATE '2024-06-01', INTERVAL 1 MONTH) AS s(begun) LEFT JOIN t ON date_trunc('month', t.d) = s.begun GROUP BY s.begun;
 -- d: 5x6 Dense
--- a: 1x8 Dense; d: 5x6 Dense
+-- 4 x a: 1x8 Dense; d: 5x6 Dense
 
 SELECT v.y, COUNT(*) AS k FROM t JOIN (VALUES ('x', 'm'), ('y', 'f')) AS v(x, y) ON t.b = v.x WHERE v.y <> 'q' GROUP BY v.y;
 -- b: 2x6 Dense
@@ -714,7 +719,7 @@ PIVOT (SELECT a, b FROM t WHERE e > 0) ON b IN ('x', 'rest') USING COUNT(*) AS n
 -- a: 1x8 Dense; b: 1x6 Dense; e: 1x8 Dense
 
 SELECT * FROM t PIVOT (AVG(a) AS m FOR b IN ('x', 'y') c IN (TRUE) GROUP BY e) AS p;
--- a: 1x8 Dense; b: 1x6 Dense; c: 1x3 Dense; e: 8x8 Identity
+-- 4 x a: 1x8 Dense; b: 1x6 Dense; c: 1x3 Dense; e: 8x8 Identity
 -- b: 1x6 Dense; c: 1x3 Dense; e: 8x8 Identity
 
 SELECT a, "x" - "y" AS gap FROM (PIVOT t ON b USING COUNT(*) GROUP BY a) AS p WHERE a > 2;
@@ -915,6 +920,7 @@ SELECT COUNT(*) FROM t UNION ALL SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsil
 SELECT WITH ANONYMIZATION OPTIONS (epsilon = 1, kappa = 1) b, ANON_COUNT(*) AS n, ANON_SUM(a CLAMPED BETWEEN 0 AND 4) AS s, ANON_AVG(a) AS m FROM t GROUP BY b;
 -- b: 6x6 Identity
 -- a: 1x8 Dense; b: 6x6 Identity
+-- 4 x a: 1x8 Dense; b: 6x6 Identity
 
 SELECT APPROX_QUANTILES(a, 4)[OFFSET(2)] AS half, APPROX_QUANTILES(a, 4)[ORDINAL(1)] AS least FROM t;
 -- a: 8x8 Prefix

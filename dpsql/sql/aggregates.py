@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
-from dpsql.records import dataclass, field, replace
+from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.sql.centred import centred, is_far, moved, same_but_for_little
 from dpsql.sql.company import MIXED, Company, company_of
 from dpsql.sql.distinct_counts import split_test

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, field, replace
+from dpsql.settings import CLIPPING
 from dpsql.sql.anonymized import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.constants import constants_of
@@ -98,7 +99,7 @@ class Statement:
     @property
     def is_clipped(self) -> bool:
         """Whether its sums are clipped at a threshold, which is chosen for sums of values."""
-        return any(name in ("clip", "sum_mechanism") for name, _ in self.options)
+        return any(name in CLIPPING for name, _ in self.options)
 
 
 def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:

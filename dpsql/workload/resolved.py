@@ -69,8 +69,10 @@ def is_resolved(workload: Workload, name: str) -> bool:
     others = np.delete(workload.index, place, axis=1)
     for key, own, weight2 in zip(others.tolist(), column, workload.weights2, strict=True):
         sums[tuple(key)] = sums.get(tuple(key), 0.0) + weight2 * grams[own]
+    if not all(map(is_diagonal, sums.values())):
+        return False
     found = [gram / np.trace(gram) for gram in sums.values()]
-    return all(is_diagonal(gram) and np.allclose(gram, found[0], rtol=1e-9) for gram in found)
+    return all(np.allclose(gram, found[0], rtol=1e-9) for gram in found)
 
 
 def adds_nothing(op: Operator) -> bool:

@@ -138,7 +138,7 @@ def test_a_ledger_that_is_gone_or_damaged_answers_nothing(
     assert ask(ana, COUNT).cost is not None
     for path in site.repeats._ledger:
         before = path.read_bytes()
-        path.write_bytes(before[:-40] + bytes(40))
+        path.write_bytes(bytes(len(before)))
         with pytest.raises(LedgerError):
             ask(ana, COUNT)
         path.write_bytes(before)

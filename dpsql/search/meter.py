@@ -47,7 +47,7 @@ depend on the machine only where that is so."""
 SMALL = 32
 """Cells of all columns together whose search is over before threads of it could be in the way."""
 
-LARGE, MOST = 1000, 1 << 12
+LARGE, MOST = 2048, 1 << 12
 """Rows of matrices that gain by several threads; columns of more cells have none."""
 
 EIGEN = 3.0

@@ -57,8 +57,8 @@ IDLE_STARTS, IDLE_GAIN = 3, 1e-4
 searches for weights over many sets, which takes seconds."""
 
 FIRST_STEPS, LOSING = 30, 1.5
-"""Steps after which a descent ends that is so many times above the best: of 40 starts of random
-requests those that ended best were within 1.2 times the best by then."""
+"""Steps after which a descent ends that is so many times above the best: of 21 starts of two
+requests 13 were so far above it, and none of these came nearer than 1.29 times in the end."""
 
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""

@@ -216,27 +216,15 @@ class WeightSearch:
                     order, steps = self.shortlist(state)
         return state
 
-    def run(
-        self,
-        starts: Sequence[Floats],
-        seconds: float,
-        seed: int,
-        effort: float,
-        given: bool = False,
-    ) -> None:
-        """Search once for every whole unit of effort, each time from other random starts.
-
-        Where only ``given`` starts count, from none of these.
-        """
+    def run(self, starts: Sequence[Floats], seconds: float, seed: int, effort: float) -> None:
+        """Search once for every whole unit of effort, each time from other random starts."""
         if law(self.noise).norm == 2:
             self.state = self._exchanged(starts, seconds)
             return
         rounds = max(1, int(effort))
         for k in range(rounds):
             rng = np.random.default_rng([seed, k])
-            found = self._tournament(
-                starts, rng, self.spent, seconds / rounds, effort / rounds, given
-            )
+            found = self._tournament(starts, rng, self.spent, seconds / rounds, effort / rounds)
             tight = self.descend(found.active, found.w, 1e-11)
             self.state = min(self.state, found, tight, key=lambda state: state.error)
 
@@ -285,7 +273,6 @@ class WeightSearch:
         began: float,
         seconds: float,
         patience: float,
-        given: bool,
     ) -> LocalOptimum:
         """Climb a little from every start, more from the better half, and most from the best."""
         size = len(self.usable)
@@ -293,8 +280,7 @@ class WeightSearch:
         for start in starts:
             w = start[self.usable]
             found.append(self.descend(np.flatnonzero(w > 0), w[w > 0]))
-        count = RANDOM_STARTS if size > RANDOM_SETS else min(size, 4 * RANDOM_STARTS)
-        for _ in range(0 if given else count):
+        for _ in range(RANDOM_STARTS if size > RANDOM_SETS else min(size, 4 * RANDOM_STARTS)):
             chosen = np.union1d(rng.permutation(size)[:RANDOM_SETS], found[0].active)
             w = rng.random(len(chosen)) ** rng.choice([1.0, 2.0]) + 1e-9
             found.append(self.descend(chosen, w))
@@ -328,13 +314,11 @@ def search_weights(
     seed: int = 0,
     starts: Sequence[Floats] = (),
     allowed: Floats | None = None,
-    given: bool = False,
 ) -> Found:
     """Return the best weights found for fixed factors: many starts, then hops from the best.
 
     ``allowed`` marks with one the sets that may be measured; ``seconds`` is nominal, and
-    ``effort`` scales how many idle hops in a row end a climb. Where only starts that are ``given``
-    are, none is random.
+    ``effort`` scales how many idle hops in a row end a climb.
 
     Source: HDMM, section 6.3 (OPT_M); many starts and hops because local minima dominate. Under
     Gaussian noise there is one minimum, which is descended to: no start, seed or effort matters.
@@ -344,7 +328,7 @@ def search_weights(
     mask = np.ones(len(family.sets)) if allowed is None else allowed
     search = WeightSearch(family, R, totals, objective.problem.noise, mask)
     may_take = min(seconds, left() / SECOND) if may_go_on() else 0.0
-    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], may_take, seed, effort, given)
+    search.run([np.ones(len(mask)), *starts, _root_start(family, R)], may_take, seed, effort)
     spend(search.spent * SECOND, is_cut=may_take < min(seconds, search.spent))
     return Found(search.state.error, Union(thetas, search.weights()))
 

@@ -93,9 +93,7 @@ def _search(objective: FixedRows, now: Floats, allowed: Floats) -> Floats:
     """Return the best weights that a search finds over all sets."""
     thetas: tuple[Floats | None, ...] = (None,) * objective.problem.d
     starts = [split_weights(objective, thetas), now + 1e-3 * allowed]
-    found = search_weights(
-        objective, thetas, seconds=SECONDS, starts=starts, allowed=allowed, given=True
-    )
+    found = search_weights(objective, thetas, seconds=SECONDS, starts=starts, allowed=allowed)
     return found.union.w
 
 

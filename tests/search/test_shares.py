@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
 from dpsql.search import shares
@@ -96,22 +95,3 @@ def test_a_climb_without_time_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert not listed
     search.climb(state, np.random.default_rng(0), 1.0, 1.0)
     assert listed
-
-
-def test_shares_are_searched_for_from_given_starts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each round of weighing answers anew made twelve random starts beside the last round's."""
-    begun: list[int] = []
-    known = WeightSearch.descend
-
-    def counted(
-        self: WeightSearch, active: NDArray[np.intp], w: Floats, tol: float = 1e-7
-    ) -> LocalOptimum:
-        begun.append(len(active))
-        return known(self, active, w, tol)
-
-    monkeypatch.setattr(WeightSearch, "descend", counted)
-    workload = two_way({"a": 3, "b": 4, "c": 2})
-    names = list(combinations("abc", 2))
-    start = assemble(workload.domain, {}, dict.fromkeys(names, 1.0), "laplace", "x")
-    share_anew(start, workload, LIMIT, "far")
-    assert len(begun) == 5  # equal, split, latest and cube root; the best to the end

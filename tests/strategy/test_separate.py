@@ -324,7 +324,7 @@ def test_what_is_no_strategy_is_refused(
 def test_only_conditions_that_follow_from_others_take_eigenvalues(
     rank: int, is_regular: bool, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning spent a tenth of its time on eigenvalues of which often none was zero."""
+    """Planning took eigenvalues even where none of them was zero."""
     asked: list[int] = []
     known = agreed_tables._by_eigenvalues
 

@@ -42,7 +42,8 @@ S = TypeVar("S")
 class File:
     """One SQLite file of a store: its tables, what they hold, and what is lost without it.
 
-    ``tables`` are statements that create them, by their names.
+    ``tables`` are statements that create them, by their names; ``lock`` is held while SQLite has
+    the file open, and a fork waits for it.
 
     Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
     written.

@@ -31,7 +31,10 @@ class Anchor:
     hash: str
 
     def write(self, path: Path, ledger: Path) -> None:
-        """Make this the anchor, durably. Raises: OSError."""
+        """Make this the anchor; ``ledger`` is the real path that it is of. Raises: OSError.
+
+        Guarantee: it is on the disk when this returns, and until then the one before can be read.
+        """
         record = self._record(ledger)
         halves = _halves(path.read_bytes()) if path.is_file() else []
         if [len(half) for half in halves] != [len(record)] * 2:
@@ -62,14 +65,15 @@ def anchor_path(anchor_dir: Path, ledger: Path) -> Path:
 
 
 def read_anchor(path: Path) -> Anchor | None:
-    """Return the anchor, None when there is none.
+    """Return the anchor, None when there is none: the newer of two records, or the one of before.
 
     Raises: LedgerError E_LEDGER_TAMPERED when no record of it can be understood, OSError.
     """
     if not path.exists():
         return None
     content = path.read_bytes() if path.is_file() else b""  # a pipe may never end
-    found = [anchor for anchor in map(_read, _halves(content)) if anchor is not None]
+    records = [content, *_halves(content)]  # one line of before may be as long as two records
+    found = [anchor for anchor in map(_read, records) if anchor is not None]
     if not found:
         raise LedgerError(
             "E_LEDGER_TAMPERED",
@@ -89,10 +93,8 @@ def has_anchor(path: Path) -> bool:
 
 
 def _halves(content: bytes) -> list[bytes]:
-    """The two records; a file of before has one line of any length."""
+    """The two halves, which are records but for a file of before: one line of any length."""
     middle = len(content) // 2
-    if not content or len(content) % (2 * BLOCK):
-        return [content]
     return [content[:middle], content[middle:]]
 
 

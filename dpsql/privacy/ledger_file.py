@@ -65,7 +65,7 @@ _SETTINGS = {
 """What SQLite is to do: write through to the disk, run nothing that a file says, check pages.
 
 The journal stays beside the ledger, with a header of zeros when nothing is to be undone: no name
-changes with a commit, so that the disk is waited for four times and writes no folder.
+changes with a commit, so that of five waits for the disk none is for a folder that has changed.
 """
 _FORMAT = "SELECT * FROM pragma_application_id, pragma_user_version"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM entry"

@@ -97,6 +97,12 @@ def test_few_descents(
     assert descents(connection, f"SELECT {shown}", monkeypatch) <= most
 
 
+def test_descents_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else there would be few of them whatever is planned."""
+    with dpsql.connect(folder / "c.toml", epsilon=1, noise="laplace", delta=0) as connection:
+        assert descents(connection, "SELECT h, STDDEV(y) FROM t GROUP BY h", monkeypatch) > 0
+
+
 def test_a_mean_has_the_error_of_two_nodes(folder: Path) -> None:
     """The least there is for a count and a sum less the middle that count for the same."""
     path = folder / "c.toml"

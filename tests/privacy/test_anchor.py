@@ -68,10 +68,14 @@ def test_a_crash_at_any_byte_leaves_the_one_before_or_the_new_one(
         last = known.seq
 
 
-def test_one_line_of_before_is_read_and_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [90, 2 * BLOCK, 4 * BLOCK])
+def test_one_line_of_before_is_read_and_replaced(tmp_path: Path, size: int) -> None:
+    """Whatever its length is, that of two records too."""
     path = tmp_path / "a.anchor"
-    facts = {"hash": "ab", "ledger": "/data/adult.ledger", "ledger_id": "ledger-1", "seq": 4}
+    facts = {"hash": "ab", "ledger": "", "ledger_id": "ledger-1", "seq": 4}
+    facts["ledger"] = "x" * (size - 1 - len(json.dumps(facts)))
     path.write_text(json.dumps(facts) + "\n")
+    assert path.stat().st_size == size
     assert read_anchor(path) == Anchor("ledger-1", 4, "ab")
     made(5).write(path, LEDGERS[0])
     assert read_anchor(path) == made(5)

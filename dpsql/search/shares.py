@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -66,8 +66,11 @@ def share_anew(
     spans = [r for r in full.values() if isinstance(r, np.ndarray)]
     if space.crowded or any(_inverse(rows) is None for rows in spans):
         return None
-    shares = {_mask(problem, block.attributes): float(block.share) for block in strategy.blocks}
-    now = np.array([shares.get(M, 0.0) for M in space.family.sets])
+    place = {M: m for m, M in enumerate(space.family.sets)}
+    now = np.zeros(len(place))
+    for block, M in zip(strategy.blocks, _masks(problem, strategy), strict=True):
+        if M in place:
+            now[place[M]] = float(block.share)
     for factors, each in zip(problem.factors, full.values(), strict=True):
         if isinstance(each, Structured):
             factors.base = base_of(factors.operators, each, strategy.noise)
@@ -78,8 +81,9 @@ def share_anew(
         found = _search(FixedRows(problem, family, inverses), now, allowed)
     else:
         near = _near(problem) if reach == "near" else set()
-        now = now + ENTRY * allowed * np.array([M in near for M in space.family.sets])
-        sets = [M for M, w in zip(space.family.sets, now, strict=True) if w > 0]
+        for M in near & place.keys():
+            now[place[M]] += ENTRY * allowed[place[M]]
+        sets = [space.family.sets[m] for m in np.flatnonzero(now > 0)]
         family = Family(problem.d, sets, problem.components.masks)
         start = Union((None,) * problem.d, now[now > 0])
         found = descend(FixedRows(problem, family, inverses), start, weights_only=True).union.w
@@ -100,6 +104,8 @@ def _search(objective: FixedRows, now: Floats, allowed: Floats) -> Floats:
 def _near(problem: Problem) -> set[int]:
     """Return what is asked, and unions of two of these where they are few."""
     supports = set(problem.components.supports)
+    if len(supports) > MOST_SETS:
+        return supports
     pairs = {one | two for one in supports for two in supports}
     return pairs if len(pairs) <= MOST_SETS else supports
 
@@ -112,16 +118,22 @@ def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray
         if rows is not None and largest_entry(rows) > LONG
     }
     most = max(len(long & set(block.attributes)) for block in strategy.blocks)
-    asked = _mask(problem, [name for name in problem.names if name in long])
-    if asked is None or asked.bit_count() <= most:
+    bits = [problem.components.bit(i) for i, name in enumerate(problem.names) if name in long]
+    if len(bits) <= most:
         return np.ones(len(sets), dtype=np.bool_)
+    asked = sum(bits)
     return np.array([(M & asked).bit_count() <= most for M in sets])
 
 
-def _mask(problem: Problem, names: Sequence[str]) -> int | None:
-    """Return the set of some attributes, None where the problem has not all of them."""
-    place = {name: problem.components.bit(i) for i, name in enumerate(problem.names)}
-    return sum(place[name] for name in names) if place.keys() >= set(names) else None
+def _masks(problem: Problem, strategy: Strategy) -> list[int | None]:
+    """Return the set of every block, None where the problem has not all of its attributes."""
+    bits = {name: problem.components.bit(i) for i, name in enumerate(problem.names)}
+    return [
+        sum(bits[name] for name in block.attributes)
+        if bits.keys() >= set(block.attributes)
+        else None
+        for block in strategy.blocks
+    ]
 
 
 def _inverse(rows: Integers) -> Floats | None:

@@ -74,8 +74,10 @@ class CellExpressions(Expressions):
         tree = self.rewrite(item.unalias())
         only = tree.unnest()
         column = only.name if isinstance(only, exp.Column) else ""
-        spread = any(map(is_noise, tree.find_all(exp.Var)))
-        names = [each.name for each in tree.find_all(exp.Column)]
+        is_name = bool(column) and tree is only
+        parts = [tree] if is_name else list(tree.find_all(exp.Var, exp.Column))
+        spread = any(is_noise(each) for each in parts if isinstance(each, exp.Var))
+        names = [each.name for each in parts if isinstance(each, exp.Column)]
         layers = {name[0] for name in names}
         known = "a" in layers and "w" not in layers and not spread
         stddev = self.stddev(tree) if known else None
@@ -85,7 +87,7 @@ class CellExpressions(Expressions):
         direct = "w" not in layers and not spread
         return Output(
             name_of(item),
-            total(tree),
+            column if is_name else total(tree),
             None if stddev is None else f"TRY({stddev})",
             noisy,
             key=int(column[1:]) if column.startswith("k") else None,

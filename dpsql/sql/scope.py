@@ -253,14 +253,11 @@ class Scope:
 
     def render(self, node: exp.Expr) -> str:
         """SQL over ``v`` and the public columns ``p0``, ``p1``, ..., or ``r0``, ``r1``, ...."""
+        if isinstance(node, exp.Column):
+            return self._name(node)
         tree = node.copy()
         for reference in list(tree.find_all(exp.Column)):
-            public = self.find_public(reference)
-            value = exp.column("v" if public is None else _name_of(*public))
-            if reference is tree:
-                tree = value
-            else:
-                reference.replace(value)
+            reference.replace(exp.column(self._name(reference)))
         for partial in list(tree.find_all(*PARTIAL)):
             text = partial.sql("duckdb", comments=False)
             guarded = exp.Var(
@@ -273,10 +270,13 @@ class Scope:
                 partial.replace(guarded)
         return str(tree.sql("duckdb", comments=False, copy=False))
 
-
-def _name_of(joined: Joined, index: int) -> str:
-    """The name of a public column in SQL over it."""
-    return f"{'r' if joined.listed else 'p'}{joined.first + index}"
+    def _name(self, reference: exp.Column) -> str:
+        """The name of a column in SQL over it."""
+        public = self.find_public(reference)
+        if public is None:
+            return "v"
+        joined, index = public
+        return f"{'r' if joined.listed else 'p'}{joined.first + index}"
 
 
 _TESTS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)

@@ -101,8 +101,9 @@ def level_l1(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
     """
     rows = rows.copy()
     columns = np.arange(rows.shape[1])
-    largest = np.abs(rows).argmax(axis=0)
-    excess = np.abs(rows).sum(axis=0) - np.rint(np.abs(scaled).sum(axis=0)).astype(np.int64)
+    sizes = np.abs(rows)
+    largest = sizes.argmax(axis=0)
+    excess = sizes.sum(axis=0) - np.rint(np.abs(scaled).sum(axis=0)).astype(np.int64)
     entries = rows[largest, columns]
     rows[largest, columns] = np.sign(entries) * np.maximum(np.abs(entries) - excess, 0)
     return rows

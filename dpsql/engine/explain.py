@@ -130,7 +130,7 @@ def _cut_short(request: Request, planned: Planned | None) -> tuple[Row, ...]:
         return ()
     found: list[Row] = []
     if planned.is_cut:
-        more = math.ceil(MORE * max(1.0, float(request.effort)))
+        more = math.ceil(MORE * request.effort)
         found.append(("search", f"was cut short; SET effort = {more} searches further"))
     if planned.is_tight:
         limit = show_bytes(min(request.memory_limit, ROOM))

@@ -45,6 +45,10 @@ LEAN = ("identity", "union")
 """Families that are planned there too: their rows are not written out."""
 
 
+LEAST_EFFORT = Fraction(1, 10)
+"""Effort below which planning may do as much as for this."""
+
+
 @dataclass(frozen=True)
 class Request:
     """Statements to answer together, with one (epsilon, delta).
@@ -89,6 +93,11 @@ class Request:
     def memory_limit(self) -> int:
         """The bytes that it may need."""
         return limit_of(self.memory)
+
+    @property
+    def work(self) -> float:
+        """How much planning may do, of what it may for effort 1; a little at the least."""
+        return float(max(LEAST_EFFORT, self.effort))
 
     @property
     def rho(self) -> Fraction:
@@ -247,7 +256,7 @@ def make_plan(request: Request) -> Planned:
     Raises: ProgrammingError (E_TOO_LARGE).
     """
     domains = [each.workload.domain for target in request.targets for each in target.layouts]
-    with limited(IN_ALL * max(1.0, float(request.effort))), one_thread(domains):
+    with limited(IN_ALL * request.work), one_thread(domains):
         if len(request.noises) == 1:
             return _checked_plan(request, request.noises[0])
         return _best_noise(request)
@@ -314,10 +323,10 @@ def _fitting(request: Request, planned: Planned) -> Planned:
 
 def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Planned:
     rho = None if law(noise).is_pure else request.rho
-    effort, count = max(1.0, float(request.effort)), len(request.targets)
+    count = len(request.targets)
     amount = (request.epsilon if rho is None else rho) / max(1, count)
     groups: list[list[PlannedAlone]] = []
-    with metered(PLANNING * effort, room or request.memory_limit) as meter:
+    with metered(PLANNING * request.work, room or request.memory_limit) as meter:
         for number, target in enumerate(request.targets, 1):
             parted = nullcontext() if number == count else share(1 / (count + 1 - number))
             with parted, portion(1.0):

@@ -6,6 +6,9 @@ name for as much work; and more work makes it no worse.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -13,6 +16,7 @@ from benchmarks import floor
 from dpsql.algebra.blocks import WidthRanges
 from dpsql.dbapi.connection import Connection
 from dpsql.plan import request
+from dpsql.records import replace
 from dpsql.search import cache, meter, select
 from dpsql.search.meter import limited, may_go_on, metered, share, spend
 from dpsql.search.problem import Problem
@@ -181,6 +185,25 @@ def test_past_what_a_request_may_take_in_all_nothing_more_is_begun(
     assert floor.errors(request_, found[0])[1] <= floor.CAP * (1 + 1e-6)
     monkeypatch.undo()
     assert floor.plan(adult, case, "auto")[1].plan.fingerprint == ample.plan.fingerprint
+
+
+@pytest.mark.parametrize("seed", [2, 9])
+def test_less_effort_is_cut_short_sooner(
+    seed: int, adult: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a request may do in all is here just what it does with effort 1."""
+    asked, _ = floor.plan(adult, floor.make_case(seed), "auto")
+    done = []
+    for effort in ("1", "0.1"):
+        monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+        less = replace(asked, effort=Fraction(effort))
+        with metered(math.inf) as around:
+            planned = request.make_plan(less)
+        done.append(around.done)
+        assert floor.errors(less, planned)[1] <= floor.CAP * (1 + 1e-4)
+        monkeypatch.setattr(request, "IN_ALL", around.done)
+    assert planned.is_cut
+    assert done[1] < done[0] / 4
 
 
 def test_what_is_left_in_all_is_shared() -> None:

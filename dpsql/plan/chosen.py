@@ -17,6 +17,8 @@ from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3
 """Relative gain below which columns are not joined: what is measured there answers little else."""
+EASIER = 2e-3
+"""Part by which the worst of variances has to be less for a plan to be easier than another."""
 TOLD = 9
 """Decimal places of errors that are compared: least squares are exact to some fifteen."""
 
@@ -29,6 +31,7 @@ class Chosen:
     weighted total, ``lower`` a certified bound on it, 0 where none is known. ``coarse`` are other
     strategies of the layout that may be better where noise is not fine beside whole numbers.
     ``free`` is the least error that was found without limits, 0 where that was not looked for.
+    ``easier`` are other plans that stay further within limits for more error, in that order.
     """
 
     layout: Layout
@@ -38,6 +41,7 @@ class Chosen:
     error: float
     coarse: tuple[Strategy, ...] = ()
     free: float = 0.0
+    easier: tuple[Chosen, ...] = ()
 
     @property
     def is_optimal(self) -> bool:
@@ -79,6 +83,18 @@ def emphasised(layout: Layout, emphasis: Mapping[Place, float]) -> Workload:
         for _, product in reading
     ]
     return Workload(workload.domain, products, pinned=workload.pinned)
+
+
+def easier_than(
+    best: Chosen, found: Iterable[Chosen], limits: Mapping[Place, float]
+) -> tuple[Chosen, ...]:
+    """Return plans in the order of their errors, of which each stays further within limits."""
+    out, worst = [], worst_of(best, limits)
+    for each in sorted(found, key=by_error):
+        if worst_of(each, limits) < worst * (1 - EASIER):
+            out.append(each)
+            worst = worst_of(each, limits)
+    return tuple(out)
 
 
 def count_units(target: Target, noise: Noise) -> Chosen:

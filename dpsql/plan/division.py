@@ -98,7 +98,7 @@ def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
     from dpsql.plan.partition import best_partition, keeps_limits  # one statement does without
 
     is_within, noise = one.least <= 1, one.noise
-    best = [one] if is_within else _halved(one, choose, HALVINGS)
+    best = [one] if is_within else eased([_halved(one, choose, HALVINGS)])[0]
     partition = best_partition(one.target, noise)
     is_sure = is_within or keeps_limits(partition, one.target, noise)
     foreseen = partition.error * one.target.rows_per_unit**2
@@ -130,7 +130,45 @@ def _grouped(
     for others, part in zip(reversed(range(len(parts))), parts, strict=True):
         with share(1 / (1 + others)):
             found.append(replace(one, target=part, chosen=choose(part)))
-    return found
+    return eased([found])[0]
+
+
+def eased(groups: Sequence[Sequence[PlannedAlone]]) -> list[list[PlannedAlone]]:
+    """Return the pieces of targets with those of their plans whose error is least together.
+
+    One that barely keeps within the limits leaves others no more than what keeps them within
+    theirs, where a plan of a little more error might leave them much.
+    """
+    plans = [[_planned_otherwise(piece) for piece in pieces] for pieces in groups]
+    best, is_better = [list(pieces) for pieces in groups], True
+    error = _shared(best)
+    while is_better:
+        is_better = False
+        for pieces, others in zip(best, plans, strict=True):
+            for place, other in ((i, each) for i, plan in enumerate(others) for each in plan):
+                before, pieces[place] = pieces[place], other
+                if (found := _shared(best)) < error:
+                    error, is_better = found, True
+                else:
+                    pieces[place] = before
+    return best
+
+
+def _planned_otherwise(piece: PlannedAlone) -> list[PlannedAlone]:
+    """The same piece with each of the plans that were found for it."""
+    best = piece.chosen
+    easier = [replace(piece, chosen=replace(each, free=best.free)) for each in best.easier]
+    return [piece, *easier]
+
+
+def _shared(groups: Sequence[Sequence[PlannedAlone]]) -> tuple[float, float]:
+    """How much of a budget is missing for limits, and the error of all with the best shares."""
+    pieces = [piece for group in groups for piece in group]
+    noise = pieces[0].noise
+    least = least_parts(groups, noise)
+    whole = max(1.0, sum(least))
+    fitted = [part / whole * (1 - ROUNDING) for part in least]
+    return whole, shared_error([each.chosen.error for each in pieces], fitted, noise)
 
 
 def total_of(pieces: Sequence[PlannedAlone]) -> float:

@@ -13,7 +13,14 @@ from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan.choice import Chooser
-from dpsql.plan.chosen import Chosen, by_error, least_error, total_error, worst_of
+from dpsql.plan.chosen import (
+    Chosen,
+    by_error,
+    easier_than,
+    least_error,
+    total_error,
+    worst_of,
+)
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.plan import Part
 from dpsql.records import replace
@@ -44,11 +51,11 @@ def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chos
     best = replace(min(found, key=by_error), free=free)
     if best.is_optimal and is_finest(best.strategy):
         return best
+    limits = find_limits(target, chooser.noise, own)
     if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
-        return best
+        return replace(best, easier=easier_than(best, found, limits))
     others = [*selected, *_coarse_of(selected)]
     found += [each for each in others if not any(each is known for known in found)]
-    limits = find_limits(target, chooser.noise, own)
     rated = [pair for each in found if (pair := _rated(target, each, amount, limits)) is not None]
     plain = total_error(target, target.layouts[0], limits) / CAP**2
     if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
@@ -59,7 +66,8 @@ def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chos
         pairs = [_rated(target, each, amount, limits) for each in asked]
         rated += [pair for pair in pairs if pair is not None]
     chosen = min(rated, key=lambda pair: by_error(pair[0]), default=(best, best))[1]
-    return replace(chosen, free=free)
+    easier = easier_than(chosen, (each for _, each in rated), limits)
+    return replace(chosen, free=free, easier=easier)
 
 
 def _rated(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,14 +13,23 @@ from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, count_units
-from dpsql.plan.division import ONE, PlannedAlone, divided, in_pieces, least_parts
+from dpsql.plan.division import ONE, PlannedAlone, divided, eased, in_pieces, least_parts
 from dpsql.plan.drawn import best_drawn, used
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.privacy.accounting import rho_for
 from dpsql.records import cached_property, dataclass, replace
-from dpsql.search.meter import IN_ALL, PLANNING, limited, metered, one_thread, portion, share
+from dpsql.search.meter import (
+    IN_ALL,
+    PLANNING,
+    limited,
+    metered,
+    one_thread,
+    portion,
+    share,
+    work_of,
+)
 from dpsql.settings import FIXED, LEARNED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.layout import Layout, Place
@@ -43,10 +52,6 @@ HALVINGS = 3
 """How often a search has half the room where the best plan is refused for its memory."""
 LEAN = ("identity", "union")
 """Families that are planned there too: their rows are not written out."""
-
-
-LEAST_EFFORT = Fraction(1, 10)
-"""Effort below which planning may do as much as for this."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +98,6 @@ class Request:
     def memory_limit(self) -> int:
         """The bytes that it may need."""
         return limit_of(self.memory)
-
-    @property
-    def work(self) -> float:
-        """How much planning may do, of what it may for effort 1; a little at the least."""
-        return float(max(LEAST_EFFORT, self.effort))
 
     @property
     def rho(self) -> Fraction:
@@ -256,7 +256,7 @@ def make_plan(request: Request) -> Planned:
     Raises: ProgrammingError (E_TOO_LARGE).
     """
     domains = [each.workload.domain for target in request.targets for each in target.layouts]
-    with limited(IN_ALL * request.work), one_thread(domains):
+    with limited(work_of(IN_ALL, request.effort)), one_thread(domains):
         if len(request.noises) == 1:
             return _checked_plan(request, request.noises[0])
         return _best_noise(request)
@@ -300,17 +300,13 @@ def _leaner(request: Request, noise: Noise) -> Iterator[Planned]:
     """
     found = False
     for family in LEAN:
-        try:
+        with suppress(ProgrammingError, NotSupportedError):
             yield _fitting(request, _plan_with(replace(request, mechanism=family), noise))
             found = True
-        except (ProgrammingError, NotSupportedError):
-            continue
     for halvings in range(1, 1 + HALVINGS if found else 1):
-        try:
+        with suppress(ProgrammingError, NotSupportedError):
             yield _fitting(request, _plan_with(request, noise, request.memory_limit >> halvings))
             break
-        except (ProgrammingError, NotSupportedError):
-            continue
 
 
 def _fitting(request: Request, planned: Planned) -> Planned:
@@ -326,15 +322,16 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
     count = len(request.targets)
     amount = (request.epsilon if rho is None else rho) / max(1, count)
     groups: list[list[PlannedAlone]] = []
-    with metered(PLANNING * request.work, room or request.memory_limit) as meter:
+    with metered(work_of(PLANNING, request.effort), room or request.memory_limit) as meter:
         for number, target in enumerate(request.targets, 1):
             parted = nullcontext() if number == count else share(1 / (count + 1 - number))
             with parted, portion(1.0):
                 groups.append(_pieces(request, target, noise, amount))
+    if len(groups) > 1 and not request.aims:
+        groups = eased(groups)
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
-    is_free = len(pieces) == 1 or request.aims
-    least = () if is_free else least_parts(groups, noise)
+    least = () if len(pieces) == 1 or request.aims else least_parts(groups, noise)
     amounts = split_amount(request.epsilon if rho is None else rho, errors, noise, least)
     parts = tuple(
         Part(

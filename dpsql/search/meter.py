@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -36,6 +37,9 @@ PLANNING = 2e11
 
 IN_ALL = 4e11
 """The same of all that is planned for a request, for effort 1, but for steps that are under way."""
+
+LEAST_EFFORT = 0.1
+"""Effort below which planning may do as much as for this."""
 
 SECOND = 1e10
 """Products of numbers in a second where they are those of large matrices."""
@@ -96,6 +100,11 @@ _ceiling: ContextVar[Ceiling | None] = ContextVar("dpsql_ceiling", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
 _threads: ContextVar[int | None] = ContextVar("dpsql_threads", default=None)
 """How many threads linear algebra had before it was limited to one; None where it is not."""
+
+
+def work_of(most: float, effort: Fraction) -> float:
+    """How much planning may do for an effort, where it may do so much for effort 1."""
+    return most * max(LEAST_EFFORT, float(effort))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import sqlite3
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,6 +34,10 @@ JOURNAL = 1 << 16
 
 LATEST = 64
 """Releases that are looked through, newest first, for one that determines a request."""
+
+DECODED = 1 << 24
+"""Bytes of releases that are kept as what they hold too, which takes some eight times as many:
+thousands of small ones, so that those of several tables all are, and a few of the largest."""
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -130,6 +135,7 @@ class Shelf(Generic[T]):
     what = "release"
     key = "request"
     remembered = 0
+    """Bytes of bodies that are kept decoded."""
 
     def __init__(
         self, file: File, table: str, encode: Callable[[T], bytes], decode: Callable[[bytes], T]
@@ -137,7 +143,8 @@ class Shelf(Generic[T]):
         self.file = file
         self.table = table
         self._encode, self._decode = encode, decode
-        self._decoded: dict[str, T] = {}
+        self._decoded: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._bytes = 0
 
     def find(self, key: str) -> T | None:
         """What is stored under a key."""
@@ -171,7 +178,7 @@ class Shelf(Generic[T]):
             self._note(db, key, thing)
 
         self.file.write(store, f"the {self.what} cannot be stored in {{}}; the charge stays")
-        self._remember(digest, thing)
+        self._remember(digest, thing, len(body))
         return thing
 
     def _note(self, db: sqlite3.Connection, key: str, thing: T) -> None:
@@ -185,18 +192,21 @@ class Shelf(Generic[T]):
     def _opened(self, key: str, body: bytes, digest: str) -> T:
         if _digest(key, body) != digest:
             raise ValueError("digest")
-        if digest not in self._decoded:
+        known = self._decoded.get(digest)
+        if known is None:
             thing = self._decode(body)
-            self._remember(digest, thing)
+            self._remember(digest, thing, len(body))
             return thing
-        return self._decoded[digest]
+        self._decoded.move_to_end(digest)
+        return known[0]
 
-    def _remember(self, digest: str, thing: T) -> None:
-        """Keep what a body holds, up to ``remembered`` of them."""
-        if self.remembered:
-            while len(self._decoded) >= self.remembered:
-                del self._decoded[next(iter(self._decoded))]
-            self._decoded[digest] = thing
+    def _remember(self, digest: str, thing: T, size: int) -> None:
+        """Keep what a body of some bytes holds; what was not asked for the longest goes."""
+        if self.remembered and digest not in self._decoded:
+            self._decoded[digest] = thing, size
+            self._bytes += size
+            while self._bytes > self.remembered and len(self._decoded) > 1:
+                self._bytes -= self._decoded.popitem(last=False)[1][1]
 
 
 Named: TypeAlias = "dict[str, Release]"
@@ -222,7 +232,7 @@ class Releases(Shelf[Release]):
     to reconstruct every answer without data, budget or planning.
     """
 
-    remembered = LATEST
+    remembered = DECODED
 
     def candidates(self, request: str, scopes: Sequence[str], *, own: bool = True) -> Stored:
         """What may answer a request; without ``own`` releases of others alone.

@@ -47,8 +47,8 @@ S = TypeVar("S")
 class File:
     """One SQLite file of a store: its tables, what they hold, and what is lost without it.
 
-    ``tables`` are statements that create them, by their names; ``lock`` is held while SQLite has
-    the file open, and a fork waits for it.
+    ``tables`` are statements that create them and their indexes, by their names; ``lock`` is held
+    while SQLite has the file open, and a fork waits for it.
 
     Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
     written.
@@ -69,7 +69,7 @@ class File:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
             db.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
-            found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            found = db.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
             if not self.tables.keys() <= {name for (name,) in found}:
                 db.executescript(";".join(self.tables.values()))
             db.execute(begin)
@@ -368,6 +368,8 @@ _NOTED = {
     "implied": """CREATE TABLE IF NOT EXISTS implied (
     request TEXT PRIMARY KEY, release TEXT NOT NULL
 ) WITHOUT ROWID""",
+    "newest": "CREATE INDEX IF NOT EXISTS newest ON measured (scope, seq DESC, request)",
+    "answered": "CREATE INDEX IF NOT EXISTS answered ON implied (release)",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -187,10 +188,18 @@ class Vaults:
     def close(self) -> None:
         """Close every vault."""
         self._closings += 1
-        for vault in self._open.values():
-            vault.close()
-        self._open.clear()
+        _close_all(self._open)
         self._derived.clear()
+
+    def close_unused(self) -> None:
+        """Close every vault when nobody has these vaults any more."""
+        weakref.finalize(self, _close_all, self._open).atexit = False
+
+
+def _close_all(opened: dict[str, TableVault]) -> None:
+    for vault in opened.values():
+        vault.close()
+    opened.clear()
 
 
 def open_ahead() -> None:

@@ -77,9 +77,9 @@ class File:
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
         """What ``load`` finds; None where there is no file."""
-        if not self.path.exists():
-            return None
         try:
+            if not self.path.exists():
+                return None
             with self.opened() as db:
                 return load(db)
         except (

@@ -31,7 +31,7 @@ def asked_of_sqlite() -> Iterator[list[tuple[str, str]]]:
     connect = sqlite3.connect
 
     def watched(database: Any, **options: Any) -> sqlite3.Connection:
-        db = connect(database, **options)
+        db: sqlite3.Connection = connect(database, **options)
         path = str(database).removeprefix("file://").partition("?")[0]
         db.set_trace_callback(lambda sql: found.append((path, sql)))
         return db

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 from weakref import WeakSet
 
 from dpsql.catalog import Catalog
@@ -13,7 +14,6 @@ from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import LedgerError
 from dpsql.privacy.curator import anchor_folder, find_analyst, ledger_files
-from dpsql.privacy.vaults import Vaults
 from dpsql.records import replace
 
 
@@ -28,7 +28,7 @@ class Site:
         self.catalog = catalog
         self.engine = Engine(catalog, anchor_folder(catalog))
         self.repeats = Repeats(ledger_files(catalog))
-        self._past: WeakSet[Vaults] = WeakSet()
+        self._past: WeakSet[Any] = WeakSet()
         self._lock = threading.Lock()
 
     def connect(self, analyst: str | None = None) -> Connection:

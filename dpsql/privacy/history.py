@@ -21,7 +21,7 @@ from dpsql.privacy.chain import (
     first_state,
     read_terms,
 )
-from dpsql.privacy.refusals import refuse_missing, unusable
+from dpsql.privacy.refusals import missing, unusable
 from dpsql.records import dataclass
 
 MOST = 8
@@ -54,7 +54,8 @@ class Moment:
 def read_entries(path: Path) -> tuple[Entry, ...]:
     """The entries of a ledger as they stand, unverified. Raises: LedgerError."""
     try:
-        refuse_missing(path)
+        if not path.exists():
+            raise missing()
         with (
             exclusive(path.with_name(path.name + ".lock")),
             ledger_file.connect(path) as db,

@@ -43,9 +43,9 @@ from dpsql.privacy.refusals import (
     existing,
     foreign,
     forked,
+    missing,
     older,
     policy_changed,
-    refuse_missing,
     tampered,
     unchangeable,
     unusable,
@@ -328,9 +328,11 @@ class Ledger:
         if self._closed:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
         try:
-            refuse_missing(self._path)
+            if not self._path.exists():
+                raise missing()
             with exclusive(self._lock_file), self._lock:
-                refuse_missing(self._path)
+                if not self._path.exists():
+                    raise missing()
                 with ledger_file.connect(self._path) as db:
                     db.execute("BEGIN IMMEDIATE")
                     yield db

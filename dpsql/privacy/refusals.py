@@ -86,14 +86,13 @@ def unvouched() -> LedgerError:
     )
 
 
-def refuse_missing(path: Path) -> None:
-    """Refuse a ledger that is not there. Raises: LedgerError E_LEDGER_MISSING; OSError."""
-    if not path.exists():
-        raise LedgerError(
-            "E_LEDGER_MISSING",
-            "the ledger of this catalog is missing",
-            hint="restore it; without it nothing is known about what was spent",
-        )
+def missing() -> LedgerError:
+    """Return the error for a ledger that is no longer there."""
+    return LedgerError(
+        "E_LEDGER_MISSING",
+        "the ledger of this catalog is missing",
+        hint="restore it; without it nothing is known about what was spent",
+    )
 
 
 def foreign() -> LedgerError:

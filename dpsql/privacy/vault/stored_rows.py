@@ -157,6 +157,11 @@ def _read(stored: StoredTable, table: Table, chosen: Table) -> Rows:
     return rows
 
 
+def written(paths: Sequence[str]) -> tuple[int, ...]:
+    """When files were written, named or linked last: times that no program can set."""
+    return tuple(os.stat(path).st_ctime_ns for path in paths if os.path.exists(path))
+
+
 def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
     """Return rows with the order in which those of a unit with too many are kept."""
     if rows.owners is None:

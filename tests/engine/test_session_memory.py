@@ -18,6 +18,8 @@ from dpsql.answer.store import Releases
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import desk
 from dpsql.privacy import vaults
+from dpsql.strategy import product_forecast
+from dpsql.strategy.product_forecast import ProductForecast
 
 CATALOG = """[budget]
 epsilon = 100000
@@ -149,3 +151,24 @@ def test_large_releases_are_not_all_kept_decoded(session: Connection) -> None:
             session.execute("SELECT age, COUNT(*) AS n FROM v GROUP BY age", epsilon=0.01 + i / 100)
     assert 0 < len(releases._decoded) < 12
     assert releases._bytes == sum(size for _, size in releases._decoded.values()) <= 1 << 14
+
+
+def test_a_release_that_answers_many_statements_does_not_grow(session: Connection) -> None:
+    """It forgets what it worked out for factors, and answers as before."""
+    session.execute("SELECT age, COUNT(*) AS n FROM v GROUP BY age")
+    texts = [f"SELECT age, COUNT(*) AS n FROM v WHERE age <> {i} GROUP BY age" for i in range(60)]
+    most = 1 << 12
+    with mock.patch.object(product_forecast, "REMEMBERED", most):
+        first = [session.execute(sql).fetchall() for sql in texts]
+    assert len(session.entries()) == 2
+    forecasts = [
+        part.forecast
+        for release, _ in session.engine.store.releases._decoded.values()
+        for part in release.plan.parts
+    ]
+    kept = [each for each in forecasts if isinstance(each, ProductForecast)]
+    assert any(each._parts for each in kept)
+    for each in kept:
+        held = sum(means.size + spread.size for means, spread, _ in each._parts.values())
+        assert held <= each._numbers <= most
+    assert [session.execute(sql).fetchall() for sql in texts] == first

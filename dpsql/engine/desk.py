@@ -52,8 +52,8 @@ SMALL = 10_000
 
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 HELD = 1 << 28
-"""Bytes, about, of statements that are kept in their compiled form: ten thousand small ones."""
-OWN, FIELD, NUMBER = 1 << 15, 32, 8
+"""Bytes, about, of statements that are kept in their compiled form: 15,000 small ones."""
+OWN, FIELD, NUMBER = 1 << 14, 32, 8
 """Bytes of any statement that is kept, with its parts; of a field of its result; of a number."""
 READ = 10_000
 """Statements that are not parsed again where they are asked again."""

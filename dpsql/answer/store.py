@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import sqlite3
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -34,6 +35,10 @@ JOURNAL = 1 << 16
 LATEST = 64
 """Releases that are looked through, newest first, for one that determines a request."""
 
+DECODED = 1 << 24
+"""Bytes of releases that are kept as what they hold too, which takes some eight times as many:
+thousands of small ones, so that those of several tables all are, and a few of the largest."""
+
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -42,8 +47,8 @@ S = TypeVar("S")
 class File:
     """One SQLite file of a store: its tables, what they hold, and what is lost without it.
 
-    ``tables`` are statements that create them, by their names; ``lock`` is held while SQLite has
-    the file open, and a fork waits for it.
+    ``tables`` are statements that create them and their indexes, by their names; ``lock`` is held
+    while SQLite has the file open, and a fork waits for it.
 
     Raises: LedgerError (E_LEDGER_TAMPERED) for a damaged file, (E_LEDGER_IO) when it cannot be
     written.
@@ -64,7 +69,7 @@ class File:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
             db.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
-            found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            found = db.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
             if not self.tables.keys() <= {name for (name,) in found}:
                 db.executescript(";".join(self.tables.values()))
             db.execute(begin)
@@ -72,9 +77,9 @@ class File:
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
         """What ``load`` finds; None where there is no file."""
-        if not self.path.exists():
-            return None
         try:
+            if not self.path.exists():
+                return None
             with self.opened() as db:
                 return load(db)
         except (
@@ -130,6 +135,7 @@ class Shelf(Generic[T]):
     what = "release"
     key = "request"
     remembered = 0
+    """Bytes of bodies that are kept decoded."""
 
     def __init__(
         self, file: File, table: str, encode: Callable[[T], bytes], decode: Callable[[bytes], T]
@@ -137,7 +143,8 @@ class Shelf(Generic[T]):
         self.file = file
         self.table = table
         self._encode, self._decode = encode, decode
-        self._decoded: dict[str, T] = {}
+        self._decoded: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._bytes = 0
 
     def find(self, key: str) -> T | None:
         """What is stored under a key."""
@@ -171,7 +178,7 @@ class Shelf(Generic[T]):
             self._note(db, key, thing)
 
         self.file.write(store, f"the {self.what} cannot be stored in {{}}; the charge stays")
-        self._remember(digest, thing)
+        self._remember(digest, thing, len(body))
         return thing
 
     def _note(self, db: sqlite3.Connection, key: str, thing: T) -> None:
@@ -185,18 +192,21 @@ class Shelf(Generic[T]):
     def _opened(self, key: str, body: bytes, digest: str) -> T:
         if _digest(key, body) != digest:
             raise ValueError("digest")
-        if digest not in self._decoded:
+        known = self._decoded.get(digest)
+        if known is None:
             thing = self._decode(body)
-            self._remember(digest, thing)
+            self._remember(digest, thing, len(body))
             return thing
-        return self._decoded[digest]
+        self._decoded.move_to_end(digest)
+        return known[0]
 
-    def _remember(self, digest: str, thing: T) -> None:
-        """Keep what a body holds, up to ``remembered`` of them."""
-        if self.remembered:
-            while len(self._decoded) >= self.remembered:
-                del self._decoded[next(iter(self._decoded))]
-            self._decoded[digest] = thing
+    def _remember(self, digest: str, thing: T, size: int) -> None:
+        """Keep what a body of some bytes holds; what was not asked for the longest goes."""
+        if self.remembered and digest not in self._decoded:
+            self._decoded[digest] = thing, size
+            self._bytes += size
+            while self._bytes > self.remembered and len(self._decoded) > 1:
+                self._bytes -= self._decoded.popitem(last=False)[1][1]
 
 
 Named: TypeAlias = "dict[str, Release]"
@@ -222,7 +232,7 @@ class Releases(Shelf[Release]):
     to reconstruct every answer without data, budget or planning.
     """
 
-    remembered = LATEST
+    remembered = DECODED
 
     def candidates(self, request: str, scopes: Sequence[str], *, own: bool = True) -> Stored:
         """What may answer a request; without ``own`` releases of others alone.
@@ -358,6 +368,8 @@ _NOTED = {
     "implied": """CREATE TABLE IF NOT EXISTS implied (
     request TEXT PRIMARY KEY, release TEXT NOT NULL
 ) WITHOUT ROWID""",
+    "newest": "CREATE INDEX IF NOT EXISTS newest ON measured (scope, seq DESC, request)",
+    "answered": "CREATE INDEX IF NOT EXISTS answered ON implied (release)",
 }
 
 

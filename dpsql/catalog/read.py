@@ -62,7 +62,7 @@ def read_catalog(path: Path) -> Catalog:
         place.fail("this is data, not a catalog", f"{draft} drafts a catalog for it")
     try:
         path = path.expanduser()
-        text = read_regular(path, through_links=True).decode("utf-8")
+        text = read_regular(path, through_links=True).decode("utf-8-sig")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         place.fail("there is no such file", "`dpsql init DATA` drafts a catalog for a data file")

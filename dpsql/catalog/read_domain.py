@@ -207,7 +207,7 @@ def _read_lines(place: Place, file: Any) -> list[str]:
     if not isinstance(file, str) or not file:
         place.fail(f"domain_file = {show(file)}", 'domain_file = "values.txt"')
     try:
-        text = (place.path.resolve().parent / file).read_text(encoding="utf-8")
+        text = (place.path.resolve().parent / file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, ValueError):
         place.fail(f"domain_file {file!r} cannot be read", "one value per line, UTF-8")
     lines = [line.rstrip("\r") for line in text.split("\n")]

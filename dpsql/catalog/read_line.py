@@ -41,7 +41,7 @@ def find_line(path: Path, table: str | None, column: str | None, problem: str) -
     if not ways:
         return None
     try:
-        text = read_regular(path.expanduser(), MOST_BYTES, through_links=True).decode("utf-8")
+        text = read_regular(path.expanduser(), MOST_BYTES, through_links=True).decode("utf-8-sig")
         whole = tomllib.loads(text)
     except (OSError, ValueError, RuntimeError, RecursionError):
         return None

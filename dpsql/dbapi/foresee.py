@@ -13,7 +13,7 @@ from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import ProgrammingError
 from dpsql.sql.constants import constants_of
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import Statement, check_limits, parse
+from dpsql.sql.parse import Statement, check_limits
 
 
 class Foreseen(NamedTuple):
@@ -38,7 +38,7 @@ def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
         return tuple(
             Foreseen(*each, False) for each in zip(asked.columns, asked.types, strict=True)
         )
-    statement = parse(fragments[0])
+    statement = desk.read(fragments[0])
     if statement.kind == "constant":
         said = constants(statement)
         return tuple(Foreseen(*each, False) for each in zip(said.columns, said.types, strict=True))

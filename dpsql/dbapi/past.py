@@ -47,7 +47,7 @@ def read_past(path: str | os.PathLike[str]) -> Past:
         place, anchors = ledger_file(catalog), anchor_folder(catalog)
         open_ledger(catalog, anchors).close()
     except (CatalogError, LedgerError) as error:
-        if not place.exists():
+        if not os.path.exists(place):
             raise
         problem = error
     found = moments(read_entries(place))

@@ -17,7 +17,8 @@ from dpsql.sql.today import today
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
 
-MOST_KEPT_ANSWERS = 1000
+MOST_KEPT_ANSWERS, MOST_NUMBERS_KEPT = 1000, 1_000_000
+"""Answers that are kept, and the numbers of all of them: some 100 bytes for each."""
 SETTLED = 100_000_000
 """Nanoseconds after which a file is not touched again at the time that it already tells."""
 MOST_VALUES_KEPT = 20_000
@@ -38,6 +39,7 @@ class Repeats:
         self._mark = object()
         self._sound: list[tuple[int, ...] | None] = []
         self._kept: OrderedDict[Hashable, Result] = OrderedDict()
+        self._numbers = 0
         self._lock = threading.Lock()
 
     def key(self, connection: Connection, text: str) -> Hashable | None:
@@ -100,12 +102,18 @@ class Repeats:
         """Keep an answer if it was free."""
         is_answer = result.kind == "answer" and result.receipt is not None
         is_free = is_answer and result.cost is not None and result.cost.free
-        if key is None or not is_free or len(result.rows) * len(result.columns) > MOST_VALUES_KEPT:
+        if key is None or not is_free or _numbers(result) > MOST_VALUES_KEPT:
             return
         with self._lock:
+            self._numbers += _numbers(result) - _numbers(self._kept.pop(key, None))
             self._kept[key] = result
-            if len(self._kept) > MOST_KEPT_ANSWERS:
-                self._kept.popitem(last=False)
+            while len(self._kept) > MOST_KEPT_ANSWERS or self._numbers > MOST_NUMBERS_KEPT:
+                self._numbers -= _numbers(self._kept.popitem(last=False)[1])
+
+
+def _numbers(result: Result | None) -> int:
+    """How many values an answer has."""
+    return 0 if result is None else len(result.rows) * len(result.columns)
 
 
 def _touched(path: Path) -> tuple[int, ...] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
+from weakref import WeakSet
 
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection, open_catalog
@@ -26,7 +28,7 @@ class Site:
         self.catalog = catalog
         self.engine = Engine(catalog, anchor_folder(catalog))
         self.repeats = Repeats(ledger_files(catalog))
-        self._past: list[Engine] = []
+        self._past: WeakSet[Any] = WeakSet()
         self._lock = threading.Lock()
 
     def connect(self, analyst: str | None = None) -> Connection:
@@ -56,17 +58,19 @@ class Site:
         return Connection(catalog, terms, find_analyst(catalog, analyst), shared=self.engine)
 
     def _renew(self) -> None:
-        """Read the catalog anew; rows that others count stay open. Raises: as ``connect``."""
+        """Read the catalog anew; rows stay open while others count them. Raises: as ``connect``."""
         catalog = open_catalog(self.catalog.path)
         engine = Engine(catalog, anchor_folder(catalog))
-        self._past.append(self.engine)
+        self._past.add(self.engine.vaults)
+        self.engine.vaults.close_unused()
         self.catalog, self.engine = catalog, engine
         self.repeats = Repeats(ledger_files(catalog))
 
     def close(self) -> None:
         """Close the ledger and let go of the rows."""
-        for engine in (*self._past, self.engine):
-            engine.close()
+        for vaults in list(self._past):
+            vaults.close()
+        self.engine.close()
 
 
 def open_site(catalog: str | os.PathLike[str]) -> Site:

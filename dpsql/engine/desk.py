@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from dpsql.algebra.operator import Operator
 from dpsql.answer.discovered import (
     Discovered,
     declare_all,
@@ -27,7 +30,7 @@ from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.curator import SCRATCH, nested_budgets
-from dpsql.records import dataclass, replace
+from dpsql.records import dataclass, fields, replace
 from dpsql.sealed import Sealed
 from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.collector import uncollected
@@ -36,6 +39,7 @@ from dpsql.sql.compose import compile_statement
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.parse import Statement, parse, reparse
 from dpsql.sql.products import Compiler
+from dpsql.workload.term import Pattern
 
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
@@ -47,9 +51,11 @@ SMALL = 10_000
 """Fields of results, and cells of columns, up to which a request is kept."""
 
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
-REMEMBERED = 10_000
-"""Statements whose compiled form is kept."""
-READ = REMEMBERED
+HELD = 1 << 28
+"""Bytes, about, of statements that are kept in their compiled form: 15,000 small ones."""
+OWN, FIELD, NUMBER = 1 << 14, 32, 8
+"""Bytes of any statement that is kept, with its parts; of a field of its result; of a number."""
+READ = 10_000
 """Statements that are not parsed again where they are asked again."""
 
 
@@ -90,6 +96,7 @@ class Desk(ABC):
         self._seen = b""
         self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
+        self._held = 0
         self._read: dict[Fragment, Statement] = {}
         self._asked: dict[tuple[int, ...], KeptRequest] = {}
         self._public: dict[str, dict[str, tuple[str, Sequence[Any]]]] = {}
@@ -145,10 +152,19 @@ class Desk(ABC):
         before = self.compiler.catalog.tables
         if all(known.tables[key] == table for key, table in before.items()):
             self.compiler.catalog = known
+            self._compiled.clear()
+            self._held = 0
+            self._asked.clear()
         else:
-            self.catalog.derived.clear()
-            self.compiler = Compiler(known)  # what the old one remembers is of other columns
+            self._forget(known)  # what the compiler remembers is of other columns
+
+    def _forget(self, known: Catalog) -> None:
+        """Let go of all statements, and of what was worked out for them, by a catalog."""
+        self.catalog.derived.clear()
+        self.compiler = Compiler(known)
         self._compiled.clear()
+        self._held = 0
+        self._read.clear()
         self._asked.clear()
 
     @property
@@ -170,8 +186,11 @@ class Desk(ABC):
     def read(self, fragment: Fragment) -> Statement:
         """Stage 1: parse a statement. A SELECT is remembered, without its tree: see ``compile``.
 
+        When too much is held, all is let go of here: a request has nothing compiled yet.
         Raises: as ``parse``.
         """
+        if self._held > HELD:
+            self._forget(self.known)
         if fragment in self._read:
             return self._read[fragment]
         statement = parse(fragment, self.compiler.parts)
@@ -208,21 +227,19 @@ class Desk(ABC):
     def _compile(self, statement: Statement) -> Compiled:
         text, cut = statement.fragment.body, statement.cut
         if (text, cut) not in self._compiled:
-            if len(self._compiled) >= REMEMBERED:
-                self._compiled.clear()
-                self.compiler.forget()
             if statement.tree is None and statement.parts is None:
                 statement = replace(parse(statement.fragment), cut=cut)
             options = statement.options
             bound = self._bound(statement)
             weight, most, how = read_own(options, "weight", "max_stddev", "reconstruct")
-            self._compiled[text, cut] = replace(
+            found = self._compiled[text, cut] = replace(
                 bound,
                 weight=weight,
                 max_stddev=most,
                 reconstruct=how,
                 truncation=read_truncation(statement.fragment, options),
             )
+            self._held += _bytes_of(found)
         return self._compiled[text, cut]
 
     def _bound(self, statement: Statement) -> Compiled:
@@ -358,3 +375,25 @@ class Desk(ABC):
     def remaining(self, tables: Iterable[str]) -> Fraction:
         """The largest epsilon that one more request on tables may ask for."""
         return self.status().remaining_within(self.within(tables))
+
+
+def _bytes_of(item: Compiled) -> int:
+    """About how many bytes are kept with a statement: its keys, its factors, and their making."""
+    found, parts = OWN + len(item.text), dict[int, Any]()
+    for select in item.selects:
+        width = len(select.query.keys) + len(select.query.aggregates)
+        found += FIELD * width * sum(branch.rows for branch in select.branches)
+        for answer in select.answers:
+            for term in (*answer.whole, *(answer.apart or ())):
+                parts |= {id(each): each for each in (*term.factors.values(), term.pattern)}
+    return found + sum(map(_bytes_in, parts.values()))
+
+
+def _bytes_in(made: Any) -> int:
+    """The bytes of the arrays in an operator or a pattern, and for the cells that one is over."""
+    if isinstance(made, Mapping):
+        return sum(map(_bytes_in, made.values()))
+    if not isinstance(made, Operator | Pattern):
+        return made.nbytes if isinstance(made, np.ndarray) else 0
+    cells = NUMBER * made.shape[1] if isinstance(made, Operator) else 0
+    return cells + sum(_bytes_in(getattr(made, each.name)) for each in fields(cast(Any, made)))

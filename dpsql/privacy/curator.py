@@ -251,7 +251,7 @@ def rewrite_epsilon(catalog: Catalog, wanted: Catalog) -> None:
     text = decimal_text(wanted.budget.epsilon)
     section = None
     for i, line in enumerate(lines):
-        header, setting = _HEADER.match(line), _EPSILON.match(line)
+        header, setting = _HEADER.match(line.removeprefix("\ufeff")), _EPSILON.match(line)
         if header:
             section = header[1]
         elif setting and section == "budget":

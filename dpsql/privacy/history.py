@@ -53,9 +53,9 @@ class Moment:
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
     """The entries of a ledger as they stand, unverified. Raises: LedgerError."""
-    if not path.exists():
-        raise missing()
     try:
+        if not path.exists():
+            raise missing()
         with (
             exclusive(path.with_name(path.name + ".lock")),
             ledger_file.connect(path) as db,

@@ -135,7 +135,11 @@ class Ledger:
         Raises: LedgerError as ``open`` and ``create`` do.
         """
         ledger = cls._at(path, anchor_dir)
-        if not ledger._path.exists() and not ledger._anchor.exists():
+        try:
+            is_new = not ledger._path.exists() and not ledger._anchor.exists()
+        except OSError as error:  # a folder that may not be looked into is no empty one
+            raise unusable(error) from None
+        if is_new:
             try:
                 return cls.create(path, anchor_dir, policy, policy_hash, nested, parts)
             except LedgerError as error:
@@ -323,19 +327,17 @@ class Ledger:
             raise forked()
         if self._closed:
             raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
-        self._refuse_missing()
         try:
+            if not self._path.exists():
+                raise missing()
             with exclusive(self._lock_file), self._lock:
-                self._refuse_missing()
+                if not self._path.exists():
+                    raise missing()
                 with ledger_file.connect(self._path) as db:
                     db.execute("BEGIN IMMEDIATE")
                     yield db
         except OSError as error:
             raise unusable(error) from None
-
-    def _refuse_missing(self) -> None:
-        if not self._path.exists():
-            raise missing()
 
     def _create(self, terms: BudgetTerms) -> None:
         journal = journal_of(self._path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.vault import readers
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from dpsql.catalog.draft import DraftedTable
 
 
+MOST_DERIVED = 16
+"""Tables that statements derive whose rows stay when a turn begins: as many as a session asks, in
+the end, and each has rows of its own, which are made again of those of the stored tables."""
+
+
 class Vaults:
     """The open vaults of one catalog, by case-folded table name; each is opened on first use.
 
@@ -40,6 +47,7 @@ class Vaults:
         self._catalog = catalog
         self._salt = salt
         self._open: dict[str, TableVault] = {}
+        self._derived: dict[str, None] = {}
         self._turn = threading.RLock()
         self._within = 0
         self._closings = 0
@@ -63,6 +71,8 @@ class Vaults:
             if not self._within and any(vault.is_stale for vault in self._open.values()):
                 self.close()
             self.know(catalog)
+            if not self._within:
+                self._let_go()
             self._within += 1
             try:
                 yield
@@ -71,8 +81,23 @@ class Vaults:
 
     def __getitem__(self, table: str) -> Vault:
         if table not in self._open:
-            self._open[table] = open_vault(self._catalog.find(table), self._salt, self._open)
+            declared = self._catalog.find(table)
+            self._open[table] = open_vault(declared, self._salt, self._open)
+            if isinstance(declared, DerivedTable):
+                self._derived[table] = None
+        elif table in self._derived:
+            self._derived[table] = self._derived.pop(table)
         return self._open[table]
+
+    def _let_go(self) -> None:
+        """Let go of the rows of derived tables that were not asked for the longest.
+
+        They are worked out again from those of the stored tables, which stay, and by the same salt.
+        """
+        while len(self._derived) > MOST_DERIVED:
+            name = next(iter(self._derived))
+            del self._derived[name]
+            self._open.pop(name).close()
 
     def narrowed(self, table: str, columns: Collection[str] | None) -> Vault:
         """The vault of a table with the view of some columns, None for all that are declared."""
@@ -163,9 +188,18 @@ class Vaults:
     def close(self) -> None:
         """Close every vault."""
         self._closings += 1
-        for vault in self._open.values():
-            vault.close()
-        self._open.clear()
+        _close_all(self._open)
+        self._derived.clear()
+
+    def close_unused(self) -> None:
+        """Close every vault when nobody has these vaults any more."""
+        weakref.finalize(self, _close_all, self._open).atexit = False
+
+
+def _close_all(opened: dict[str, TableVault]) -> None:
+    for vault in opened.values():
+        vault.close()
+    opened.clear()
 
 
 def open_ahead() -> None:

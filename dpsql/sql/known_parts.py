@@ -68,12 +68,6 @@ class KnownParts:
         self._queries: dict[tuple[str, str], Query] = {}
         self._tests: dict[tuple[tuple[str, str], str], Condition] = {}
 
-    def forget(self) -> None:
-        """Let go of all of it."""
-        self._parsed.clear()
-        self._queries.clear()
-        self._tests.clear()
-
     def note(self, parts: TextParts) -> None:
         """Note the parts of a text that was parsed in full."""
         self._parsed.update((parts.frame, test) for test in parts.tests)

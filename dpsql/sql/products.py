@@ -50,12 +50,6 @@ class Compiler:
         self._conditions: dict[bytes, Operator | None] = {}
         self._rehearsed: set[tuple[Shell, tuple[str, ...], tuple[str, ...]]] = set()
 
-    def forget(self) -> None:
-        """Let go of what is only known again: bound conditions, and what statements are made of."""
-        self.known.clear()
-        self.forms.clear()
-        self.parts.forget()
-
     def compile(self, query: Query) -> Select:
         """Evaluate the query's expressions on the declared domains and form its products.
 

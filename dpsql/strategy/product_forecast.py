@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when many products are forecast together."""
 
+REMEMBERED, SMALL = 1 << 22, 64
+"""Numbers of what is remembered of factors, 32 MiB; and what one of few cells counts for."""
+
 
 class ProductForecast(Forecast):
     """The exact generalised least squares of a strategy with given noise variances per block.
@@ -51,6 +54,7 @@ class ProductForecast(Forecast):
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
         self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
         self._whole: dict[tuple[str, int], tuple[Operator | None, bool]] = {}
+        self._numbers = 0
 
     def axis(self, name: str) -> Axis | StructuredAxis:
         """Return the constants of one attribute."""
@@ -112,15 +116,31 @@ class ProductForecast(Forecast):
         """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, remembered by content."""
         key = (name, operator.key)
         if key not in self._parts:
-            self._parts[key] = self.axis(name).parts(operator)
+            found = self.axis(name).parts(operator)
+            self._make_room(name, found[0].size + found[1].size)
+            self._parts[key] = found
         return self._parts[key]
 
     def is_whole(self, name: str, operator: Operator | None) -> bool:
         """Return ``is_whole`` of an attribute and a query factor, remembered by identity."""
         key = (name, id(operator))  # which is kept, so that no other has its identity
         if key not in self._whole:
-            self._whole[key] = operator, self.axis(name).is_whole(operator)
+            found = self.axis(name).is_whole(operator)
+            self._make_room(name, self.domain[name])
+            self._whole[key] = operator, found
         return self._whole[key][1]
+
+    def _make_room(self, name: str, numbers: int) -> None:
+        """Let go of what is remembered of all factors where it becomes too much.
+
+        A release that answers many statements, each of other factors, lives as long as a session.
+        """
+        self._numbers += SMALL + self.domain[name] + numbers
+        if self._numbers > REMEMBERED:
+            self._parts.clear()
+            self._added.clear()
+            self._whole.clear()
+            self._numbers = SMALL + self.domain[name] + numbers
 
     def inverse_precisions(self, names: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return 1/precision and which are missing, for all subsets of names, shape (2,)*k."""

@@ -22,7 +22,7 @@ from dpsql.ui.report import (
 )
 from dpsql.ui.report_page import render_report
 from dpsql.ui.session import MAX_ROWS, choose_format, list_results
-from dpsql.ui.streams import OutputDirectory, OutputFile, read_text
+from dpsql.ui.streams import SUMMARY, OutputDirectory, OutputFile, read_text
 from dpsql.ui.style import Style, stdout_style
 from dpsql.ui.tell import Progress, tell, tell_cost, tell_note
 
@@ -159,7 +159,7 @@ def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, stddev:
         assert answer.file is not None
         out.write(answer.file, encode(Grid.of(answer.result), chosen, Style(stddev=stddev)))
     out.write("summary.md", summary_markdown(batch))
-    out.write("summary.json", summary_json(batch))
+    out.write(SUMMARY, summary_json(batch))
     out.commit()
 
 

@@ -14,6 +14,12 @@ from types import TracebackType
 
 from dpsql.errors import UsageError, printable
 
+SUMMARY = "summary.json"
+"""What lists the files of results beside it."""
+
+PARTIAL = ".dpsql-partial-"
+"""How the names of folders begin in which results are put together."""
+
 PAID = "what was charged is stored: asked again it is free"
 """What works where answers cannot be written that are there already."""
 
@@ -170,7 +176,8 @@ class OutputDirectory(_Reserved):
     """A folder of results, assembled beside its final place and renamed by ``commit``.
 
     With ``force``, an existing folder keeps files that dpsql did not write; the results of an
-    earlier run, as listed in its ``summary.json``, are replaced.
+    earlier run, as listed in its ``summary.json``, are replaced. Whenever that ends, all of the
+    earlier results are there or all of the new ones; where both have a name, one file or the other.
     """
 
     def __init__(self, path: Path, force: bool) -> None:
@@ -181,7 +188,7 @@ class OutputDirectory(_Reserved):
         self._existing = path.is_dir()
         place = path if self._existing else path.parent
         try:
-            self._temporary = Path(tempfile.mkdtemp(prefix=".dpsql-partial-", dir=place))
+            self._temporary = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=place))
         except OSError as error:
             raise _refuse(path, _reason(error)) from None
 
@@ -210,17 +217,29 @@ class OutputDirectory(_Reserved):
             raise _refuse(self.path, _reason(error), PAID) from None
 
     def _replace_files(self, temporary: Path) -> None:
-        for name in written_before(self.path):
-            (self.path / name).unlink(missing_ok=True)
-        for file in sorted(temporary.iterdir()):
-            file.replace(self.path / file.name)
+        """Give files their names; then no earlier one is left, and the summary is of these.
+
+        As long as it is the earlier summary, the next run knows what to remove.
+        """
+        names = {file.name for file in temporary.iterdir()}
+        ended = [each for each in self.path.glob(f"{PARTIAL}*") if each != temporary]
+        before = {name for folder in (self.path, *ended) for name in written_before(folder)}
+        for name in sorted(names - {SUMMARY}):
+            (temporary / name).replace(self.path / name)
+        for gone in before - names:
+            (self.path / gone).unlink(missing_ok=True)
+        for name in names & {SUMMARY}:
+            (temporary / name).replace(self.path / name)
+        for folder in ended:  # of runs that were killed in the middle of this
+            if (folder / SUMMARY).exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def written_before(folder: Path) -> list[str]:
     """Return the result files that the summary of an earlier run lists."""
     names: list[str] = []
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         names = [str(statement["file"]) for statement in summary["statements"]]
     return [name for name in names if re.fullmatch(r"\d{3,}_\w+\.\w+", name)]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from pathlib import Path
 
 import pytest
 
+from dpsql.dbapi.connection import migrate_ledger
 from dpsql.dbapi.site import open_site
 from dpsql.errors import DataError, Error
 from tests.support.seam import zero_noise
@@ -105,4 +107,32 @@ def test_each_connection_is_an_analysts(tmp_path: Path) -> None:
         site.connect("eve")
     with site.connect("ana") as again:
         assert again.execute("SHOW epsilon").fetchall() == [("not set",)]
+    site.close()
+
+
+def test_rows_of_a_catalog_that_was_changed_go_with_their_last_connection(tmp_path: Path) -> None:
+    """A server lives on while its catalog is changed: each time its rows are read anew."""
+    write_tables(tmp_path, CATALOG, TABLES).close()
+    path, count = tmp_path / "t.toml", "SELECT COUNT(*) FROM visits WHERE day = 1"
+    site = open_site(path)
+    opened = []
+    first = site.connect("ana")
+    for last in range(28, 25, -1):
+        before = site.connect("ana")
+        before.set("epsilon", "1")
+        before.execute(count)
+        opened.append(site.engine.vaults._open["visits"])
+        path.write_text(path.read_text().replace(f"[0, {last + 1}]", f"[0, {last}]"))
+        migrate_ledger(path)
+        with site.connect("ana") as after:
+            after.set("epsilon", "1")
+            after.execute(count)
+        before.close()
+    gc.collect()
+    held = [vault._rows is not None for vault in opened]
+    assert held == [True, False, False]
+    first.close()
+    gc.collect()
+    assert opened[0]._rows is None
+    assert len(site._past) == 0
     site.close()

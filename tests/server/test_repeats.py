@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.answer.result import Result
+from dpsql.dbapi import repeats
 from dpsql.dbapi.connection import Connection, raise_budget
 from dpsql.dbapi.site import Site, open_site
 from dpsql.errors import LedgerError, ProgrammingError
@@ -157,3 +158,17 @@ def test_who_connects_again_has_the_budget_of_by_then(
     assert again.connection.budget.total_epsilon == 200
     assert again.repeats is not ana.repeats
     again.close()
+
+
+def test_what_is_kept_is_bounded_by_its_numbers(
+    site: Site, ana: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand large answers would fill the memory of a server."""
+    monkeypatch.setattr(repeats, "MOST_NUMBERS_KEPT", 20)
+    for _ in range(2):
+        for number in range(12):
+            ask(ana, f"{COUNT} -- {number}")
+    kept = site.repeats._kept
+    sizes = [len(each.rows) * len(each.columns) for each in kept.values()]
+    assert 0 < sum(sizes) == site.repeats._numbers <= 20
+    assert len(kept) < 12

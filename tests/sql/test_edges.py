@@ -269,8 +269,7 @@ def accepted(connection: Connection, sql: str) -> bool:
 
 def forget(connection: Connection) -> None:
     """Let go of all that was compiled."""
-    connection.engine._compiled.clear()
-    connection.engine.compiler.forget()
+    connection.engine._forget(connection.known)
 
 
 def fill(database: duckdb.DuckDBPyConnection, kind: str, cells: Sequence[Sequence[object]]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -51,6 +54,78 @@ def test_force_replaces_an_earlier_run_and_keeps_everything_else(tmp_path: Path)
         out.commit()
     assert names(tmp_path / "out") == ["001_new.csv", "mine.txt", "summary.json"]
     assert (tmp_path / "secret.csv").exists()
+
+
+class Killed(BaseException):
+    """The end of a process, after which nothing is tidied up."""
+
+
+def run_of(folder: Path, names: list[str], text: str, steps: int) -> bool:
+    """Replace the results in a folder; end after so many changes of names. Say whether it did."""
+    left = [steps]
+
+    def counted(change: Callable[..., object]) -> Callable[..., object]:
+        def one(*arguments: object, **options: object) -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return change(*arguments, **options)
+
+        return one
+
+    out = OutputDirectory(folder, force=True)
+    for name in [*names, "summary.md"]:
+        out.write(name, text.encode())
+    listed = {"statements": [{"file": name} for name in names], "of": text}
+    out.write("summary.json", json.dumps(listed).encode())
+    changes: dict[str, Any] = {
+        name: counted(getattr(os, name)) for name in ("replace", "unlink", "rename")
+    }
+    try:
+        with mock.patch.multiple(os, **changes):
+            out.commit()
+    except Killed:
+        return True
+    out.discard()
+    return False
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        ["001_a.csv", "002_b.csv"],
+        ["001_a.csv", "002_c.csv", "003_d.csv"],
+        ["001_z.csv"],
+        ["001_a.json", "002_b.json"],
+    ],
+)
+def test_a_forced_run_that_is_killed_leaves_the_old_results_or_the_new(
+    tmp_path: Path, new: list[str]
+) -> None:
+    """After any of its steps all the old files are there or all the new ones, each of them whole;
+    the next run leaves its own alone.
+    """
+    old = ["001_a.csv", "002_b.csv"]
+    for steps in itertools.count():
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        (folder / "mine.txt").write_text("mine")
+        assert not run_of(folder, old, "old", 1000)
+        was_killed = run_of(folder, new, "new", steps)
+        found = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+        assert found["mine.txt"] == "mine"
+        assert found.keys() >= {*old, "summary.md"} or all(found.get(name) == "new" for name in new)
+        assert {found[name] for name in found if name[0] == "0"} <= {"old", "new"}
+        summary = json.loads(found["summary.json"])
+        if summary["of"] == "new":
+            assert sorted(n for n in found if n[0] == "0") == new
+        assert not run_of(folder, ["001_last.csv"], "last", 1000)
+        kept = sorted(path.name for path in folder.iterdir() if path.is_file())
+        assert kept == ["001_last.csv", "mine.txt", "summary.json", "summary.md"]
+        if not was_killed:
+            assert not list(folder.glob(".dpsql-partial-*"))
+            assert steps >= len(new)
+            return
 
 
 def test_an_abandoned_forced_run_keeps_the_earlier_one(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.duckdb import FILES, FileTable
 from dpsql.privacy.vault.fetched_columns import identity_of
+from dpsql.privacy.vault.lines import other_delimiter
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.plugged import find_plugged
@@ -156,6 +157,11 @@ def _read(stored: StoredTable, table: Table, chosen: Table) -> Rows:
     return rows
 
 
+def written(paths: Sequence[str]) -> tuple[int, ...]:
+    """When files were written, named or linked last: times that no program can set."""
+    return tuple(os.stat(path).st_ctime_ns for path in paths if os.path.exists(path))
+
+
 def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
     """Return rows with the order in which those of a unit with too many are kept."""
     if rows.owners is None:
@@ -216,5 +222,10 @@ def position(table: Table, stored: StoredTable, name: str) -> int:
             ("file", "FILE") if isinstance(stored, FileTable) else ("table", "ENGINE:TABLE")
         )
         problem = f"column {name!r} is declared but the {what} has no such column"
-        unavailable(table.name, table.source, problem, f"`dpsql init {named}` lists its columns")
+        hint = f"`dpsql init {named}` lists its columns"
+        if what == "file" and len(stored.columns) == 1:
+            other = other_delimiter(stored.columns[0][0])
+            problem += "" if other is None else f": its header seems to be separated by {other}"
+            hint = hint if other is None else "write it with commas (.csv) or tabs (.tsv)"
+        unavailable(table.name, table.source, problem, hint)
     return found

@@ -28,6 +28,7 @@ from dpsql.privacy.vault.stored_rows import (
     lined_up,
     open_table,
     position,
+    written,
 )
 from dpsql.privacy.vault.versions import stated_versions
 from dpsql.records import dataclass, replace
@@ -143,6 +144,7 @@ class TableVault:
         self._columns = frozenset(table.columns)
         self._rows: Rows | None = None
         self._lined_up = False
+        self._written: tuple[int, ...] = ()
         self._views: dict[frozenset[str], Flags] = {}
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
         self.sources = self._reader.paths
@@ -266,7 +268,11 @@ class TableVault:
         assert self._rows is not None
         assert column.sought is not None
         wanted, rows = list(zip(parts, names, strict=True)), self._rows
-        return find_pairs(stored, column.sought, wanted, rows.owners, rows.count, digest)
+        facts = (stored, column.sought, wanted, rows.owners, rows.count, digest)
+        try:
+            return self._beside(lambda: find_pairs(*facts))
+        except Unread:
+            raise ValueError from None  # it is paid for
 
     def _view(self, columns: frozenset[str]) -> Flags:
         """Return which rows are in the declared view of some columns, worked out once."""
@@ -299,14 +305,21 @@ class TableVault:
         """Read columns that are missing."""
         if self._rows is not None and not columns:
             return self._rows
-        rows = self._reader.read(columns)
-        if self._fingerprint() != self.data_version:
-            raise Unread(self._table.name, self._table.source, *CHANGED)
+        rows = self._beside(lambda: self._reader.read(columns))
         if self._rows is None:
             self._rows = rows
         else:
             self._rows.add(rows)
         return self._rows
+
+    def _beside(self, read: Callable[[], T]) -> T:
+        """Read what is lined up with the rows that are there, by its place in the same files."""
+        before = written(self.sources)
+        if self._rows is None or before == self._written:  # else a row would be of two persons
+            found, self._written = read(), before
+            if (self._fingerprint(), written(self.sources)) == (self.data_version, before):
+                return found
+        raise Unread(self._table.name, self._table.source, *CHANGED)
 
     def _no_room(self, columns: frozenset[str]) -> str | None:
         """Read columns and line rows up; why there is no room for them, None if there is."""

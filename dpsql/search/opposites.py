@@ -16,9 +16,11 @@ from dpsql.algebra.integer_rows import Matrix
 from dpsql.algebra.operator import Integers
 from dpsql.search.cache import cached_choice
 from dpsql.strategy.axis import residual_axis
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, shares
-from dpsql.strategy.product_block import ProductBlock
+from dpsql.strategy.product_block import AttributeRows, ProductBlock
+from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.cells import Cells
 from dpsql.workload.layout import Layout, join
 from dpsql.workload.workload import Product, Workload
@@ -57,17 +59,17 @@ def in_threes(layout: Layout, noise: Noise, effort: float) -> tuple[Layout, Prod
     return joined, min(possible, key=lambda each: each.unit_error(workload))
 
 
-def _beside(workload: Workload, noise: Noise, effort: float) -> ProductStrategy | None:
+def _beside(workload: Workload, noise: Noise, effort: float) -> Strategy | None:
     """Return a strategy that others can be measured beside: its rows tell the totals.
 
     Those of the sum of a measure alone do not. None where it is none of shared rows.
     """
     for asked in (workload.products, [*workload.products, Product({})]):
         found = cached_choice(Workload(workload.domain, asked), noise, "auto", effort).strategy
-        if not isinstance(found, ProductStrategy) or found.residual:
+        if found.shared_rows is None:
             return None
-        forecast = found.forecast(found.unit_variances())
-        if all(forecast.axis(name).total for name in found.full):
+        known = ProductForecast(AttributeRows(workload.domain, found.shared_rows, {}), (), ())
+        if all(known.axis(name).total for name in found.shared_rows):
             return found
     return None
 
@@ -120,7 +122,7 @@ def opposite_rows(labels: Integers) -> Integers:
 def _strategy(
     workload: Workload,
     rows: dict[str, Integers],
-    other: ProductStrategy | None,
+    other: Strategy | None,
     noise: Noise,
     total: float,
 ) -> ProductStrategy | None:
@@ -135,7 +137,7 @@ def _strategy(
         sizes[()] = total * of_total**power
     full: dict[str, Matrix] = {}
     if other is not None:
-        full = dict(other.full)
+        full = dict(other.shared_rows or {})
         rest = [p for p in workload.products if p.factors and not rows.keys() & p.factors.keys()]
         size = other.unit_error(Workload(workload.domain, rest)) ** power
         for block in other.blocks:
@@ -152,7 +154,7 @@ def _strategy(
     return ProductStrategy(workload.domain, full, rows, blocks, noise, "opposites")
 
 
-def _tell_totals(strategy: ProductStrategy) -> bool:
+def _tell_totals(strategy: Strategy) -> bool:
     return strategy.forecast(strategy.unit_variances()).supports(Product({}))
 
 

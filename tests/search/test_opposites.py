@@ -205,7 +205,7 @@ def test_what_is_planned_can_be_counted(
     """Measures have two nodes, and were joined as if they had two cells: refused from five on."""
     kinds = ('"integer", domain = [0, 3]', '"number", bounds = [0, 9]')
     columns = [f"m{i} = {{ type = {kinds[i % 2]} }}" for i in range(7)]
-    columns += [f"f{i} = {{ type = \"boolean\", domain = [true, false] }}" for i in range(5)]
+    columns += [f'f{i} = {{ type = "boolean", domain = [true, false] }}' for i in range(5)]
     head = '[budget]\nepsilon = 9\ndelta = 1e-6\n[table.t]\nsource = "t.parquet"\n'
     head += 'privacy_unit = "row"\n[table.t.column]\n'
     (tmp_path / "c.toml").write_text(head + "\n".join(columns))

@@ -33,7 +33,7 @@ class Growing:
     why: str = ""
 
 
-def _write(folder: Path, columns: str, rows: int, selected: str, unit: str = '"row"') -> None:
+def write_table(folder: Path, columns: str, rows: int, selected: str, unit: str = '"row"') -> None:
     (folder / "c.toml").write_text(TABLE.format(unit=unit) + columns)
     with duckdb.connect() as scribe:
         scribe.execute("SET enable_progress_bar = false")
@@ -46,20 +46,20 @@ def _of_adult(folder: Path, _: int) -> None:
     (folder / "adult.parquet").write_bytes((floor.DEMO / "adult.parquet").read_bytes())
 
 
-def _with_cells(folder: Path, size: int) -> None:
+def with_cells(folder: Path, size: int) -> None:
     declared = f'k = {{ type = "integer", domain = [0, {size - 1}] }}\n'
-    _write(folder, declared, 100_000, f"(hash(i) % {size})::INT AS k")
+    write_table(folder, declared, 100_000, f"(hash(i) % {size})::INT AS k")
 
 
-def _with_columns(folder: Path, size: int) -> None:
+def with_columns(folder: Path, size: int) -> None:
     names = [f"c{j}" for j in range(size)]
     declared = "".join(f'{name} = {{ type = "integer", domain = [0, 9] }}\n' for name in names)
-    _write(folder, declared, 10_000, ", ".join(f"(i + {j}) % 10 AS c{j}" for j in range(size)))
+    write_table(folder, declared, 10_000, ", ".join(f"(i + {j}) % 10 AS c{j}" for j in range(size)))
 
 
 def _with_bins(folder: Path, size: int) -> None:
     declared = f'v = {{ type = "number", domain = [0, 1000], bins = {size} }}\n'
-    _write(folder, declared, 10_000, "(hash(i) % 1000)::DOUBLE AS v")
+    write_table(folder, declared, 10_000, "(hash(i) % 1000)::DOUBLE AS v")
 
 
 def _with_years(folder: Path, size: int) -> None:
@@ -67,7 +67,7 @@ def _with_years(folder: Path, size: int) -> None:
     declared = (
         f'seen = {{ type = "timestamp", by = "hour", domain = ["2000-01-01", "{last}-12-31"] }}\n'
     )
-    _write(folder, declared, 1000, "TIMESTAMP '2000-01-01' + to_hours(i::INT) AS seen")
+    write_table(folder, declared, 1000, "TIMESTAMP '2000-01-01' + to_hours(i::INT) AS seen")
 
 
 def _ten_columns(folder: Path, size: int, unit: str = '"row"') -> None:
@@ -82,7 +82,7 @@ def _ten_columns(folder: Path, size: int, unit: str = '"row"') -> None:
     drawn += ["(hash(i + 9) % 100000) / 100.0 AS cost"]
     if unit == PERSON:
         drawn += [f"'p' || (hash(i + 10) % {max(1, size // ROWS_OF_PERSON)}) AS person"]
-    _write(folder, declared, size, ", ".join(drawn), unit)
+    write_table(folder, declared, size, ", ".join(drawn), unit)
 
 
 def _persons(folder: Path, size: int) -> None:
@@ -197,13 +197,13 @@ PARTS = {
     "cells": Growing(
         (10, 1000, 100_000),
         (1_000_000,),
-        _with_cells,
+        with_cells,
         _answered("SELECT k, COUNT(*) FROM t GROUP BY k"),
     ),
     "running": Growing(
         (100, 1000, 10_000),
         (100_000, 1_000_000),
-        _with_cells,
+        with_cells,
         _answered("SELECT k, SUM(COUNT(*)) OVER (ORDER BY k) FROM t GROUP BY k"),
     ),
     "bins": Growing(
@@ -212,7 +212,7 @@ PARTS = {
     "columns": Growing(
         (5, 60, 1000),
         (),
-        _with_columns,
+        with_columns,
         _answered("SELECT c0, c2, COUNT(*) FROM t GROUP BY c0, c2"),
     ),
     "rows": Growing((100_000, 1_000_000), (10_000_000, 100_000_000), _ten_columns, TABLE_OF_TWO),

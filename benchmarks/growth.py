@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 
 import dpsql
-from benchmarks import growing, growing_marginals
+from benchmarks import growing, growing_marginals, growing_statements
 from benchmarks.growing import Growing
 
-PARTS = {**growing.PARTS, **growing_marginals.PARTS}
+PARTS = {**growing.PARTS, **growing_marginals.PARTS, **growing_statements.PARTS}
 """What can grow, by name."""
 
 LINEAR = 1.1

@@ -115,6 +115,10 @@ class Ranges(Operator):
     def column_l2sq(self) -> Array:
         return self.column_l1()
 
+    def some(self, rows: slice) -> Ranges:
+        """Return some of the intervals."""
+        return Ranges(self.size, self.lo[rows], self.hi[rows])
+
     def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
         if len(index) and (np.diff(index) > 0).all():
             return Ranges(

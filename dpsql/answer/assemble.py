@@ -327,7 +327,7 @@ def _pairs(select: Select) -> list[tuple[int, int]]:
     if select.query.shell.plain:
         ranked = {a.aggregate for a in select.answers if a.rank is not None}
         return [(j, j) for j in range(len(select.query.aggregates)) if j not in ranked]
-    return sorted(select.query.shell.covariances)
+    return sorted(select.query.shell.pairs)
 
 
 def _matching(select: Select, i: int, j: int) -> list[tuple[int, int]]:

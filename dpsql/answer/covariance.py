@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.algebra.ranges import Ranges
 from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
 from dpsql.strategy.base import Forecast
+from dpsql.strategy.structured_axis import interval_bounds
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings
 from dpsql.workload.workload import Product
@@ -113,7 +115,8 @@ class Joint:
     ) -> Floats:
         forecast = self.forecasts[part]
         domain = forecast.domain
-        step = max(1, CHUNK // max([1 << len(domain), *domain.values()]))
+        written = set(domain) if forecast.writes_intervals else _written((*first, *second))
+        step = max(1, CHUNK // max([1 << len(domain), *map(domain.__getitem__, written)]))
         out = np.zeros(len(left))
         for start in range(0, len(out), step):
             chunk = slice(start, start + step)
@@ -128,15 +131,22 @@ def _rows(product: Product, flat: Rows, domain: Mapping[str, int]) -> Product:
     """Chosen rows of a product: row r of every factor belongs to ``flat[r]``."""
     names = sorted(product.factors, key=list(domain).index)
     places = np.unravel_index(flat, [product.factors[name].rows for name in names] or [1])
-    return Product(
-        {n: Dense(_take(product.factors[n], p)) for n, p in zip(names, places, strict=False)}
-    )
+    return Product({n: _take(product.factors[n], p) for n, p in zip(names, places, strict=False)})
 
 
-def _take(factor: Operator, rows: NDArray[np.intp]) -> Floats:
+def _written(readings: Reading) -> set[str]:
+    """The attributes on which some rows of readings are no intervals of cells."""
+    factors = [pair for _, product in readings for pair in product.factors.items()]
+    return {name for name, factor in factors if interval_bounds(factor) is None}
+
+
+def _take(factor: Operator, rows: NDArray[np.intp]) -> Operator:
+    """Chosen rows of a factor; those of intervals are not written out."""
+    if (bounds := interval_bounds(factor)) is not None:
+        return Ranges(factor.n, bounds[0][rows], bounds[1][rows])
     if factor.rows * factor.n <= CHUNK:
-        return np.asarray(factor.dense(), dtype=np.float64)[rows]
+        return Dense(np.asarray(factor.dense(), dtype=np.float64)[rows])
     kept, back = np.unique(rows, return_inverse=True)
     chosen = np.zeros((factor.rows, len(kept)))
     chosen[kept, np.arange(len(kept))] = 1
-    return np.asarray(factor.rmatmat(chosen), dtype=np.float64).T[back]
+    return Dense(np.asarray(factor.rmatmat(chosen), dtype=np.float64).T[back])

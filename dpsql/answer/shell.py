@@ -275,9 +275,20 @@ def _fill_cells(select: Select, filled: Filled, width: float, sealed: Sealed) ->
         values[f"g{index}"] = select.absences(index)
     for index, answer in enumerate(filled.answers):
         values[f"a{index}"] = answer
-    for (i, j), covariance in filled.covariances.items():
-        values[f"c{i}_{j}"] = covariance.tolist()
+    for i, j in shell.covariances:
+        values[f"c{i}_{j}"] = filled.covariances[i, j].tolist()
+    for place, group in enumerate(shell.groups):
+        values[f"m{place}"] = _by_rows(filled.covariances, group)
     sealed.fill("cells", {name: (kind, values[name]) for name, kind in kinds.items()})
+
+
+def _by_rows(covariances: Covariances, group: Sequence[int]) -> list[list[list[float]]]:
+    """The covariances of all pairs of a group, as lists, of every row of a result."""
+    lists = [
+        np.stack([covariances[i, j] for j in group[p:]], axis=1).tolist()
+        for p, i in enumerate(group)
+    ]
+    return [list(row) for row in zip(*lists, strict=True)]
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra import marginals
 from dpsql.algebra.operator import Floats
+from dpsql.records import cached_property
 from dpsql.strategy.noise_law import Noise, law
 
 DENSE_LIMIT = 14
@@ -33,26 +34,34 @@ class Family:
         self._inside = _bits(self.components, d)
         if self.dense:
             self._at = np.array(self.components, dtype=np.int64)
-        else:
-            pairs = _contained(self.sets, self.components)
-            self._of_set, self._of_component = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
     @property
     def pairs(self) -> int:
         """Return how many components are within some set, for every set of those listed."""
-        return len(self._of_set)
+        return len(self._paired[0])
+
+    @cached_property
+    def _paired(self) -> NDArray[np.intp]:
+        """The sets and the components that are within each other, (2, pairs): 3^d of all subsets.
+
+        They are found once they are needed: families that are too large are never searched.
+        """
+        found = _contained(self.sets, self.components)
+        return np.array(found, dtype=np.intp).reshape(-1, 2).T
 
     def sup(self, x: Floats) -> Floats:
         """Return per component the sum of x over the sets that contain it."""
         if not self.dense:
-            return _summed(self._of_component, x[self._of_set], len(self.components))
+            of_set, of_component = self._paired
+            return _summed(of_component, x[of_set], len(self.components))
         sums = marginals.sup(x.reshape((2,) * self.d))
         return np.asarray(sums.reshape(-1)[self._at])
 
     def sub(self, y: Floats) -> Floats:
         """Return per set the sum of y over the components within it."""
         if not self.dense:
-            return _summed(self._of_set, y[self._of_component], len(self.sets))
+            of_set, of_component = self._paired
+            return _summed(of_set, y[of_component], len(self.sets))
         out = np.zeros(len(self.sets))
         out[self._at] = y
         return np.asarray(marginals.sub(out.reshape((2,) * self.d)).reshape(-1))

@@ -19,7 +19,8 @@ from dpsql.strategy.axis import residual_axis
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, shares
-from dpsql.strategy.product_block import ProductBlock
+from dpsql.strategy.product_block import AttributeRows, ProductBlock
+from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.cells import Cells
 from dpsql.workload.layout import Layout, join
 from dpsql.workload.workload import Product, Workload
@@ -39,7 +40,7 @@ def in_threes(layout: Layout, noise: Noise, effort: float) -> tuple[Layout, Prod
 
     What else is asked is measured as it would be by itself.
     """
-    groups = _groups(layout.workload)
+    groups = _groups(layout)
     if law(noise).norm != 1 or not groups:
         return None
     joined = join(layout, groups)
@@ -50,17 +51,37 @@ def in_threes(layout: Layout, noise: Noise, effort: float) -> tuple[Layout, Prod
     rest = [p for p in workload.products if p.factors and not rows.keys() & p.factors.keys()]
     other = None
     if rest:
-        other = cached_choice(Workload(workload.domain, rest), noise, "auto", effort).strategy
-        if other.shared_rows is None:
+        other = _beside(Workload(workload.domain, rest), noise, effort)
+        if other is None:
             return None
     found = [_strategy(workload, rows, other, noise, each) for each in TOTALS if rest or each == 1]
     possible = [each for each in found if each is not None]
     return joined, min(possible, key=lambda each: each.unit_error(workload))
 
 
-def _groups(workload: Workload) -> list[tuple[str, ...]]:
-    """Return the columns of two cells that are asked about by themselves, in threes."""
-    apart = {name for name, n in workload.domain.items() if n == 2 and not workload.pinned}
+def _beside(workload: Workload, noise: Noise, effort: float) -> Strategy | None:
+    """Return a strategy that others can be measured beside: its rows tell the totals.
+
+    Those of the sum of a measure alone do not. None where it is none of shared rows.
+    """
+    for asked in (workload.products, [*workload.products, Product({})]):
+        found = cached_choice(Workload(workload.domain, asked), noise, "auto", effort).strategy
+        if found.shared_rows is None:
+            return None
+        known = ProductForecast(AttributeRows(workload.domain, found.shared_rows, {}), (), ())
+        if all(known.axis(name).total for name in found.shared_rows):
+            return found
+    return None
+
+
+def _groups(layout: Layout) -> list[tuple[str, ...]]:
+    """Return the columns of two cells that are asked about by themselves, in threes.
+
+    A row adds a part of itself to each of two nodes of a measure, and is in no cell of several.
+    """
+    workload = layout.workload
+    cells = {name for name, each in layout.resolutions.items() if isinstance(each, Cells)}
+    apart = {name for name in cells if workload.domain[name] == 2 and not workload.pinned}
     for product in workload.products:
         if len(product.factors) > 1:
             apart -= product.factors.keys()

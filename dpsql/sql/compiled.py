@@ -205,4 +205,5 @@ def cell_kinds(shell: Shell, types: Sequence[str], kinds: Sequence[str]) -> dict
     found |= {f"k{i}": kind for i, kind in enumerate(types)}
     found |= {f"g{i}": "INTEGER" for i in range(len(types))}
     found |= {f"a{j}": kind for j, kind in enumerate(kinds)}
-    return found | {f"c{i}_{j}": "DOUBLE" for i, j in shell.covariances}
+    found |= {f"c{i}_{j}": "DOUBLE" for i, j in shell.covariances}
+    return found | {f"m{place}": "DOUBLE[][]" for place in range(len(shell.groups))}

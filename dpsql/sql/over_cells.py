@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, printable
 from dpsql.sql.aggregates import Aggregates
-from dpsql.sql.derivative import guard, slopes_of, stddev_sql
+from dpsql.sql.derivative import Needed, guard, slopes_of, stddev_sql
 from dpsql.sql.edges import check_edges
 from dpsql.sql.expressions import (
     Expressions,
@@ -60,12 +60,13 @@ class CellExpressions(Expressions):
         self.scope = scope
         self.keys = keys
         self.aggregates = aggregates
-        self.covariances: set[tuple[int, int]] = set()
+        self.needed = Needed()
 
     def shell(self) -> Shell:
         """All clauses; every column must be a key, an aggregate or an alias."""
         outputs = tuple(self.output(item) for item in self.select.expressions)
-        return Shell(outputs, self.tail(outputs), frozenset(self.covariances))
+        needed = self.needed
+        return Shell(outputs, self.tail(outputs), frozenset(needed.pairs), tuple(needed.groups))
 
     def output(self, item: exp.Expr) -> Output:
         """A result column."""
@@ -101,7 +102,7 @@ class CellExpressions(Expressions):
     def stddev(self, tree: exp.Expr) -> str | None:
         """Its standard error; the errors of quantiles have no closed form."""
         unknown = {j for j, each in enumerate(self.aggregates.found) if each.rank is not None}
-        return stddev_sql(tree, self.covariances, unknown)
+        return stddev_sql(tree, self.needed, unknown)
 
     def refuse(self, node: Any, code: str, what: str, hint: str = "") -> NoReturn:
         """Refuse a part by name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
 from typing import Any, TypeAlias
 
 from dpsql.errors import Span
@@ -226,12 +227,21 @@ class Shell:
     The SQL texts are over a table ``cells`` with one row per key combination and the columns
     ``k0, k1, ...`` (keys), ``g0, ...`` (1 where a grouping set leaves the key out), ``a0, ...``
     (aggregates), ``c0_0, c0_1, ...`` (covariances of the aggregates listed in ``covariances``),
+    ``m0, ...`` (lists of those of all pairs of a group of aggregates: list p has those of number p
+    of the group with itself and the later ones),
     ``z`` (half the width of an interval, in standard errors) and ``i`` (declared order).
     """
 
     outputs: tuple[Output, ...]
     tail: Tail = Tail()
     covariances: frozenset[tuple[int, int]] = frozenset()
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """The pairs of aggregates, the first one first, whose covariance is needed."""
+        of_groups = (combinations_with_replacement(group, 2) for group in self.groups)
+        return self.covariances.union(*of_groups)
 
     def text(self, slopes: bool = False) -> str:
         """The SELECT over the cells: outputs, then the errors of those that have one.

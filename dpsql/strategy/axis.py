@@ -187,17 +187,45 @@ class Axis:
             means = np.ones(1) if other is None else other.matmat(self.u[:, np.newaxis])[:, 0]
             return np.asarray(means, dtype=np.float64), np.zeros(len(means))
         if self.half is not None:
-            one, two = (op.matmat(np.column_stack([self.u, self.half])) for op in (left, right))
-            return one[:, 0] * two[:, 0], np.einsum("ij,ij->i", one[:, 1:], two[:, 1:])
+            return self._crossed_half(left, right)
         dots = _row_dots(left, right) if self.Kt is None else None
         if dots is not None:
             ones = np.ones((self.size, 1))
             product = left.matmat(ones)[:, 0] * right.matmat(ones)[:, 0]
             return product / self.size**2, dots - product / self.size
+        if isinstance(left, Ranges) and isinstance(right, Ranges) and self.Kt is not None:
+            return self._crossed_ranges(left, right)
         P = np.asarray(left.dense(), dtype=np.float64)
         Q = np.asarray(right.dense(), dtype=np.float64)
         centred = P - P.mean(axis=1, keepdims=True) if self.Kt is None else P @ self.Kt
         return (P @ self.u) * (Q @ self.u), np.einsum("ij,ij->i", centred, Q)
+
+    def _crossed_half(self, left: Operator, right: Operator) -> tuple[Floats, Floats]:
+        """Return the same from H; the rows of intervals are taken some at a time."""
+        assert self.half is not None
+        numbers = np.column_stack([self.u, self.half])
+        step = max(1, WRITTEN // (8 * numbers.shape[1]))
+        if not (isinstance(left, Ranges) and isinstance(right, Ranges)) or left.rows <= step:
+            one, two = (op.matmat(numbers) for op in (left, right))
+            return one[:, 0] * two[:, 0], np.einsum("ij,ij->i", one[:, 1:], two[:, 1:])
+        found = [
+            self._crossed_half(left.some(slice(i, i + step)), right.some(slice(i, i + step)))
+            for i in range(0, left.rows, step)
+        ]
+        means, spread = (np.concatenate(part) for part in zip(*found, strict=True))
+        return means, spread
+
+    def _crossed_ranges(self, left: Ranges, right: Ranges) -> tuple[Floats, Floats]:
+        """Return the same of intervals, from sums of Kt up to each cell."""
+        assert self.Kt is not None
+        u = self.u[:, np.newaxis]
+        means = left.matmat(u)[:, 0] * right.matmat(u)[:, 0]
+        if ((left.hi - left.lo == 1) & (right.hi - right.lo == 1)).all():
+            return means, self.Kt[left.lo, right.lo]
+        sums = np.zeros((self.size + 1, self.size + 1))
+        sums[1:, 1:] = self.Kt.cumsum(axis=0).cumsum(axis=1)
+        (a, b), (c, d) = (left.lo, left.hi), (right.lo, right.hi)
+        return means, sums[b, d] - sums[a, d] - sums[b, c] + sums[a, c]
 
 
 def _few_spread(Q: Floats, counts: Indices, Kt: Floats) -> Floats:

@@ -78,6 +78,9 @@ class Forecast(ABC):
     ``noise`` are the variances of one number of each block.
     """
 
+    writes_intervals: ClassVar[bool] = True
+    """Whether ``paired`` writes out rows that are intervals of cells."""
+
     domain: Mapping[str, int]
     noise: tuple[float, ...]
 

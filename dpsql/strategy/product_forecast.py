@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ class ProductForecast(Forecast):
     prod q_i'Kt_i q_i over i in c, times prod (q_i'u_i)^2 over the others.
     Source: HDMM, section 7, extended to unions that share one matrix per attribute.
     """
+
+    writes_intervals: ClassVar[bool] = False
 
     def __init__(
         self, tables: AttributeRows, blocks: Sequence[ProductBlock], variances: Sequence[float]

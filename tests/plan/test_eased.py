@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from dpsql.plan import division
-from dpsql.plan.division import PlannedAlone, eased, total_of
+from dpsql.plan.division import eased
 from dpsql.plan.plan import shared_error
 from dpsql.records import dataclass
 

@@ -11,11 +11,13 @@ import duckdb
 import numpy as np
 import pytest
 
+import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import ProgrammingError
 from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.privacy.vault.rows import fits
 from dpsql.search.opposites import in_threes, opposite_rows
 from dpsql.strategy.axis import residual_axis
 from dpsql.strategy.product import ProductStrategy
@@ -191,3 +193,29 @@ def test_answers_are_true_but_for_noise_and_kept(adult: Connection, demo: Path) 
     assert adult.explain(f"SELECT {other} FROM adult").free
     (rest,) = adult.execute(f"SELECT {other} FROM adult").fetchall()
     assert np.ptp(np.array(row) + np.array(rest)) < 1e-6
+
+
+@pytest.mark.usefixtures("quick_plans")
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("measures", [0, 1, 4, 5, 7])
+@pytest.mark.parametrize("flags", [0, 3, 5])
+def test_what_is_planned_can_be_counted(
+    tmp_path: Path, noise: str, measures: int, flags: int
+) -> None:
+    """Measures have two nodes, and were joined as if they had two cells: refused from five on."""
+    kinds = ('"integer", domain = [0, 3]', '"number", bounds = [0, 9]')
+    columns = [f"m{i} = {{ type = {kinds[i % 2]} }}" for i in range(7)]
+    columns += [f'f{i} = {{ type = "boolean", domain = [true, false] }}' for i in range(5)]
+    head = '[budget]\nepsilon = 9\ndelta = 1e-6\n[table.t]\nsource = "t.parquet"\n'
+    head += 'privacy_unit = "row"\n[table.t.column]\n'
+    (tmp_path / "c.toml").write_text(head + "\n".join(columns))
+    items = [f"AVG(m{i})" for i in range(measures)]
+    items += [f"COUNT(*) FILTER (WHERE f{i})" for i in range(flags)] or ["COUNT(*)"]
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        compiled = connection.engine.compile(parse_script(f"SELECT {', '.join(items)} FROM t"))
+        request = Request(compiled, Fraction(1), Fraction(1, 10**6), noise)
+        for part in make_plan(request).plan.parts:
+            table = connection.engine.catalog.find(part.table)
+            for block in part.blocks:
+                asked = [part.resolutions[name] for name in block.attributes]
+                assert fits(asked, table, part.units)

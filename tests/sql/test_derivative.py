@@ -10,7 +10,7 @@ from sqlglot import parse_one
 
 from dpsql.sealed import Sealed
 from dpsql.sql import derivative
-from dpsql.sql.derivative import stddev_sql
+from dpsql.sql.derivative import FEW, Needed, stddev_sql
 
 POINT = {"a0": 120.0, "a1": 45.0}
 COVARIANCE = {(0, 0): 9.0, (0, 1): 2.5, (1, 1): 4.0}
@@ -45,10 +45,10 @@ def evaluate(sealed: Sealed, sql: str, point: dict[str, float]) -> float:
 )
 def test_stddev_is_the_delta_method(sql: str) -> None:
     sealed = Sealed()
-    needed: set[tuple[int, int]] = set()
+    needed = Needed()
     text = stddev_sql(parse_one(sql, read="duckdb"), needed)
     assert text is not None
-    assert needed <= set(COVARIANCE)
+    assert needed.pairs <= set(COVARIANCE)
     step = 1e-4
     slopes = []
     for name in POINT:
@@ -61,30 +61,76 @@ def test_stddev_is_the_delta_method(sql: str) -> None:
     assert evaluate(sealed, text, POINT) == pytest.approx(math.sqrt(variance), rel=1e-6)
 
 
-@pytest.mark.parametrize("count", [1, 2, 12, 50, 66])
-def test_many_terms_are_added_up_with_all_their_covariances(count: int) -> None:
-    """DuckDB parses no sum of 1,000 terms that are written one after the other."""
+def covariances(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     factors = np.random.default_rng(count).normal(size=(count, count))
-    shared = factors @ factors.T
+    return np.asarray(factors @ factors.T)
+
+
+def columns_of(needed: Needed, shared: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    """The columns of covariances as the cells have them."""
+    items = [f"{float(shared[i, j])!r}::DOUBLE AS c{i}_{j}" for i, j in sorted(needed.pairs)]
+    for group, place in needed.groups.items():
+        lists = [[float(shared[i, j]) for j in group[p:]] for p, i in enumerate(group)]
+        items.append(f"{lists!r}::DOUBLE[][] AS m{place}".replace("nan", "'nan'"))
+    return ", ".join(items)
+
+
+@pytest.mark.parametrize("count", [1, 2, FEW, FEW + 1, 50, 200])
+def test_many_terms_are_added_up_with_all_their_covariances(count: int) -> None:
+    shared = covariances(count)
     tree = parse_one(" + ".join(f"a{i}" for i in range(count)), read="duckdb")
-    needed: set[tuple[int, int]] = set()
+    needed = Needed()
     text = stddev_sql(tree, needed)
     assert text is not None
-    assert len(needed) == count * (count + 1) // 2
-    items = ", ".join(f"{float(shared[i, j])!r}::DOUBLE AS c{i}_{j}" for i, j in sorted(needed))
-    found = Sealed().run(f"SELECT {text} FROM (SELECT {items})")[0][0]
+    assert len(needed.pairs) == (count * (count + 1) // 2 if count <= FEW else 0)
+    found = Sealed().run(f"SELECT {text} FROM (SELECT {columns_of(needed, shared)})")[0][0]
     assert found == pytest.approx(math.sqrt(shared.sum()), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{sum}", "a3 / nullif({sum}, 0)", "round({sum}, 1) * 2 + round(a1 * a0)", "sqrt({sum}) * a7"],
+)
+@pytest.mark.parametrize("a0", ["120.0", "0.0", "-5000.0", "NULL", "'nan'", "1e300"])
+def test_lists_of_covariances_say_what_columns_of_them_do(
+    form: str, a0: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of values, of what has none, and of what cannot be told at all."""
+    count, found, sealed = 9, [], Sealed()
+    sql = form.format(sum=" + ".join(f"{i + 1} * a{i}" for i in range(count)))
+    numbers = ", ".join(f"{3.0 * i}::DOUBLE AS a{i}" for i in range(1, count))
+    for few in (4, 20):
+        monkeypatch.setattr(derivative, "FEW", few)
+        needed = Needed()
+        text = stddev_sql(parse_one(sql, read="duckdb"), needed)
+        assert text is not None
+        assert bool(needed.groups) == (few == 4)
+        known = columns_of(needed, covariances(count))
+        asked = f"SELECT {known}, CAST({a0} AS DOUBLE) AS a0, {numbers}"
+        found.append(sealed.run(f"SELECT TRY({text}) FROM ({asked})")[0][0])
+    assert found == [None, None] or found[0] == pytest.approx(found[1], rel=1e-9)
+
+
+def test_the_text_of_an_error_grows_as_the_sum_does() -> None:
+    """It had a term for each pair: from 100 aggregates on, sums were refused as too complex."""
+    lengths = []
+    for count in (50, 100, 200):
+        tree = parse_one(" + ".join(f"{i} * a{i}" for i in range(count)), read="duckdb")
+        text = stddev_sql(tree, Needed())
+        assert text is not None
+        lengths.append(len(text))
+    assert lengths[2] < 2.2 * lengths[1] < 2.2**2 * lengths[0]
 
 
 @pytest.mark.parametrize(
     "sql", ["ln(a0)", "greatest(a0, a1)", "a0 % 7", "CASE WHEN a0 > 1 THEN a0 ELSE a1 END"]
 )
 def test_unknown_forms_have_no_stddev(sql: str) -> None:
-    assert stddev_sql(parse_one(sql, read="duckdb"), set()) is None
+    assert stddev_sql(parse_one(sql, read="duckdb"), Needed()) is None
 
 
 def test_keys_have_no_error() -> None:
-    assert stddev_sql(parse_one("k0 + 1", read="duckdb"), set()) == "0.0"
+    assert stddev_sql(parse_one("k0 + 1", read="duckdb"), Needed()) == "0.0"
 
 
 RATIO = "(a0 - a1) / nullif(a0 + a1, 0) + sqrt(a1) / a0"
@@ -100,7 +146,7 @@ def test_slopes_that_are_written_once_are_those_that_are_repeated(
     found, sealed = [], Sealed()
     for long in (0, 1 << 20):
         monkeypatch.setattr(derivative, "LONG", long)
-        text = stddev_sql(parse_one(sql, read="duckdb"), set())
+        text = stddev_sql(parse_one(sql, read="duckdb"), Needed())
         assert text is not None
         assert ("lambda d" in text) == (long == 0)
         asked = f"SELECT TRY({text}) FROM (SELECT {known}, CAST({a1} AS DOUBLE) AS a1)"
@@ -120,7 +166,7 @@ def test_slopes_that_are_written_once_are_those_that_are_repeated(
     ],
 )
 def test_an_error_that_is_not_defined_is_unknown_and_not_zero(sql: str, a0: float) -> None:
-    text = stddev_sql(parse_one(sql, read="duckdb"), set())
+    text = stddev_sql(parse_one(sql, read="duckdb"), Needed())
     items = (
         "CAST(? AS DOUBLE) AS a0, CAST(45 AS DOUBLE) AS a1, 9.0 AS c0_0, 2.5 AS c0_1, 4.0 AS c1_1"
     )
@@ -136,6 +182,6 @@ def test_an_error_that_is_not_defined_is_unknown_and_not_zero(sql: str, a0: floa
 )
 def test_an_error_that_doubles_do_not_keep_is_unknown(shared: float, error: float | None) -> None:
     """Before: where covariances took more than all of it away, it was told as zero."""
-    text = stddev_sql(parse_one("a0 - a1", read="duckdb"), set())
+    text = stddev_sql(parse_one("a0 - a1", read="duckdb"), Needed())
     items = f"5.0 AS a0, 4.0 AS a1, 1.0 AS c0_0, CAST({shared!r} AS DOUBLE) AS c0_1, 1.0 AS c1_1"
     assert Sealed().run(f"SELECT {text} FROM (SELECT {items})")[0][0] == error

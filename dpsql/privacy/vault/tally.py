@@ -64,12 +64,12 @@ def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
     found = [np.append(classes, -1) for classes in cells.classes]  # the last code is "outside"
     if cells.labels is None:
         return lambda stride: _looked_up([strided(found[0], stride)], codes)
-    # One more slot per column, for its rows that are in no class.
-    labels = np.pad(cells.labels, [(1, 0)] * cells.labels.ndim, constant_values=-1)
-    steps = [math.prod(labels.shape[i + 1 :]) for i in range(labels.ndim)]
-    pairs = zip(found, steps, strict=True)
-    lookups = [(classes.astype(np.int64) + 1) * step for classes, step in pairs]
-    return lambda stride: _looked_up(lookups, codes, strided(labels.ravel(), stride))
+    # Whoever is in no class of some column has a place below zero, whatever the others are.
+    shape = cells.labels.shape
+    steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    lookups = [strided(each, step) for each, step in zip(found, steps, strict=True)]
+    labels = np.append(cells.labels.ravel(), -1)
+    return lambda stride: _looked_up(lookups, codes, strided(labels, stride))
 
 
 def _looked_up(
@@ -79,7 +79,7 @@ def _looked_up(
         found = lookups[0][codes[0][rows]]
         for lookup, code in zip(lookups[1:], codes[1:], strict=True):
             found += lookup[code[rows]]
-        return Fall([found if joint is None else joint[found]])
+        return Fall([found if joint is None else joint[np.maximum(found, -1)]])
 
     return spread
 

@@ -1,0 +1,44 @@
+"""Parts of ``benchmarks.growth`` in one statement: sums of numbers, keys of sub-queries, means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.growing import Growing, with_cells, with_columns, write_table
+from dpsql.dbapi.connection import Connection
+
+
+def _with_halves(folder: Path, size: int) -> None:
+    """So many keys, each of which has two halves."""
+    declared = f'k = {{ type = "integer", domain = [0, {size - 1}] }}\n'
+    declared += 'c = { type = "boolean", domain = [true, false] }\n'
+    write_table(folder, declared, 10_000, f"(hash(i) % {size})::INT AS k, i % 2 = 0 AS c")
+
+
+def _added(connection: Connection, size: int) -> None:
+    """Counts by their values in one sum, whose standard error has a covariance for every pair."""
+    counts = (f"{place + 1} * COUNT(*) FILTER (WHERE k = {place})" for place in range(size))
+    connection.execute(f"SELECT {' + '.join(counts)} AS n FROM t").fetchall()
+
+
+def _compared(connection: Connection, _: int) -> None:
+    """What two sub-queries say of every key."""
+    one, two = (f"SELECT k, COUNT(*) AS n FROM t WHERE {c} GROUP BY k" for c in ("c", "NOT c"))
+    sql = f"SELECT x.k, x.n - y.n FROM ({one}) AS x JOIN ({two}) AS y USING (k)"
+    connection.execute(sql).fetchall()
+
+
+def _means(connection: Connection, size: int) -> None:
+    """A mean of every column."""
+    means = ", ".join(f"AVG(c{place})" for place in range(size))
+    connection.execute(f"SELECT {means} FROM t").fetchall()
+
+
+PARTS = {
+    "added": Growing(
+        (30, 100), (250,), with_cells, _added, "a sum of n numbers has n^2 / 2 covariances"
+    ),
+    "compared": Growing((1000, 10_000), (100_000,), _with_halves, _compared),
+    "means": Growing((10, 30, 100), (300,), with_columns, _means),
+}
+"""By name: numbers that one expression adds up, keys of sub-queries that are compared, means."""

@@ -69,6 +69,10 @@ class PlannedAlone:
         return self.least <= 1 and error <= GAIN * self.chosen.free and not self.target.has_sums
 
 
+ROOM = 1.5
+"""Ratio of variances that pieces must lose by the limits of one of them for it to be parted."""
+
+
 class Choose(Protocol):
     """Plans answers by themselves: without a search where that seems hopeless, or in earnest."""
 
@@ -212,19 +216,29 @@ def _parted(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlon
 def _leaner(
     pieces: list[PlannedAlone], choose: Choose, foreseen: float = math.inf
 ) -> list[PlannedAlone]:
-    """Return pieces of which each is within the limits alone, the dearest parted if all are not.
+    """Return pieces of which each is within the limits alone, one of them parted where that pays.
 
-    Only where their error would be less than what is ``foreseen`` of groups.
+    It is the dearest if all are not within the limits, else the one that takes the most beside
+    what it would have without any, and where others gain. Only where their error would be less
+    than what is ``foreseen`` of groups.
     """
-    least = [each.least for each in pieces]
-    dearest = pieces[least.index(max(least))]
-    if sum(least) <= 1 or dearest.least > 1 or len(dearest.target.asked) == 1:
+    least, errors = [p.least for p in pieces], [p.chosen.error for p in pieces]
+    noise = pieces[0].noise
+    if sum(least) > 1:
+        above = least
+        fitted = [part / sum(least) * (1 - ROUNDING) for part in least]
+    else:
+        above = [part / e ** law(noise).share_power for part, e in zip(least, errors, strict=True)]
+        fitted = [0.0] * len(pieces)
+    dearest = pieces[above.index(max(above))]
+    if dearest.least > 1 or len(dearest.target.asked) == 1:
         return pieces
-    fitted = [part / sum(least) * (1 - ROUNDING) for part in least]
-    if shared_error([each.chosen.error for each in pieces], fitted, dearest.noise) >= foreseen:
+    hoped = shared_error(errors, fitted, noise)
+    if hoped >= foreseen or hoped * ROOM >= shared_error(errors, least, noise):
         return pieces
     place = pieces.index(dearest)
-    return [*pieces[:place], *_parted(dearest, choose, 1), *pieces[place + 1 :]]
+    found = [*pieces[:place], *_parted(dearest, choose, 1), *pieces[place + 1 :]]
+    return min(pieces, eased([found])[0], key=lambda each: _shared([each]))
 
 
 def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple[float, ...]:

@@ -210,24 +210,38 @@ def test_halves_part_where_rows_grow_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "foreseen", "parted"),
-    [((0.2, 0.9), 30.0, True), ((0.2, 0.9), 20.0, False), ((0.2, 0.7), 30.0, False)],
+    ("least", "errors", "foreseen", "parted"),
+    [
+        ((0.2, 0.9), (1.0, 16.0), 30.0, True),
+        ((0.2, 0.9), (1.0, 16.0), 20.0, False),
+        ((0.2, 0.7), (1.0, 16.0), 30.0, False),
+        ((0.05, 0.9), (16.0, 1.0), 30.0, True),
+        ((0.05, 0.9), (16.0, 1.0), 20.0, False),
+        ((0.05, 0.3), (16.0, 1.0), 30.0, False),
+    ],
 )
-def test_the_dearest_piece_is_parted_where_all_together_are_beyond_the_limits(
-    least: tuple[float, ...], foreseen: float, parted: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_piece_whose_limits_take_the_most_is_parted(
+    least: tuple[float, ...],
+    errors: tuple[float, ...],
+    foreseen: float,
+    parted: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before: halves of .15 and .86 of the budget were given up, though parts of the second fit.
+    """Where all together are beyond the limits, or where those of one take from another.
 
-    Errors of 1 and 16 with parts of 2/11 and 9/11 come to 5.5 + 19.6.
+    Errors of 1 and 16 with parts of 2/11 and 9/11 come to 5.5 + 19.6, with the best parts to 25.
+    With .1 and .9 those of 16 and 1 come to 161, with .7 and .3 to 26.2.
     """
     target = SimpleNamespace(asked={1, 2})
     pieces: list[Any] = [
         SimpleNamespace(
             least=part, target=target, noise=GAUSSIAN.name, chosen=SimpleNamespace(error=error)
         )
-        for part, error in zip(least, (1.0, 16.0), strict=True)
+        for part, error in zip(least, errors, strict=True)
     ]
     found: list[Any] = ["few", "many"]
     monkeypatch.setattr(division, "_parted", lambda piece, *_: [piece.least, *found])
+    monkeypatch.setattr(division, "eased", lambda groups: groups)
+    monkeypatch.setattr(division, "_shared", lambda groups: -len(groups[0]))
     expected = [pieces[0], 0.9, *found] if parted else pieces
     assert division._leaner(pieces, lambda *_: found[0], foreseen) == expected

@@ -23,7 +23,9 @@ MANY_ROWS, WRAPS = 2**31, 2**62
 
 SHARE_GRID = 2**20
 """Grid of the shares of the tables, so that amounts are exact fractions that sum to the whole."""
-"""Shares of tables are multiples of one part in so many: exact fractions that stay short."""
+
+NO_ERROR = 1e-300
+"""What an error of zero counts for, so that its part has a share."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def split_amount(
     """
     if len(errors) == 1:
         return [amount]
-    roots = [max(error, 1e-300) ** law(noise).share_power for error in errors]
+    roots = [max(error, NO_ERROR) ** law(noise).share_power for error in errors]
     raised = _raised(roots, least or [0.0] * len(roots))
     grid = [max(1, int(SHARE_GRID * fraction)) for fraction in raised[:-1]]
     if (missing := sum(grid) + 1 - SHARE_GRID) > 0:  # the last part has one unit at least
@@ -240,7 +242,7 @@ def shared_error(errors: Sequence[float], least: Sequence[float], noise: Noise) 
     if sum(least) > 1:
         return math.inf
     power = law(noise).share_power
-    parts = _raised([error**power for error in errors], least)
+    parts = _raised([max(error, NO_ERROR) ** power for error in errors], least)
     pairs = zip(errors, parts, strict=True)
     return float(sum(error * part ** (1 - 1 / power) for error, part in pairs))
 
@@ -252,6 +254,8 @@ def _raised(roots: Sequence[float], least: Sequence[float]) -> list[float]:
     fixed: dict[int, float] = {}
     while True:
         free = [g for g in range(len(roots)) if g not in fixed]
+        if not free:  # the least come to one but for rounding
+            return [each / sum(least) for each in least]
         unit = (1 - sum(fixed.values())) / sum(roots[g] for g in free)
         low = {g: least[g] for g in free if roots[g] * unit < least[g]}
         if not low:

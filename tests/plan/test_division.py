@@ -21,7 +21,7 @@ from dpsql.engine.explanation import Explanation
 from dpsql.plan import division, request
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.limits import CAP
-from dpsql.plan.plan import SHARE_GRID, split_amount
+from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE
 
 CATALOG = """
@@ -197,6 +197,21 @@ def test_parts_of_a_budget_are_the_best_that_have_the_least(seed: int) -> None:
             others = fewest + random.dirichlet(np.full(count, 0.3)) * (1 - fewest.sum())
             if others.min() > 0:
                 assert best <= float((errors * others**power).sum()) * (1 + 1e-3)
+
+
+def test_least_shares_may_come_to_one_but_for_rounding() -> None:
+    """Sixty statements could not be planned where the sum was the next number below one."""
+    random = np.random.default_rng(133)
+    for _ in range(3000):
+        count = int(random.integers(2, 9))
+        least = random.dirichlet(np.ones(count)) * (1 - random.choice([0, 1e-16, 1e-15, 1e-12]))
+        errors = random.choice([0.0, 1.0, 1e-9, 1e9], size=count) * random.random(count)
+        for noise in (LAPLACE.name, GAUSSIAN.name):
+            error = shared_error(errors.tolist(), least.tolist(), noise)
+            assert error >= 0 or sum(least) > 1
+            amounts = split_amount(Fraction(1), errors.tolist(), noise, least.tolist())
+            assert sum(amounts) == 1
+            assert min(amounts) > 0
 
 
 def test_halves_part_where_rows_grow_most() -> None:

@@ -6,7 +6,7 @@ Which parts there are depends on what is asked alone, so that a repeat is found 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Protocol
@@ -21,6 +21,7 @@ from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target
+from dpsql.workload.workload import Product
 
 HALVINGS = 3
 """How often a target may be halved for its answers to be within their limits."""
@@ -288,8 +289,13 @@ def _large(layout: Layout) -> list[Place]:
     return [
         place
         for place, reading in layout.products.items()
-        if any(math.prod(sizes[n] + 1 for n in p.factors) > CELL_LIMIT for _, p in reading)
+        if any(_extended(sizes, p) > CELL_LIMIT for _, p in reading)
     ]
+
+
+def _extended(sizes: Mapping[str, int], product: Product) -> int:
+    """Return how many numbers are estimated for a product: of one cell, the sum is the cell."""
+    return math.prod(sizes[name] + 1 for name in product.factors if sizes[name] > 1)
 
 
 def statements(target: Target) -> list[Target]:

@@ -1,4 +1,4 @@
-"""Parts of ``benchmarks.growth`` in one statement: sums of numbers, keys of sub-queries, means, AND."""
+"""Parts of ``benchmarks.growth`` in one statement: sums of numbers, keys, means, conditions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARTS = {
     ),
     "compared": Growing((1000, 10_000), (100_000,), _with_halves, _compared),
     "means": Growing((10, 30, 100), (300,), with_columns, _means),
-    "conditions": Growing((5, 10, 20, 40), (100,), with_columns, _conditions),
+    "conditions": Growing((5, 10, 20, 40, 60), (), with_columns, _conditions),
 }
 """By name: numbers that one expression adds up, keys of sub-queries that are compared, means, and
 conditions on columns that are joined by AND."""

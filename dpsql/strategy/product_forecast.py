@@ -42,7 +42,8 @@ class ProductForecast(Forecast):
     lambda_c = sum over blocks M with c within M, of variance v_M, of prod 1/tau_i / v_M over i in
     M but not in c. The variance of the row (x)_i q_i is the sum over c of 1/lambda_c times
     prod q_i'Kt_i q_i over i in c, times prod (q_i'u_i)^2 over the others.
-    Of one cell nothing sums to zero: no component is over the attributes in ``single``.
+    Of one cell nothing sums to zero: no component is over those attributes, ``single``, of which a
+    condition on a hundred columns has as many.
     Source: HDMM, section 7, extended to unions that share one matrix per attribute.
     """
 
@@ -54,6 +55,9 @@ class ProductForecast(Forecast):
         self.noise = check_variances(variances, len(blocks))
         self.tables, self.blocks, self.domain = tables, blocks, tables.domain
         self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
+        self.single = frozenset(
+            n for n, size in self.domain.items() if size == 1 and _has_sum(tables, n)
+        )
         self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
         self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
@@ -83,19 +87,6 @@ class ProductForecast(Forecast):
             else:
                 self._axes[name] = unmeasured_axis(size)
         return self._axes[name]
-
-    @cached_property
-    def single(self) -> frozenset[str]:
-        """Return the attributes of one cell that no component is over: Kt is zero of theirs.
-
-        A condition of a hundred columns has as many of these, and one component.
-        """
-        found = [
-            n for n, size in self.domain.items() if size == 1 and n not in self.tables.residual
-        ]
-        axes = [(name, self.axis(name)) for name in found]
-        full = self.tables.full
-        return frozenset(n for n, a in axes if isinstance(a, Axis) and (a.total or n not in full))
 
     def several(self, names: Iterable[str]) -> list[str]:
         """Return those of some attributes that components are over, in the same order."""
@@ -372,3 +363,11 @@ class ProductForecast(Forecast):
     def names(self, product: Product) -> list[str]:
         """Return the attributes of a product in domain order."""
         return sorted(product.factors, key=self.bit.__getitem__)
+
+
+def _has_sum(tables: AttributeRows, name: str) -> bool:
+    """Say whether what is measured of an attribute of one cell, if anything, answers its sum."""
+    rows = tables.full.get(name)
+    return name not in tables.residual and (
+        rows is None or bool(not isinstance(rows, Structured) and rows.any())
+    )

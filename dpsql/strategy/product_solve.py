@@ -75,7 +75,7 @@ class ProductEstimate(Estimate):
         if not self.forecast.supports(product):
             raise not_measured(product)
         names = self.forecast.names(product)
-        tensor = self._extended(self.forecast.several(names))
+        tensor = self._extended(names)
         position, scale = 0, 1.0
         for name in names:
             factor = product.factors[name]
@@ -95,7 +95,11 @@ class ProductEstimate(Estimate):
         return by_single_rows(products, self.answer, self._single_rows)
 
     def _extended(self, names: Sequence[str]) -> Floats:
-        """Return all components over names in one tensor: slot 0 of an axis is "not in it"."""
+        """Return all components over names in one tensor: slot 0 of an axis is "not in it".
+
+        Names that are single have no axis.
+        """
+        names = [name for name in names if name not in self.forecast.single]
         sizes = [self.forecast.domain[name] for name in names]
         bits = [self.forecast.bit[name] for name in names]
         tensor = np.zeros([n + 1 for n in sizes])
@@ -120,7 +124,7 @@ class ProductEstimate(Estimate):
 
     def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
         self.forecast.variances(products)
-        tensor = self._extended(self.forecast.several(names))
+        tensor = self._extended(names)
         rows, places, scales = [], [], np.ones(len(products))
         for name in names:
             row = partial(self._row, name)
@@ -160,23 +164,26 @@ def solve(
     """
     components: dict[int, Floats] = {}
     for block, value, variance in zip(forecast.blocks, values, forecast.noise, strict=True):
-        precision, names = 1 / variance, forecast.several(block.attributes)
-        for name in block.attributes:
-            precision *= forecast.axis(name).total if name in forecast.single else 1.0
+        precision = 1 / variance
+        names = [name for name in block.attributes if name not in forecast.single]
+        if len(names) < len(block.attributes):
+            value, total = _without_singles(forecast, block, value)
+            precision *= total
         axes = [forecast.axis(name) for name in names]
-        tensor = _local(forecast, block, names, axes, _without_singles(forecast, block, value))
+        tensor = _local(forecast, block, names, axes, value)
         _add_components(forecast, block, names, axes, tensor, precision, components)
     return ProductEstimate(forecast, components, integers)
 
 
 def _without_singles(
     forecast: ProductForecast, block: ProductBlock, value: NDArray[Any]
-) -> NDArray[Any]:
+) -> tuple[NDArray[Any], float]:
     """Return the numbers of a block with the least squares of its single attributes done.
 
-    ``value`` is (rows of its block,); of every such attribute one number of each is left.
+    ``value`` is (rows of its block,); of every such attribute one number of each is left. The
+    second is by how much they are more precise than what was measured.
     """
-    lead = 1
+    lead, total = 1, 1.0
     for name in block.attributes:
         axis, is_single = forecast.axis(name), name in forecast.single
         length = forecast.domain[name] if axis.rows is None else axis.rows.shape[0]
@@ -184,7 +191,8 @@ def _without_singles(
             values = np.asarray(value, dtype=np.float64).reshape(lead, length, -1)
             value = contract(axis.inverse, values, 1)
         lead *= 1 if is_single else length
-    return value
+        total *= axis.total if is_single else 1.0
+    return value, total
 
 
 def _local(

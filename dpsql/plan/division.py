@@ -38,7 +38,7 @@ ROUNDING = 1e-9
 
 MOST_CONDITIONS = 12
 """Most columns of several cells that a number has conditions on, for it to be planned with those of
-other statements: a forecast is over all sets of these. 12 take 6 s, 14 took minutes."""
+other statements: a forecast is over all sets of these. 12 take 6 s, 14 did not end in a minute."""
 
 GAIN = 1.1
 """Ratio of variances that pieces have to gain, five per cent of the standard error: their answers

@@ -1,4 +1,4 @@
-"""Parts of ``benchmarks.growth`` in one statement: sums of numbers, keys of sub-queries, means."""
+"""Parts of ``benchmarks.growth`` in one statement: sums of numbers, keys, means, conditions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,19 @@ def _means(connection: Connection, size: int) -> None:
     connection.execute(f"SELECT {means} FROM t").fetchall()
 
 
+def _conditions(connection: Connection, size: int) -> None:
+    """The rows that meet a condition on every column."""
+    told = (f"c{place} {'=' if place % 2 else '<'} 5" for place in range(size))
+    connection.execute(f"SELECT COUNT(*) FROM t WHERE {' AND '.join(told)}").fetchall()
+
+
 PARTS = {
     "added": Growing(
         (30, 100), (250,), with_cells, _added, "a sum of n numbers has n^2 / 2 covariances"
     ),
     "compared": Growing((1000, 10_000), (100_000,), _with_halves, _compared),
     "means": Growing((10, 30, 100), (300,), with_columns, _means),
+    "conditions": Growing((5, 10, 20, 40, 60), (), with_columns, _conditions),
 }
-"""By name: numbers that one expression adds up, keys of sub-queries that are compared, means."""
+"""By name: numbers that one expression adds up, keys of sub-queries that are compared, means, and
+conditions on columns that are joined by AND."""

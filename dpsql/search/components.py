@@ -78,18 +78,30 @@ class Components:
         self.index = index
         self.weights2 = weights2
         self.d = int(index.shape[1])
-        supports: dict[tuple[int, ...], list[int]] = {}
+        self._members: dict[tuple[int, ...], list[int]] = {}
         for j, row in enumerate(index.tolist()):
             axes = tuple(i for i, f in enumerate(row) if f >= 0)
-            supports.setdefault(axes, []).append(j)
-        lists = {axes: _subsets([self.bit(i) for i in axes]) for axes in supports}
-        self.masks = sorted({mask for masks in lists.values() for mask in masks})
+            self._members.setdefault(axes, []).append(j)
+        self.supports = [sum(map(self.bit, axes)) for axes in self._members]
+
+    @cached_property
+    def _within(self) -> dict[tuple[int, ...], list[int]]:
+        """The components of every support: formed on use, since k attributes have 2^k."""
+        return {axes: _subsets([self.bit(i) for i in axes]) for axes in self._members}
+
+    @cached_property
+    def masks(self) -> list[int]:
+        """All components, in the order of their numbers."""
+        return sorted({mask for masks in self._within.values() for mask in masks})
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The merged products over each support, in the order of ``supports``."""
         place = {mask: c for c, mask in enumerate(self.masks)}
-        self.groups = [
-            Group(axes, np.array(members), np.array([place[m] for m in lists[axes]]))
-            for axes, members in supports.items()
+        return [
+            Group(axes, np.array(members), np.array([place[m] for m in self._within[axes]]))
+            for axes, members in self._members.items()
         ]
-        self.supports = [sum(self.bit(i) for i in group.axes) for group in self.groups]
 
     def bit(self, i: int) -> int:
         """Return the mask of one attribute."""

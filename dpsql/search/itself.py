@@ -122,7 +122,8 @@ def count_cells(
     """
     pairs = zip(workload.attributes, workload.factors, strict=True)
     names = tuple(name for name, factors in pairs if factors)
-    extended = math.prod(workload.domain[name] + 1 for name in names)
+    sizes = [workload.domain[name] for name in names]
+    extended = math.prod(size + 1 for size in sizes if size > 1)
     if (workload.pinned and len(names) > 1) or extended > limit:
         return None
     error = cells_bound(workload)

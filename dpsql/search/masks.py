@@ -35,9 +35,11 @@ def names_of(names: tuple[str, ...], mask: int) -> tuple[str, ...]:
 
 @lru_cache(KEPT)
 def cells_of(sizes: tuple[int, ...], mask: int) -> int:
-    """Return the size of the extended tensor over a mask: prod (n_i + 1).
+    """Return the size of the extended tensor over a mask: prod (n_i + 1) where n_i > 1.
+
+    Of one cell the sum is the cell.
 
     >>> cells_of((2, 3, 4), 0b101)
     15
     """
-    return math.prod(sizes[i] + 1 for i in axes_of(len(sizes), mask))
+    return math.prod(sizes[i] + 1 for i in axes_of(len(sizes), mask) if sizes[i] > 1)

@@ -60,8 +60,9 @@ class ProductBlock(Block):
 
     @property
     def estimated(self) -> int:
-        """Return how many numbers the estimate keeps: every axis has its sum as well."""
-        return math.prod(self.tables.domain[name] + 1 for name in self.attributes)
+        """Return how many numbers the estimate keeps: every axis of cells has its sum as well."""
+        sizes = [self.tables.domain[name] for name in self.attributes]
+        return math.prod(n + 1 for n in sizes if n > 1)
 
 
 def residual_rows(n: int) -> Integers:

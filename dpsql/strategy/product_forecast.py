@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,6 +42,8 @@ class ProductForecast(Forecast):
     lambda_c = sum over blocks M with c within M, of variance v_M, of prod 1/tau_i / v_M over i in
     M but not in c. The variance of the row (x)_i q_i is the sum over c of 1/lambda_c times
     prod q_i'Kt_i q_i over i in c, times prod (q_i'u_i)^2 over the others.
+    Of one cell nothing sums to zero: no component is over those attributes, ``single``, of which a
+    condition on a hundred columns has as many.
     Source: HDMM, section 7, extended to unions that share one matrix per attribute.
     """
 
@@ -52,6 +55,9 @@ class ProductForecast(Forecast):
         self.noise = check_variances(variances, len(blocks))
         self.tables, self.blocks, self.domain = tables, blocks, tables.domain
         self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
+        self.single = frozenset(
+            n for n, size in self.domain.items() if size == 1 and _has_sum(tables, n)
+        )
         self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
         self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
@@ -82,6 +88,10 @@ class ProductForecast(Forecast):
                 self._axes[name] = unmeasured_axis(size)
         return self._axes[name]
 
+    def several(self, names: Iterable[str]) -> list[str]:
+        """Return those of some attributes that components are over, in the same order."""
+        return [name for name in names if name not in self.single]
+
     @cached_property
     def precision(self) -> dict[int, float]:
         """Return component to precision; components that no block measures are absent."""
@@ -89,7 +99,7 @@ class ProductForecast(Forecast):
         for block, variance in zip(self.blocks, self.noise, strict=True):
             key, precision = self._top(block, variance)
             lattice[key] = lattice.get(key, 0.0) + precision
-        for name in self.tables.full:
+        for name in self.several(self.tables.full):
             bit, total = self.bit[name], self.axis(name).total
             for (fixed, free), precision in list(lattice.items()):
                 if free & bit:
@@ -105,7 +115,9 @@ class ProductForecast(Forecast):
         fixed, free, precision = 0, 0, 1 / variance
         for name in block.attributes:
             axis = self.axis(name)
-            if name in block.residual:
+            if name in self.single:
+                precision *= axis.total
+            elif name in block.residual:
                 fixed |= self.bit[name]
                 precision *= axis.gain
             elif axis.total == 0:
@@ -145,7 +157,11 @@ class ProductForecast(Forecast):
             self._numbers = SMALL + self.domain[name] + numbers
 
     def inverse_precisions(self, names: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return 1/precision and which are missing, for all subsets of names, shape (2,)*k."""
+        """Return 1/precision and which are missing, for all subsets of names, shape (2,)*k.
+
+        k counts the attributes that are not single.
+        """
+        names = self.several(names)
         found = np.array([self.precision.get(mask, 0.0) for mask in self._masks(names)])
         missing = found <= 0
         with np.errstate(divide="ignore"):
@@ -156,7 +172,7 @@ class ProductForecast(Forecast):
     def _masks(self, names: Sequence[str]) -> list[int]:
         """Return the components within a set of attributes, the last attribute fastest."""
         masks = [0]
-        for name in names:
+        for name in self.several(names):
             bit = self.bit[name]
             masks = [m for mask in masks for m in (mask, mask | bit)]
         return masks
@@ -176,9 +192,12 @@ class ProductForecast(Forecast):
         if not missing.any():
             return True
         needed = np.ones((1,) * 0, dtype=bool)
-        for means, spread, _ in parts:
-            pair = np.array([bool(means.any()), bool(spread.any())])
-            needed = needed[..., np.newaxis] & pair
+        for name, (means, spread, _) in zip(names, parts, strict=True):
+            if name in self.single:
+                needed = needed & bool(means.any())
+            else:
+                pair = np.array([bool(means.any()), bool(spread.any())])
+                needed = needed[..., np.newaxis] & pair
         return not bool((needed & missing).any())
 
     def variance(self, product: Product) -> Floats:
@@ -193,9 +212,21 @@ class ProductForecast(Forecast):
         out: Floats = tensor[np.newaxis]
         for name in names:
             means, spread, _ = self.parts(name, product.factors[name])
-            mixed = np.multiply.outer(out[:, 0], means**2) + np.multiply.outer(out[:, 1], spread)
-            out = np.moveaxis(mixed, -1, 1).reshape(-1, *out.shape[2:])
+            out = self._crossed(out, name, means**2, spread)
         return out
+
+    def _crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
+        """Return numbers of rows by components, (rows, 2, ...), for each row of one more factor.
+
+        ``means`` and ``spread`` are (rows of the factor,): its parts without and with the attribute
+        ``name``, which is the next axis of ``out`` unless it is single.
+        """
+        if name in self.single:
+            mixed, rest = np.multiply.outer(out, means), out.shape[1:]
+        else:
+            mixed = np.multiply.outer(out[:, 0], means) + np.multiply.outer(out[:, 1], spread)
+            rest = out.shape[2:]
+        return np.moveaxis(mixed, -1, 1).reshape(-1, *rest)
 
     def total(self, product: Product) -> float:
         """Return the sum of the variances of all rows of a product, without forming them."""
@@ -205,7 +236,7 @@ class ProductForecast(Forecast):
         out, _ = self.inverse_precisions(names)
         for name in names:
             means2, spread = self._sums(name, product.factors[name])
-            out = out[0] * means2 + out[1] * spread
+            out = out * means2 if name in self.single else out[0] * means2 + out[1] * spread
         return float(out)
 
     def totals(self, products: Iterable[Product]) -> list[float]:
@@ -216,13 +247,17 @@ class ProductForecast(Forecast):
         items = list(products)
         out = [0.0] * len(items)
         groups: dict[int, list[tuple[int, list[float], list[tuple[float, float]]]]] = {}
+        scales = [1.0] * len(items)
         for j, product in enumerate(items):
             names = self.names(product)
             found = [self.precision.get(mask, 0.0) for mask in self._masks(names)]
             sums = [self._plain_sums(name, product.factors[name]) for name in names]
             known = [pair for pair in sums if pair is not None]
             if min(found) > 0 and len(known) == len(sums):
-                groups.setdefault(len(names), []).append((j, found, known))
+                pairs_of = dict(zip(names, known, strict=True))
+                scales[j] = math.prod(pairs_of[name][0] for name in names if name in self.single)
+                known = [pairs_of[name] for name in self.several(names)]
+                groups.setdefault(len(known), []).append((j, found, known))
             else:
                 out[j] = self.total(product)
         for count, members in groups.items():
@@ -235,7 +270,7 @@ class ProductForecast(Forecast):
                 )
                 values = values[:, 0] * means2 + values[:, 1] * spread
             for (j, _, _), value in zip(members, values.tolist(), strict=True):
-                out[j] = value
+                out[j] = scales[j] * value
         return out
 
     def _plain_sums(self, name: str, operator: Operator) -> tuple[float, float] | None:
@@ -267,8 +302,7 @@ class ProductForecast(Forecast):
         out: Floats = tensor[np.newaxis]
         for name in both.factors:
             means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
-            mixed = np.multiply.outer(out[:, 0], means) + np.multiply.outer(out[:, 1], spread)
-            out = np.moveaxis(mixed, -1, 1).reshape(-1, *out.shape[2:])
+            out = self._crossed(out, name, means, spread)
         return out
 
     def paired(self, left: Product, right: Product) -> Floats:
@@ -282,6 +316,9 @@ class ProductForecast(Forecast):
         out: Floats = tensor[np.newaxis]
         for name in names:
             means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
+            if name in self.single:
+                out = out * means.reshape((-1,) + (1,) * (out.ndim - 1))
+                continue
             shape = (-1,) + (1,) * (out.ndim - 2)
             out = out[:, 0] * means.reshape(shape) + out[:, 1] * spread.reshape(shape)
         return out
@@ -291,7 +328,7 @@ class ProductForecast(Forecast):
         return by_single_rows(products, self.variance, self._together)
 
     def _together(self, names: tuple[str, ...], products: list[Product]) -> Floats:
-        step = max(1, CHUNK >> len(names))
+        step = max(1, CHUNK >> len(self.several(names)))
         starts = range(0, len(products), step)
         return np.concatenate([self._single_rows(names, products[i : i + step]) for i in starts])
 
@@ -306,6 +343,12 @@ class ProductForecast(Forecast):
             means = np.array([r[0][0] for r in rows])[places]
             spread = np.array([r[1][0] for r in rows])[places]
             answerable &= all(r[2] for r in rows)
+            if name in self.single:
+                shape = (-1,) + (1,) * (values.ndim - 1)
+                values = values * (means**2).reshape(shape)
+                if missing.any():
+                    needed = needed & (means != 0).reshape(shape)
+                continue
             shape = (-1,) + (1,) * (values.ndim - 2)
             values = values[:, 0] * (means**2).reshape(shape) + values[:, 1] * spread.reshape(shape)
             if missing.any():
@@ -320,3 +363,11 @@ class ProductForecast(Forecast):
     def names(self, product: Product) -> list[str]:
         """Return the attributes of a product in domain order."""
         return sorted(product.factors, key=self.bit.__getitem__)
+
+
+def _has_sum(tables: AttributeRows, name: str) -> bool:
+    """Say whether what is measured of an attribute of one cell, if anything, answers its sum."""
+    rows = tables.full.get(name)
+    return name not in tables.residual and (
+        rows is None or bool(not isinstance(rows, Structured) and rows.any())
+    )

@@ -46,7 +46,8 @@ class ProductEstimate(Estimate):
     """What a release says: mutually uncorrelated components, and the forecast of their errors.
 
     ``components[c]`` has the shape of the cells of the attributes in bit mask c and sums to zero
-    along each of them; every answer is linear in these, so all answers agree with each other.
+    along each of them; none of these is single. Every answer is linear in components, so all
+    answers agree with each other.
     ``integers`` says that what was measured are integers.
     """
 
@@ -75,16 +76,30 @@ class ProductEstimate(Estimate):
             raise not_measured(product)
         names = self.forecast.names(product)
         tensor = self._extended(names)
-        for position, name in enumerate(names):
-            tensor = self._ask(tensor, position, name, product.factors[name])
-        return tensor.reshape(-1)
+        position, scale = 0, 1.0
+        for name in names:
+            factor = product.factors[name]
+            if name not in self.forecast.single:
+                tensor = self._ask(tensor, position, name, factor)
+            elif factor.rows == 1:
+                scale *= float(self.forecast.parts(name, factor)[0][0])
+                continue
+            else:
+                means, _, _ = self.forecast.parts(name, factor)
+                tensor = np.moveaxis(np.multiply.outer(tensor, means), -1, position)
+            position += 1
+        return tensor.reshape(-1) if scale == 1 else scale * tensor.reshape(-1)
 
     def answers(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``answer`` of many products; one-row products are answered together."""
         return by_single_rows(products, self.answer, self._single_rows)
 
     def _extended(self, names: Sequence[str]) -> Floats:
-        """Return all components over names in one tensor: slot 0 of an axis is "not in it"."""
+        """Return all components over names in one tensor: slot 0 of an axis is "not in it".
+
+        Names that are single have no axis.
+        """
+        names = [name for name in names if name not in self.forecast.single]
         sizes = [self.forecast.domain[name] for name in names]
         bits = [self.forecast.bit[name] for name in names]
         tensor = np.zeros([n + 1 for n in sizes])
@@ -110,10 +125,13 @@ class ProductEstimate(Estimate):
     def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
         self.forecast.variances(products)
         tensor = self._extended(names)
-        rows, places = [], []
+        rows, places, scales = [], [], np.ones(len(products))
         for name in names:
             row = partial(self._row, name)
             table, place = distinct_rows([p.factors[name] for p in products], row)
+            if name in self.forecast.single:
+                scales *= table[place, 0]
+                continue
             rows.append(table)
             places.append(place)
         sizes = list(tensor.shape)
@@ -124,8 +142,8 @@ class ProductEstimate(Estimate):
         if largest <= max(GRID_LIMIT, tensor.size):
             for position, table in enumerate(rows):
                 tensor = contract(table, tensor, position)
-            return np.broadcast_to(tensor[tuple(places)], len(products))
-        return _one_by_one(tensor, rows, places)
+            return np.asarray(scales * tensor[tuple(places)])
+        return scales * _one_by_one(tensor, rows, places)
 
     def _row(self, name: str, operator: Operator) -> Floats:
         """Return [q'u, q'] of a one-row factor."""
@@ -146,26 +164,50 @@ def solve(
     """
     components: dict[int, Floats] = {}
     for block, value, variance in zip(forecast.blocks, values, forecast.noise, strict=True):
-        axes = [forecast.axis(name) for name in block.attributes]
-        tensor = _local(forecast, block, axes, value)
-        _add_components(forecast, block, axes, tensor, 1 / variance, components)
+        precision = 1 / variance
+        names = [name for name in block.attributes if name not in forecast.single]
+        if len(names) < len(block.attributes):
+            value, total = _without_singles(forecast, block, value)
+            precision *= total
+        axes = [forecast.axis(name) for name in names]
+        tensor = _local(forecast, block, names, axes, value)
+        _add_components(forecast, block, names, axes, tensor, precision, components)
     return ProductEstimate(forecast, components, integers)
+
+
+def _without_singles(
+    forecast: ProductForecast, block: ProductBlock, value: NDArray[Any]
+) -> tuple[NDArray[Any], float]:
+    """Return the numbers of a block with the least squares of its single attributes done.
+
+    ``value`` is (rows of its block,); of every such attribute one number of each is left. The
+    second is by how much they are more precise than what was measured.
+    """
+    lead, total = 1, 1.0
+    for name in block.attributes:
+        axis, is_single = forecast.axis(name), name in forecast.single
+        length = forecast.domain[name] if axis.rows is None else axis.rows.shape[0]
+        if is_single and isinstance(axis, Axis) and axis.inverse is not None:
+            values = np.asarray(value, dtype=np.float64).reshape(lead, length, -1)
+            value = contract(axis.inverse, values, 1)
+        lead *= 1 if is_single else length
+        total *= axis.total if is_single else 1.0
+    return value, total
 
 
 def _local(
     forecast: ProductForecast,
     block: ProductBlock,
+    names: Sequence[str],
     axes: list[Solved],
     value: NDArray[Any],
 ) -> Floats:
     """Return the block's own least squares; each summable axis gets its sum as slot 0."""
     lengths = [
         forecast.domain[name] if axis.rows is None else axis.rows.shape[0]
-        for name, axis in zip(block.attributes, axes, strict=True)
+        for name, axis in zip(names, axes, strict=True)
     ]
-    kinds = [
-        (axis, name in block.residual) for name, axis in zip(block.attributes, axes, strict=True)
-    ]
+    kinds = [(axis, name in block.residual) for name, axis in zip(names, axes, strict=True)]
     values = np.asarray(value).reshape(lengths)
     free = [k for k, (axis, residual) in enumerate(kinds) if _is_of_cells(axis, residual)]
     if values.size > LARGE and free:
@@ -255,6 +297,7 @@ def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Float
 def _add_components(
     forecast: ProductForecast,
     block: ProductBlock,
+    names: Sequence[str],
     axes: list[Solved],
     tensor: Floats,
     precision: float,
@@ -262,7 +305,7 @@ def _add_components(
 ) -> None:
     """Add the block's estimate of every component it measures, weighted by its precision."""
     parts: list[tuple[int, float, tuple[int | slice, ...]]] = [(0, precision, ())]
-    for name, axis in zip(block.attributes, axes, strict=True):
+    for name, axis in zip(names, axes, strict=True):
         bit = forecast.bit[name]
         if name in block.residual:
             parts = [(m | bit, p * axis.gain, (*w, slice(None))) for m, p, w in parts]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
+from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
@@ -26,6 +27,12 @@ from dpsql.workload.term import Term, normalise
 from dpsql.workload.workload import Product, Workload
 
 Place: TypeAlias = "tuple[int, int]"
+
+MOST_COLUMNS = 60
+"""Most columns of one answer: tensors have an axis for each and a few more, numpy has 64."""
+
+JOINT_COLUMNS = 32
+"""Most columns of one attribute: cells have an axis for each, of which numpy has 64."""
 
 JOINT_CELLS = 4096
 """Most cells of an attribute that is made of several columns, alike cells merged.
@@ -149,6 +156,14 @@ def _apart(
             products.append(product)
     coarse = coarsen(Workload(domain, products), keep=nodes, drop=drop)
     workload, classes = coarse.workload, dict(coarse.classes)
+    most = max(len(product.factors) for product in workload.products)
+    if most > MOST_COLUMNS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"one answer has conditions and groups over {most} columns,"
+            f" the limit is {MOST_COLUMNS}",
+            hint="leave some conditions out, or make one column of several in the data",
+        )
     resolutions: dict[str, Resolution] = {
         name: nodes[name] if name in nodes else Cells((name,), (classes[name],))
         for name in workload.attributes
@@ -235,6 +250,8 @@ def _fits(workload: Workload, group: set[str]) -> bool:
 
 def join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
     """Make one attribute of every group of attributes; None where one is large."""
+    if any(len(group) > JOINT_COLUMNS for group in groups):
+        return None
     workload, resolutions, found = layout.workload, layout.resolutions, layout.products
     sizes = workload.domain
     joint = {SEPARATOR.join(group): group for group in groups}

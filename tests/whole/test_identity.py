@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "dpsql"
 
 ALLOWED = {
     "forks.py": "locks that are taken and held until they are given back",
+    "engine/desk.py": "factors and patterns that the statement holds",
     "engine/faults.py": "failures met on one walk, all held by the first",
     "algebra/keepsakes.py": "read-only objects; an entry knows its own, and goes with it",
     "plan/baselines.py": "operators that the layout holds",

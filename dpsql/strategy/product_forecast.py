@@ -247,16 +247,19 @@ class ProductForecast(Forecast):
         items = list(products)
         out = [0.0] * len(items)
         groups: dict[int, list[tuple[int, list[float], list[tuple[float, float]]]]] = {}
+        precision = self.precision
         scales = [1.0] * len(items)
         for j, product in enumerate(items):
             names = self.names(product)
-            found = [self.precision.get(mask, 0.0) for mask in self._masks(names)]
+            found = [precision.get(mask, 0.0) for mask in self._masks(names)]
             sums = [self._plain_sums(name, product.factors[name]) for name in names]
             known = [pair for pair in sums if pair is not None]
             if min(found) > 0 and len(known) == len(sums):
-                pairs_of = dict(zip(names, known, strict=True))
-                scales[j] = math.prod(pairs_of[name][0] for name in names if name in self.single)
-                known = [pairs_of[name] for name in self.several(names)]
+                if self.single:
+                    pairs_of = dict(zip(names, known, strict=True))
+                    alone = [pair[0] for name, pair in pairs_of.items() if name in self.single]
+                    scales[j] = math.prod(alone)
+                    known = [pairs_of[name] for name in self.several(names)]
                 groups.setdefault(len(known), []).append((j, found, known))
             else:
                 out[j] = self.total(product)

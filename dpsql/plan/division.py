@@ -14,7 +14,7 @@ from typing import Protocol
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import counted_of, error_at, least_part
 from dpsql.plan.limits import plain_cost
-from dpsql.plan.plan import shared_error, split_amount
+from dpsql.plan.plan import NO_ERROR, shared_error, split_amount
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
@@ -39,6 +39,9 @@ ROUNDING = 1e-9
 MOST_CONDITIONS = 12
 """Most columns of several cells that a number has conditions on, for it to be planned with those of
 other statements: a forecast is over all sets of these. 12 take 6 s, 14 did not end in a minute."""
+
+ROOM = 1.5
+"""Ratio of variances that pieces must lose by the limits of one of them for it to be parted."""
 
 GAIN = 1.1
 """Ratio of variances that pieces have to gain, five per cent of the standard error: their answers
@@ -72,10 +75,6 @@ class PlannedAlone:
         """
         error = self.chosen.error / self.target.rows_per_unit**2
         return self.least <= 1 and error <= GAIN * self.chosen.free and not self.target.has_sums
-
-
-ROOM = 1.5
-"""Ratio of variances that pieces must lose by the limits of one of them for it to be parted."""
 
 
 class Choose(Protocol):
@@ -154,12 +153,13 @@ def eased(groups: Sequence[Sequence[PlannedAlone]]) -> list[list[PlannedAlone]]:
     while is_better:
         is_better = False
         for pieces, others in zip(best, plans, strict=True):
-            for place, other in ((i, each) for i, plan in enumerate(others) for each in plan):
-                before, pieces[place] = pieces[place], other
-                if (found := _shared(best)) < error:
-                    error, is_better = found, True
-                else:
-                    pieces[place] = before
+            for place, found in enumerate(others):
+                for other in found:
+                    before, pieces[place] = pieces[place], other
+                    if (tried := _shared(best)) < error:
+                        error, is_better = tried, True
+                    else:
+                        pieces[place] = before
     return best
 
 
@@ -171,7 +171,7 @@ def _planned_otherwise(piece: PlannedAlone) -> list[PlannedAlone]:
 
 
 def _shared(groups: Sequence[Sequence[PlannedAlone]]) -> tuple[float, float]:
-    """How much of a budget is missing for limits, and the error of all with the best shares."""
+    """How much of a budget limits take, one at the least, and the error with the best shares."""
     pieces = [piece for group in groups for piece in group]
     noise = pieces[0].noise
     least = least_parts(groups, noise)
@@ -233,7 +233,8 @@ def _leaner(
         above = least
         fitted = [part / sum(least) * (1 - ROUNDING) for part in least]
     else:
-        above = [part / e ** law(noise).share_power for part, e in zip(least, errors, strict=True)]
+        wanted = [max(error, NO_ERROR) ** law(noise).share_power for error in errors]
+        above = [part / root for part, root in zip(least, wanted, strict=True)]
         fitted = [0.0] * len(pieces)
     dearest = pieces[above.index(max(above))]
     if dearest.least > 1 or len(dearest.target.asked) == 1:

@@ -233,6 +233,7 @@ def test_halves_part_where_rows_grow_most() -> None:
         ((0.05, 0.9), (16.0, 1.0), 30.0, True),
         ((0.05, 0.9), (16.0, 1.0), 20.0, False),
         ((0.05, 0.3), (16.0, 1.0), 30.0, False),
+        ((0.05, 0.9), (16.0, 0.0), 30.0, True),
     ],
 )
 def test_the_piece_whose_limits_take_the_most_is_parted(

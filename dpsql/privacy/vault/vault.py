@@ -313,7 +313,7 @@ class TableVault:
         return self._rows
 
     def _beside(self, read: Callable[[], T]) -> T:
-        """Read what is lined up with the rows that are there, by its place in the same files."""
+        """Read what is lined up with rows. Guarantee: of the very same files. Raises: Unread."""
         before = written(self.sources)
         if self._rows is None or before == self._written:  # else a row would be of two persons
             found, self._written = read(), before

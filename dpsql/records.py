@@ -15,9 +15,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, InitVar, asdict, field, fields, replace
+from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
 from threading import RLock
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpsql.forks import awaited
@@ -168,28 +170,33 @@ def _make_methods(
 def _make_init(
     cls: type, every: list[dataclasses.Field[Any]], frozen: bool, has_slots: bool
 ) -> Any:
-    """Compile ``__init__``: fields become arguments, in their order, those by name alone last."""
+    """Make ``__init__``: fields become arguments, in their order, those by name alone last.
+
+    Its text calls the fields _0, _1, ... and classes of one shape have one: compiling is dear.
+    """
     known: dict[str, Any] = {"__MISSING": MISSING, "__store": object.__setattr__}
     by_place: list[str] = []
     by_name: list[str] = []
     passed: list[str] = []
     lines: list[str] = []
-    for each in every:
-        name, value, has_default = each.name, each.name, True
+    defaults: dict[str, Any] = {}
+    for place, each in enumerate(every):
+        name = value = f"_{place}"
+        default, has_default = each.default, True
         if each.default_factory is not MISSING:
-            known |= {f"__default_{name}": MISSING, f"__make_{name}": each.default_factory}
-            value = f"__make_{name}()" + (
-                f" if {name} is __MISSING else {name}" if each.init else ""
-            )
-        elif each.default is not MISSING:
-            known[f"__default_{name}"] = each.default
-            value = name if each.init else f"__default_{name}"
-            has_default = each.init or has_slots  # else the class has it for all instances
-        else:
+            default, known[f"__make{name}"] = MISSING, each.default_factory
+            value = f"__make{name}()" + (f" if {name} is __MISSING else {name}" * each.init)
+        elif each.default is MISSING:
             has_default = False
+        elif not each.init:
+            value, known[f"__default{name}"] = f"__default{name}", each.default
+            has_default = has_slots  # else the class has it for all instances
         if each.init:
-            argument = f"{name}=__default_{name}" if has_default else name
-            (by_name if each.kw_only else by_place).append(argument)
+            (by_name if each.kw_only else by_place).append(name)
+            if has_default:
+                defaults[name] = default
+            elif defaults.keys() & {*by_place} and not each.kw_only:
+                raise TypeError(f"field {each.name!r} has no default, and one before it has")
         if each.type.startswith(_INIT_VAR):
             passed.append(name)
         elif each.init or has_default:
@@ -199,11 +206,36 @@ def _make_init(
     if hasattr(cls, "__post_init__"):
         lines.append(f"self.__post_init__({', '.join(passed)})")
     arguments = ["self", *by_place, *(["*"] if by_name else []), *by_name]
-    exec(f"def __init__({', '.join(arguments)}): {'; '.join(lines) or 'pass'}", known)
-    init = known["__init__"]
-    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    text = f"def __init__({', '.join(arguments)}): {'; '.join(lines) or 'pass'}"
+    names = {f"_{place}": each.name for place, each in enumerate(every)}
+    code = _renamed(_compiled(text), names)
+    init = FunctionType(
+        code, known, "__init__", tuple(defaults[name] for name in by_place if name in defaults)
+    )
+    init.__kwdefaults__ = {names[name]: defaults[name] for name in by_name if name in defaults}
+    init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
     init.__annotations__ = {each.name: each.type for each in every if each.init} | {"return": None}
     return init
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    """The code of a function of which one has the text."""
+    found: CodeType = compile(text, "<__init__>", "exec").co_consts[0]
+    return found
+
+
+def _renamed(code: CodeType, names: dict[str, str]) -> CodeType:
+    """The same code with other names of variables, attributes and texts."""
+
+    def new(old: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(names.get(each, each) for each in old)
+
+    return code.replace(
+        co_varnames=new(code.co_varnames),
+        co_names=new(code.co_names),
+        co_consts=new(code.co_consts),
+    )
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.pgm.project import project_monotone, project_orthant, project_simplex
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
 from dpsql.sql.compiled import Answer, Select
@@ -52,6 +51,8 @@ def project_answer(
     counts = _is_count(aggregate)
     if not counts and not all(_cannot_be_negative(term, select.table) for term in answer.terms):
         return None
+    from dpsql.pgm.project import project_orthant, project_simplex  # answers stay as they are
+
     shapes = [_shape(axis, running) for axis, running in _axes(answer, aggregate.running)]
     if counts and not answer.units and all(shape == "apart" for shape in shapes):
         return project_simplex(values, max(float(values.sum()), 0.0))
@@ -105,6 +106,8 @@ def _make_monotone(
     axis = max(sizes, key=lambda k: sizes[k])
     chosen = rows[axis]
     assert chosen is not None
+    from dpsql.pgm.project import project_monotone
+
     order = _order(chosen)
     shape = [len(each.groups) for each in answer.axes]
     lines = np.moveaxis(values.reshape(shape), axis, -1)

@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpsql.catalog.read_line import find_line
 from dpsql.errors import CatalogError, printable
 from dpsql.records import dataclass
 
@@ -31,6 +30,8 @@ class Place:
         """Raise the CatalogError that names this place, its line, the problem and the remedy."""
         parts, line = [printable(self.path.name or str(self.path))], None
         if self.path.suffix:
+            from dpsql.catalog.read_line import find_line  # most catalogs have no fault
+
             line = find_line(self.path, self.table, self.column, problem)
         parts += [f"line {line}"] if line is not None else []
         parts += [f"table {self.table!r}"] if self.table is not None else []

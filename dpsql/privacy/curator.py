@@ -18,7 +18,6 @@ from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, pri
 from dpsql.privacy.accounting import Policy
 from dpsql.privacy.anchor import anchor_path
 from dpsql.privacy.chain import BudgetTerms, terms_for
-from dpsql.privacy.history import changed_between
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.refusals import policy_changed
 from dpsql.records import dataclass, replace
@@ -293,6 +292,8 @@ def open_ledger(catalog: Catalog, anchors: Path, create: bool = True) -> Ledger:
     except LedgerError as error:
         if error.code != "E_POLICY_CHANGED":
             raise
+        from dpsql.privacy.history import changed_between  # most catalogs stay as they are
+
         in_force = Ledger.terms_in_force(file, anchors)
         raise policy_changed(changed_between(in_force, preset.terms)) from None
 
@@ -318,6 +319,8 @@ def follow_draft(catalog: Catalog) -> str:
     wanted = Preset.of(catalog).terms
     if in_force.policy_hash == wanted.policy_hash or not _is_draft(in_force, wanted):
         return ""
+    from dpsql.privacy.history import changed_between  # most catalogs stay as they are
+
     change = changed_between(in_force, wanted)
     _migrate(catalog, f"draft: {change}"[:LONGEST_NOTE])
     return change

@@ -16,7 +16,6 @@ from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.vault import readers
-from dpsql.privacy.vault.counter import as_counting
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.rows import fits
@@ -153,7 +152,11 @@ class Vaults:
     def _types(self, table: Table) -> dict[str, str]:
         """The native types of the columns of a table of a server, none before it is opened."""
         vault = self._open.get(table.name.casefold())
-        counting = None if vault is None else as_counting(vault.stored)
+        if vault is None:
+            return {}
+        from dpsql.privacy.vault.counter import as_counting  # what few catalogs need
+
+        counting = as_counting(vault.stored)
         return {} if counting is None else {n.casefold(): kind for n, kind in counting.types}
 
     def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:

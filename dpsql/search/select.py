@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from dpsql.algebra.integer_rows import Matrix
 from dpsql.algebra.operator import Integers
@@ -14,7 +15,6 @@ from dpsql.search.bounds import cells_bound, svd_bound
 from dpsql.search.coarse import Contest, error_of, is_coarse
 from dpsql.search.itself import count_cells, workload_rows
 from dpsql.search.meter import SELECTION, may_begin, metered, portion
-from dpsql.search.problem import Problem
 from dpsql.search.shortened import shortened
 from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Strategy
@@ -23,6 +23,9 @@ from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import ProductBlock
 from dpsql.workload.resolved import is_resolved
 from dpsql.workload.workload import Product, Workload
+
+if TYPE_CHECKING:
+    from dpsql.search.problem import Problem
 
 CELL_LIMIT = 1 << 27
 """Largest product of (cells + 1) over the attributes of one block or one answer: 1 GiB."""
@@ -46,7 +49,7 @@ LEAST = 0.25
 COARSE_CELLS = 1 << 16
 """Most cells of all attributes together that are counted one by one where noise is coarse."""
 
-Template = Callable[[Problem], Iterable[ProductStrategy]]
+Template = Callable[["Problem"], Iterable[ProductStrategy]]
 """Yields the strategies of one family that fit a problem, none where none does."""
 
 HIERARCHICAL = ("auto", "tree", "kron", "union", "joint", "hdmm")
@@ -176,6 +179,8 @@ def _searched(
     workload: Workload, noise: Noise, mechanism: str, effort: float
 ) -> tuple[Selection, ProductStrategy]:
     """Return the same where cells are added up."""
+    from dpsql.search.problem import Problem  # counting all cells needs no search
+
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
         return _with_pinned(workload, noise, mechanism, effort)
@@ -248,6 +253,7 @@ def _with_symmetric(
 def _separate(workload: Workload, noise: Noise) -> Selection:
     """Return the best strategy with a block of its own for every group of products."""
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
+    from dpsql.search.problem import Problem
 
     check_sizes(Problem(workload, noise))
     with portion(SEPARATE):

@@ -12,8 +12,6 @@ from sqlglot import exp
 from dpsql.sql.counted_rows import write_out_count
 from dpsql.sql.json_fields import FIELDS, write_out_fields
 from dpsql.sql.lists import write_out_lists
-from dpsql.sql.named_windows import write_out_windows
-from dpsql.sql.nested_joins import write_out_nested
 from dpsql.sql.report_format import write_out_reports
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
@@ -31,6 +29,8 @@ def plain(tree: exp.Query) -> exp.Query:
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
     if tree.find(exp.Window, exp.Bracket) is not None:
+        from dpsql.sql.named_windows import write_out_windows  # few statements have windows
+
         write_out_windows(tree)
         write_out_reports(tree)
     write_out_lists(tree)
@@ -56,6 +56,8 @@ def plain(tree: exp.Query) -> exp.Query:
         elif isinstance(node, exp.Join):
             is_joined = True
     if is_joined:
+        from dpsql.sql.nested_joins import write_out_nested  # and few have joins
+
         write_out_nested(tree)
     if has_fields:
         write_out_fields(nodes)

@@ -116,8 +116,8 @@ def query(
 
 
 def _run_texts(session: Session, first: str | None, texts: list[tuple[str, str]]) -> int:
-    from dpsql.ui.commands import run_text
     from dpsql.ui.session import Quit
+    from dpsql.ui.texts import run_text
 
     try:
         if first is not None:

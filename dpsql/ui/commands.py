@@ -1,74 +1,29 @@
-"""What is typed: SQL, and commands of the prompt."""
+"""Commands of the prompt."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from dpsql.engine.faults import unexpected
-from dpsql.errors import Error, ProgrammingError, UsageError, printable
+from dpsql.errors import ProgrammingError, UsageError, printable
 from dpsql.ui import facts, output
 from dpsql.ui.command import command, find_command, on_or_off, paths, read_switch, split_words
 from dpsql.ui.grid import Grid
 from dpsql.ui.session import Quit, Session
-from dpsql.ui.streams import is_command, read_text, split_input
+from dpsql.ui.streams import read_text
 from dpsql.ui.tell import speaks_unicode, tell
+from dpsql.ui.texts import run_text
 
 OTHERS = (facts, output)
 """Modules with more commands, which register themselves when they are imported."""
-
-MAX_DEPTH = 8
-"""Files that read files that read files: beyond this they are taken to read themselves."""
 
 
 def run_command(session: Session, line: str) -> None:
     """Run one command line."""
     word, _, argument = line.strip().rstrip(";").partition(" ")
     find_command(word).action(session, argument.strip())
-
-
-def run_text(session: Session, text: str, source: str = "") -> None:
-    """Run a whole text: commands on lines of their own, and between them SQL.
-
-    The statements of each stretch of SQL are answered together, as one workload. ``source`` is the
-    name of the file that the text is from, which the ledger keeps.
-
-    Raises: dpsql.Error at the first failure when ``bail`` is set.
-    """
-    if session.depth == MAX_DEPTH:
-        raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
-    from dpsql.dbapi.manner import ask_from  # the engine: a second
-
-    session.depth += 1
-    before = ask_from(session.connection.engine, source)
-    try:
-        for piece in split_input(text):
-            run_piece(session, piece, session.run_script)
-    finally:
-        session.depth -= 1
-        ask_from(session.connection.engine, before)
-
-
-def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
-    """Run one command or stretch of SQL; report its error unless ``bail`` is set."""
-    try:
-        if is_command(piece):
-            run_command(session, piece)
-        elif piece.strip():
-            run(piece)
-        session.end_once()
-    except (Quit, OSError):
-        raise
-    except Error as error:
-        if session.bail:
-            raise
-        session.report(error)
-    except Exception as error:
-        if session.bail:
-            raise unexpected(error) from None
-        session.report(unexpected(error))
 
 
 def _last_columns(session: Session, typed: str) -> Iterable[str]:

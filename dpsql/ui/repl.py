@@ -19,12 +19,12 @@ from dpsql.files import keep_private, make_folder
 from dpsql.records import dataclass
 from dpsql.settings import SETTINGS
 from dpsql.ui.budget import gauge
-from dpsql.ui.commands import run_piece
 from dpsql.ui.grid import clip, floor_text
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command
 from dpsql.ui.style import screen_width
 from dpsql.ui.tell import colour_wanted, speaks_unicode, tell
+from dpsql.ui.texts import run_piece
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.counter import as_counting
 from dpsql.privacy.vault.data_engine import Counts, StoredTable
 from dpsql.privacy.vault.stored_rows import StoredRows, ask_all
 from dpsql.workload.cells import AnyResolution
@@ -23,7 +22,11 @@ if TYPE_CHECKING:
 
 def counted_in_place(table: Table, stored: StoredTable) -> CountingTable | None:
     """Return a table that is counted where it is, None where rows are fetched: by public facts."""
-    return as_counting(stored) if table.is_pushed else None
+    if not table.is_pushed:
+        return None
+    from dpsql.privacy.vault.counter import as_counting  # the rows of files are fetched
+
+    return as_counting(stored)
 
 
 def open_pushed(table: Table, reader: object, salt: bytes) -> PushedCodes | None:

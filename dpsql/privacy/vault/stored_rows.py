@@ -23,9 +23,7 @@ from dpsql.privacy.vault.fetched_columns import identity_of
 from dpsql.privacy.vault.lines import other_delimiter
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import PileRoom
-from dpsql.privacy.vault.plugged import find_plugged
 from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
-from dpsql.privacy.vault.servers import find_server
 from dpsql.privacy.vault.versions import stated_version
 from dpsql.records import dataclass, replace
 
@@ -79,8 +77,14 @@ def find_engine(table: Table) -> DataEngine:
     Raises: DataUnavailable where none is installed; OperationalError (E_ENGINE) for a broken one.
     """
     if table.engine in SERVERS:
+        from dpsql.privacy.vault.servers import find_server  # most tables are files
+
         return find_server(table)
-    return find_plugged(table) if table.engine else FILES
+    if table.engine:
+        from dpsql.privacy.vault.plugged import find_plugged
+
+        return find_plugged(table)
+    return FILES
 
 
 def open_table(table: Table) -> StoredTable:

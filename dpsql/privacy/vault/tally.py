@@ -19,7 +19,6 @@ import numpy as np
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
 from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
-from dpsql.privacy.vault.node_weights import split_weight
 from dpsql.records import dataclass
 from dpsql.workload.cells import MOST_STEPS, Cells, Nodes, Steps, Unions
 from dpsql.workload.weights import Weights
@@ -153,6 +152,8 @@ def _split(
     if not falls:
         yield places, weight
         return
+    from dpsql.privacy.vault.node_weights import split_weight  # few columns have bins
+
     first, *rest = falls
     assert first.part is not None
     weights = split_weight(weight, first.part, len(first.cells) - 1)

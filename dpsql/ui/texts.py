@@ -1,0 +1,57 @@
+"""Texts that are typed or read, piece by piece: SQL, and commands of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpsql.engine.faults import unexpected
+from dpsql.errors import Error, UsageError
+from dpsql.ui.session import Quit, Session
+from dpsql.ui.streams import is_command, split_input
+
+MAX_DEPTH = 8
+"""Files that read files that read files: beyond this they are taken to read themselves."""
+
+
+def run_text(session: Session, text: str, source: str = "") -> None:
+    """Run a whole text: commands on lines of their own, and between them SQL.
+
+    The statements of each stretch of SQL are answered together, as one workload. ``source`` is the
+    name of the file that the text is from, which the ledger keeps.
+
+    Raises: dpsql.Error at the first failure when ``bail`` is set.
+    """
+    if session.depth == MAX_DEPTH:
+        raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
+    from dpsql.dbapi.manner import ask_from  # the engine: a second
+
+    session.depth += 1
+    before = ask_from(session.connection.engine, source)
+    try:
+        for piece in split_input(text):
+            run_piece(session, piece, session.run_script)
+    finally:
+        session.depth -= 1
+        ask_from(session.connection.engine, before)
+
+
+def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
+    """Run one command or stretch of SQL; report its error unless ``bail`` is set."""
+    try:
+        if is_command(piece):
+            from dpsql.ui.commands import run_command  # SQL alone needs none of them
+
+            run_command(session, piece)
+        elif piece.strip():
+            run(piece)
+        session.end_once()
+    except (Quit, OSError):
+        raise
+    except Error as error:
+        if session.bail:
+            raise
+        session.report(error)
+    except Exception as error:
+        if session.bail:
+            raise unexpected(error) from None
+        session.report(unexpected(error))

@@ -75,7 +75,8 @@ def processor_seconds(work: Callable[[], object], repeat: int) -> float:
 
 def start_up(folder: Path) -> None:
     """Cold start, help, and warm queries, with byte code as an installed program has it."""
-    command = [sys.executable, "-m", "dpsql"]
+    typed = Path(sys.executable).parent / "dpsql"
+    command = [str(typed)] if typed.exists() else [sys.executable, "-m", "dpsql"]
     catalog = str(folder / "adult.toml")
     sql = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}

@@ -73,10 +73,21 @@ def few_near(
         return None
     if answers:
         bounds = Bounds(_shares(few, answers), limits * ALMOST)
-        return next(_realise(problem, few, descend(few, start, bounds=bounds)), None)
+        return next(_realise(problem, few, _within(few, start, bounds)), None)
     found = [known]
     found += _realise(problem, few, descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
     return min(found, key=lambda each: each.unit_error(problem.workload))
+
+
+def _within(few: Few, start: Floats, bounds: Bounds) -> Floats:
+    """Return combinations within the limits, near a start or near the queries by themselves."""
+    sizes = np.sqrt((bounds.shares / bounds.limits[:, np.newaxis]).max(axis=0))
+    found = []
+    for each in (start, few.coefficients * sizes[:, np.newaxis]):
+        found.append(descend(few, each, bounds=bounds))
+        if bounds.worst(few, found[-1]) * ALMOST <= 1:
+            return found[-1]
+    return min(found, key=lambda matrix: bounds.worst(few, matrix))
 
 
 def _combinations(problem: Problem, few: Few, known: ProductStrategy) -> Floats | None:

@@ -23,7 +23,7 @@ WORK = 4e10
 FEWEST_STEPS, MOST_STEPS = 10, 150
 """Steps of one descent for each rounding of the corners."""
 
-LULL = 1e-4
+LULL = 3e-5
 """What ten steps together gain of the log of an error, as a part, for which a descent goes on."""
 
 STRICT = 100.0
@@ -39,6 +39,12 @@ class Bounds:
 
     shares: Floats
     limits: Floats
+
+    def worst(self, few: Few, matrix: Floats) -> float:
+        """Return the largest mean variance for combinations of the basis, relative to its limit."""
+        norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
+        variances = np.square(few.coefficients @ np.linalg.pinv(matrix)).sum(axis=1)
+        return float((norm**2 * self.shares @ variances / self.limits).max())
 
 
 def descent_cost(few: Few, rows: int) -> float:

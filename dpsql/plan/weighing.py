@@ -16,6 +16,7 @@ from dpsql.search.meter import may_go_on
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.resolved import resolved
 from dpsql.workload.target import Target, mean_variances
@@ -122,6 +123,7 @@ class Weighing:
         """Return strategies within the limits, from afar too where those near by cost much."""
         near = self.weighed(start, limits)
         settled = start.strategy.kind == "separate"  # shares are all that was searched for
+        settled |= bool(near.within) and start.strategy.method == FEW[0]
         if settled or least_error(near.within) <= DEAR * start.error:
             return near
         far = self.weighed(start, limits, "far")
@@ -147,7 +149,8 @@ class Weighing:
                 grown = emphasis[place] * (mean / (limits[place] * NEAR)) ** power
                 least = 1.0 if number < CALM else emphasis[place]
                 emphasis[place] = min(HEAVIEST, max(least, grown))
-            chosen = self.quick(start, emphasis, reach)
+            known = chosen if chosen.strategy.method == FEW[0] else start
+            chosen = self.quick(known, emphasis, reach)
             if reach == "far":
                 chosen = self.pressed(chosen, emphasis, limits, NEAR)
             worst.append(worst_of(chosen, limits))
@@ -195,7 +198,12 @@ class Weighing:
         return chosen
 
     def foreseen(self, start: Chosen, limits: Mapping[Place, float]) -> Chosen | None:
-        """Return the optimum within the limits, where that is known for unions of marginals."""
+        """Return the optimum within the limits, where that is known for unions of marginals.
+
+        And what a descent comes to for few queries.
+        """
+        if law(self.noise).norm == 1:
+            return self.near(start, limits=limits)
         if start.strategy.method != "residual":
             return None
         from dpsql.search.emphasis import residual_emphasis  # most requests do without
@@ -275,6 +283,35 @@ class Weighing:
                 low = part
         return out
 
+    def near(
+        self,
+        start: Chosen,
+        emphasis: Mapping[Place, float] | None = None,
+        limits: Mapping[Place, float] | None = None,
+    ) -> Chosen | None:
+        """Return a strategy of the same few queries for other weights, or within limits.
+
+        None where it is of another family.
+        """
+        layout, strategy = start.layout, start.strategy
+        if not isinstance(strategy, ProductStrategy) or strategy.method != FEW[0]:
+            return None
+        from dpsql.search.near import Near  # searches that most requests do without
+
+        known = Near(strategy)
+        if limits is not None:
+            (name,) = strategy.full
+            read = [layout.products[place] for place in limits]
+            if not all(len(each) == 1 and name in each[0][1].factors for each in read):
+                return None
+            answers = tuple((scale, product.factors[name]) for ((scale, product),) in read)
+            known = Near(strategy, answers, tuple(limits.values()))
+        workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
+        if self.target.has_nodes:
+            workload = resolved(workload)
+        found = cached_choice(workload, self.noise, self.mechanism, self.effort * LESS, known)
+        return self.rated(layout, found.strategy, 0.0)
+
     def quick(
         self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach = "near"
     ) -> Chosen:
@@ -285,6 +322,9 @@ class Weighing:
             found = share_blocks(start.strategy, emphasised(start.layout, emphasis))
             return self.rated(start.layout, found, 0.0)
         if law(self.noise).norm == 1:
+            near = self.near(start, emphasis)
+            if near is not None:
+                return near
             family = "kron" if start.strategy.method == "kron" else None
             anew = self.shared(start, emphasis, reach)
             return anew or self.select(start.layout, emphasis, family)

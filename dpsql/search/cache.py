@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,10 @@ from dpsql.strategy.noise_law import LAPLACE, Noise
 from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.workload import Workload
 
-SCHEMA = 36
+if TYPE_CHECKING:
+    from dpsql.search.near import Near
+
+SCHEMA = 37
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05
@@ -50,12 +53,14 @@ def cached_choice(
     noise: Noise = LAPLACE.name,
     mechanism: str = "auto",
     effort: float = 1.0,
+    near: Near | None = None,
 ) -> Selection:
     """Return ``choose`` of the same arguments, instantly if it was planned before.
 
+    Where a strategy of few queries is given, one ``near`` it.
     The environment variable DPSQL_CACHE names the directory; "off" keeps everything in memory.
     """
-    key = cache_key(workload, noise, mechanism, effort)
+    key = cache_key(workload, noise, mechanism, effort, near)
     found = _recall(key)
     directory = cache_directory()
     if found is None and directory is not None:
@@ -66,7 +71,12 @@ def cached_choice(
         _remember(key, found)
         return found
     start = time.perf_counter()
-    found = choose(workload, noise, mechanism, effort)
+    if near is None:
+        found = choose(workload, noise, mechanism, effort)
+    else:
+        from dpsql.search.near import choose_near  # searches that most requests do without
+
+        found = choose_near(workload, near, mechanism, effort)
     if left_in_all() <= 0:  # it may have ended for what was planned before it
         return found
     if directory is not None and time.perf_counter() - start > WORTH_SECONDS:
@@ -89,12 +99,19 @@ def _remember(key: str, found: Selection) -> None:
             _memory.popitem(last=False)
 
 
-def cache_key(workload: Workload, noise: Noise, mechanism: str, effort: float) -> str:
+def cache_key(
+    workload: Workload,
+    noise: Noise,
+    mechanism: str,
+    effort: float,
+    near: Near | None = None,
+) -> str:
     """Return the digest under which a strategy is remembered."""
     more = sorted(TEMPLATES.keys() - set(FAMILIES))  # another family may be better, or be gone
     facts = (SCHEMA, workload.fingerprint(), noise, mechanism, float(effort))
     scarce = [("room", room())] if room() < ROOM else []
-    text = repr((*facts, *scarce, more) if more else (*facts, *scarce))
+    known = [] if near is None else [("near", near.fingerprint())]
+    text = repr((*facts, *scarce, *known, more) if more else (*facts, *scarce, *known))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from dpsql.algebra.operator import Floats, Integers
-from dpsql.records import dataclass
+from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.search.few_descent import MOST_STEPS, STAGES, WORK, Bounds, descend, descent_cost
+from dpsql.search.few_queries import BINARY_PLACES, Few, in_units, read_few
 from dpsql.search.meter import EIGEN, may_go_on, spend
-from dpsql.search.opt0 import minimise
 from dpsql.search.problem import Problem
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
 
-FEW_ROWS = 256
-"""Most distinct queries: the fixed point has matrices of queries by queries."""
-
-FEW_NUMBERS = 1 << 20
-"""Most numbers in their matrix."""
-
-THIN_FROM, THIN = 256, 4
-"""From so many cells on, and so many per independent query, queries are thin."""
-
-FULL = 1.5
-"""Cells per independent query below which Laplace strategies are those of the cells."""
-
-BINARY_PLACES = 16
-"""Binary places of queries that count as whole, and of combinations of them."""
-
 MOST_PLACES = 40
 """Binary places of the rows that are measured, where queries differ in size by more."""
-
-APART = 1e-6
-"""Part of the largest number of a query by which its others differ at least; its square, not."""
 
 ROUNDS = 400
 """Most steps of the dual fixed point."""
@@ -44,49 +27,16 @@ GAP = 1e-4
 SINGULAR = 1e-12
 """Relative size below which an eigenvalue counts as zero."""
 
-STAGES = ((1e-2, 8), (1e-3, 32), (1e-4, 128), (1e-5, 512))
-"""Rounding of the corners of |x|, and the power that stands for the maximum: ever sharper."""
+NEAR_STEPS = 100
+"""Most steps of a descent where queries are weighed anew, for each rounding of the corners."""
 
-WORK = 4e9
-"""Multiplications that the descents of one workload may take, for effort 1."""
+ALMOST = 0.995
+"""Part of the limits that is aimed at."""
 
-MOST_STEPS = 150
-"""Most steps of one descent."""
+NONE: Floats = np.zeros(0)
 
-
-@dataclass(frozen=True, slots=True)
-class Few:
-    """Distinct whole queries (m, n), and the sum of the squared weights of each.
-
-    ``basis`` are independent ones among them, and ``queries = coefficients @ basis``.
-    """
-
-    queries: Floats
-    weights2: Floats
-    basis: Floats
-    coefficients: Floats
-
-    @property
-    def is_thin(self) -> bool:
-        """Whether cells are so many more than queries that no search over cells is worth it."""
-        n = self.basis.shape[1]
-        return bool(n > THIN_FROM and n > THIN * len(self.basis))
-
-    @property
-    def is_graded(self) -> bool:
-        """Whether cells differ by values that are summed: conditions tell fewer of them apart."""
-        return bool(self.basis.shape[1] > 2.0 ** len(self.basis))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether queries are so many that combinations of them are hardly fewer than cells."""
-        return bool(FULL * len(self.basis) > self.basis.shape[1])
-
-    @property
-    def loss(self) -> Floats:
-        """The Gram of the weighted coefficients: what the inverse of a combination costs."""
-        weighted = self.coefficients * self.weights2[:, np.newaxis]
-        return np.asarray(self.coefficients.T @ weighted)
+Answer: TypeAlias = tuple[float, Operator]
+"""What an answer multiplies rows by, and these."""
 
 
 def few_candidates(
@@ -104,66 +54,60 @@ def few_candidates(
         return
     scales = np.cbrt(found.weights2 / np.abs(found.queries).max(axis=1))
     starts = [found.coefficients * scales[:, np.newaxis], matrix]
-    for start in starts:
+    both = 2 * len(STAGES) * MOST_STEPS * descent_cost(found, len(found.queries))
+    for start in starts if both <= effort * WORK else starts[:1]:
         yield from ((e, lower) for e in _realise(problem, found, descend(found, start, effort)))
 
 
-def read_few(problem: Problem) -> Few | None:
-    """Return the distinct queries of one attribute, None where they are many or not whole."""
-    factors, components = problem.factors[0], problem.components
-    if sum(op.rows for op in factors.operators) * factors.n > FEW_NUMBERS:
-        return None
-    rows, weights = [], []
-    for (which,), weight2 in zip(components.index, components.weights2, strict=True):
-        part = np.ones((1, factors.n)) if which < 0 else factors.operators[which].dense()
-        whole, units = _in_units(np.asarray(part, dtype=np.float64))
-        rows.append(whole)
-        weights.append(weight2 * units**2)
-    stacked = np.concatenate(rows)
-    queries, inverse = np.unique(stacked, axis=0, return_inverse=True)
-    weights2: Floats = np.bincount(inverse.reshape(-1), np.concatenate(weights)).astype(np.float64)
-    asked = queries.any(axis=1)
-    queries, weights2 = queries[asked], weights2[asked]
-    whole = np.ldexp(queries, BINARY_PLACES)
-    if not 0 < len(queries) <= FEW_ROWS or not np.array_equal(whole, np.rint(whole)):
-        return None
-    chosen = _independent(queries)
-    basis = queries[chosen]
-    coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
-    coefficients[np.abs(coefficients) < 1e-9] = 0
-    return Few(queries, weights2, basis, coefficients)
+def few_near(
+    problem: Problem, known: ProductStrategy, answers: Sequence[Answer] = (), limits: Floats = NONE
+) -> ProductStrategy | None:
+    """Return combinations like those of a strategy, for other weights or within limits.
 
-
-def _in_units(rows: Floats) -> tuple[Floats, Floats]:
-    """Return queries as whole numbers of a unit of their own, where that is what they are.
-
-    Sums of decimals are: their values are hundredths, which no binary fraction is.
+    ``limits`` are those of the mean variance of the rows of each of ``answers`` at a unit budget;
+    they may be missed. None where queries are not few.
     """
-    out, units = rows.copy(), np.ones(len(rows))
-    for place, row in enumerate(rows):
-        if np.array_equal(np.ldexp(row, BINARY_PLACES), np.rint(np.ldexp(row, BINARY_PLACES))):
-            continue
-        largest = float(np.abs(row).max())
-        steps = np.diff(np.unique(np.append(row, 0.0)))
-        counts = row / float(steps[steps > APART * largest].min())
-        unit = largest / float(np.rint(np.abs(counts).max()))
-        counts = np.rint(row / unit)
-        if np.abs(counts * unit - row).max() <= APART**2 * largest:
-            out[place], units[place] = counts, unit
-    return out, units
+    few = read_few(problem) if problem.d == 1 else None
+    start = None if few is None else _combinations(problem, few, known)
+    if few is None or start is None:
+        return None
+    if answers:
+        bounds = Bounds(_shares(few, answers), limits * ALMOST)
+        return next(_realise(problem, few, _within(few, start, bounds)), None)
+    found = [known]
+    found += _realise(problem, few, descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
+    return min(found, key=lambda each: each.unit_error(problem.workload))
 
 
-def _independent(rows: Floats) -> list[int]:
-    """Return the places of independent rows that span all, those of the fewest cells first."""
-    chosen: list[int] = []
-    left = rows / np.linalg.norm(rows, axis=1)[:, np.newaxis]
-    for place in np.argsort(np.abs(rows).sum(axis=1), kind="stable"):
-        size = float(np.linalg.norm(left[place]))
-        if size > 1e-7:
-            unit = left[place] / size
-            chosen.append(int(place))
-            left = left - np.outer(left @ unit, unit)
-    return chosen
+def _within(few: Few, start: Floats, bounds: Bounds) -> Floats:
+    """Return combinations within the limits, near a start or near the queries by themselves."""
+    sizes = np.sqrt((bounds.shares / bounds.limits[:, np.newaxis]).max(axis=0))
+    found = []
+    for each in (start, few.coefficients * sizes[:, np.newaxis]):
+        found.append(descend(few, each, bounds=bounds))
+        if bounds.worst(few, found[-1]) * ALMOST <= 1:
+            return found[-1]
+    return min(found, key=lambda matrix: bounds.worst(few, matrix))
+
+
+def _combinations(problem: Problem, few: Few, known: ProductStrategy) -> Floats | None:
+    """Return what a strategy combines of the basis, (rows, rank)."""
+    rows = known.full.get(problem.names[0])
+    if len(known.full) > 1 or not isinstance(rows, np.ndarray):
+        return None
+    return np.asarray(np.linalg.lstsq(few.basis.T, rows.T.astype(np.float64), rcond=None)[0].T)
+
+
+def _shares(few: Few, answers: Sequence[Answer]) -> Floats:
+    """Return what the variance of every query is of the mean variance of an answer's rows."""
+    places = {query.tobytes(): place for place, query in enumerate(few.queries)}
+    out = np.zeros((len(answers), len(few.queries)))
+    for answer, (scale, operator) in enumerate(answers):
+        whole, units = in_units(np.asarray(operator.dense(), dtype=np.float64))
+        for query, unit in zip(whole, units, strict=True):
+            if query.any():
+                out[answer, places[query.tobytes()]] += (scale * unit) ** 2 / len(whole)
+    return out
 
 
 def gaussian_optimum(few: Few) -> tuple[Floats, float]:
@@ -203,53 +147,6 @@ def gaussian_optimum(few: Few) -> tuple[Floats, float]:
         D = np.maximum(D * x**power, 1e-300)
         D *= n / D.sum()
     return np.asarray(best / sizes), lower * (1 - 1e-9)
-
-
-def descend(few: Few, start: Floats, effort: float = 1.0) -> Floats:
-    """Return combinations of the basis whose error under Laplace noise is a local minimum.
-
-    Minimises the log of (largest L1 norm of a column)^2 times the cost of the inverse, with
-    corners rounded ever less. Source: LRM (Yuan et al. 2012) asks for the same optimum.
-    ``start`` and the result have shape (rows, rank).
-    """
-    cost = 4.0 * start.size * few.basis.shape[1]
-    steps = int(np.clip(effort * WORK / (2 * len(STAGES) * cost), 5, MOST_STEPS))
-    matrix: Floats = start / np.abs(start @ few.basis).sum(axis=0).max()
-    for smooth, power in STAGES:
-        loss = _Loss(few, matrix.shape, smooth, power)
-        _, flat = minimise(loss, matrix.ravel(), ftol=1e-7, maxiter=steps, signed=True, cost=cost)
-        found = flat.reshape(matrix.shape)
-        matrix = found / np.abs(found @ few.basis).sum(axis=0).max()
-    return matrix
-
-
-class _Loss:
-    """The log of the smoothed error of combinations of the basis, with its gradient."""
-
-    def __init__(self, few: Few, shape: tuple[int, ...], smooth: float, power: int) -> None:
-        self.basis, self.cost, self.shape = few.basis, few.loss, shape
-        self.smooth, self.power = smooth, power
-
-    def __call__(self, flat: Floats) -> tuple[float, Floats]:
-        L = flat.reshape(self.shape)
-        A = L @ self.basis
-        size = np.sqrt(A * A + self.smooth**2)
-        columns = size.sum(axis=0)
-        largest = float(columns.max())
-        powers = (columns / largest) ** (self.power - 1)
-        sum_of = float((powers * columns).sum()) / largest
-        try:
-            inverse = np.linalg.inv(L.T @ L)
-        except np.linalg.LinAlgError:
-            return np.inf, np.zeros_like(flat)
-        spread = self.cost @ inverse
-        total = float(np.trace(spread))
-        if not total > 0:
-            return np.inf, np.zeros_like(flat)
-        value = 2 * (np.log(largest) + np.log(sum_of) / self.power) + np.log(total)
-        share = powers / (largest * sum_of)
-        slope = 2 * ((A / size) * share) @ self.basis.T - (2 / total) * (L @ inverse @ spread)
-        return float(value), np.asarray(slope).ravel()
 
 
 def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[ProductStrategy]:

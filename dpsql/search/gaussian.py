@@ -11,7 +11,8 @@ from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.search.family import Family
-from dpsql.search.few import few_candidates, read_few
+from dpsql.search.few import few_candidates
+from dpsql.search.few_queries import read_few
 from dpsql.search.joint import Objective
 from dpsql.search.laplace import JOINT, KRON, SIMPLE, identity_candidates, room
 from dpsql.search.meter import may_go_on, within

@@ -11,7 +11,8 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import DENSE_LIMIT, Family
-from dpsql.search.few import few_candidates, read_few
+from dpsql.search.few import few_candidates
+from dpsql.search.few_queries import read_few
 from dpsql.search.gram_parts import learn_parts
 from dpsql.search.joint import (
     Found,

@@ -24,7 +24,8 @@ from dpsql.plan.chosen import least_error, worst_of
 from dpsql.plan.limits import find_limits
 from dpsql.plan.request import Request, make_plan
 from dpsql.search.emphasis import residual_emphasis
-from dpsql.search.few import Few, few_candidates, gaussian_optimum, read_few
+from dpsql.search.few import few_candidates, gaussian_optimum
+from dpsql.search.few_queries import Few, read_few
 from dpsql.search.interchange import fits
 from dpsql.search.problem import Problem
 from dpsql.search.reduction import groups, orbits_of, size_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.search.few import few_candidates, read_few
+from dpsql.search.few import few_candidates
+from dpsql.search.few_queries import read_few
 from dpsql.search.problem import Problem
 from dpsql.workload.workload import Workload
 

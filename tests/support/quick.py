@@ -14,7 +14,7 @@ from unittest import mock
 
 from dpsql.learn import fixed
 from dpsql.plan import weighing
-from dpsql.search import few, hierarchy, joint, opt0, opt_m
+from dpsql.search import few_descent, hierarchy, joint, opt0, opt_m
 from dpsql.search.cache import cached_choice
 
 STEPS, STARTS = 6, 2
@@ -26,7 +26,7 @@ EFFORT = 0.0999
 SEARCHED = frozenset({"plan", "search", "strategy"})
 """Folders whose tests ask how good plans are."""
 
-DESCENDED = (opt0, few, hierarchy, joint)
+DESCENDED = (opt0, few_descent, hierarchy, joint)
 CHOOSING = (weighing, fixed)
 _descend, _starts = opt0.minimise, opt0._default_restarts
 
@@ -39,8 +39,8 @@ def _restarts(n: int) -> int:
     return min(STARTS, _starts(n))
 
 
-def _choice(workload: Any, noise: Any, mechanism: str, effort: float = 1.0) -> Any:
-    return cached_choice(workload, noise, mechanism, effort * EFFORT)
+def _choice(workload: Any, noise: Any, mechanism: str, effort: float = 1.0, *near: Any) -> Any:
+    return cached_choice(workload, noise, mechanism, effort * EFFORT, *near)
 
 
 QUICK: tuple[tuple[ModuleType, str, object], ...] = (

@@ -1,0 +1,133 @@
+"""Descent over combinations of few queries: to the least error for columns of one L1 norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dpsql.algebra.operator import Floats
+from dpsql.records import dataclass
+from dpsql.search.few_queries import Few
+from dpsql.search.meter import EIGEN
+from dpsql.search.opt0 import minimise
+
+STAGES = ((1e-2, 8), (1e-3, 32), (1e-4, 128), (1e-5, 512))
+"""Rounding of the corners of |x|, and the power that stands for the maximum: ever sharper."""
+
+WORK = 4e10
+"""Products of numbers that one descent may take, for effort 1."""
+
+FEWEST_STEPS, MOST_STEPS = 10, 150
+"""Steps of one descent for each rounding of the corners."""
+
+LULL = 3e-5
+"""What ten steps together gain of the log of an error, as a part, for which a descent goes on."""
+
+STRICT = 100.0
+"""What the log of an error grows by for the square of the part a variance is beyond its limit."""
+
+CORNER = 150
+"""What rounding the corners of one number takes, in products of numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of mean variances, (answers,), and the share of every query in these."""
+
+    shares: Floats
+    limits: Floats
+
+    def worst(self, few: Few, matrix: Floats) -> float:
+        """Return the largest mean variance for combinations of the basis, relative to its limit."""
+        norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
+        variances = np.square(few.coefficients @ np.linalg.pinv(matrix)).sum(axis=1)
+        return float((norm**2 * self.shares @ variances / self.limits).max())
+
+
+def descent_cost(few: Few, rows: int) -> float:
+    """Return the products of numbers that one step takes for so many combinations of the basis."""
+    rank, n = few.basis.shape
+    products = np.count_nonzero(few.basis) if few.is_sparse else few.basis.size
+    return float(4 * rows * products + CORNER * rows * n + EIGEN * rank**3)
+
+
+def descend(
+    few: Few,
+    start: Floats,
+    effort: float = 1.0,
+    stages: Sequence[tuple[float, int]] = STAGES,
+    most: int = MOST_STEPS,
+    bounds: Bounds | None = None,
+) -> Floats:
+    """Return combinations of the basis whose error under Laplace noise is a local minimum.
+
+    Minimises the log of (largest L1 norm of a column)^2 times the cost of the inverse, with
+    corners rounded ever less. Source: LRM (Yuan et al. 2012) asks for the same optimum.
+    ``start`` and the result have shape (rows, rank).
+    """
+    cost = descent_cost(few, len(start))
+    steps = int(np.clip(effort * WORK / (len(stages) * cost), FEWEST_STEPS, most))
+    matrix: Floats = start / np.abs(start @ few.basis).sum(axis=0).max()
+    for smooth, power in stages:
+        loss = _Loss(few, matrix, smooth, power, bounds)
+        _, flat = minimise(
+            loss, matrix.ravel(), ftol=1e-7, maxiter=steps, signed=True, cost=cost, lull=LULL
+        )
+        found = flat.reshape(matrix.shape)
+        matrix = found / np.abs(found @ few.basis).sum(axis=0).max()
+    return matrix
+
+
+class _Loss:
+    """The log of the smoothed error of combinations of the basis, with its gradient.
+
+    Mean variances beyond their bounds count as the squares of what they are beyond.
+    """
+
+    def __init__(
+        self, few: Few, start: Floats, smooth: float, power: int, bounds: Bounds | None
+    ) -> None:
+        kind = csr_array if few.is_sparse else np.asarray
+        self.basis, self.cells = kind(few.basis), kind(np.ascontiguousarray(few.basis.T))
+        self.few, self.shape, self.smooth, self.power = few, start.shape, smooth, power
+        self.shares = np.zeros((0, len(few.queries)))
+        if bounds is not None:  # of which the norm is one now, but for what is rounded
+            limits = bounds.limits * math.exp(self._norm(start)[0])
+            self.shares = bounds.shares / limits[:, np.newaxis]
+
+    def _norm(self, L: Floats) -> tuple[float, Floats]:
+        """Return the log of the square of the largest smoothed norm, and half its derivative."""
+        A = np.asarray(self.cells @ L.T)  # (cells, rows)
+        size = np.sqrt(A * A + self.smooth**2)
+        columns = size.sum(axis=1)
+        largest = float(columns.max())
+        powers = (columns / largest) ** (self.power - 1)
+        sum_of = float((powers * columns).sum()) / largest
+        A /= size
+        A *= (powers / (largest * sum_of))[:, np.newaxis]
+        value = 2 * (math.log(largest) + math.log(sum_of) / self.power)
+        return value, np.asarray((self.basis @ A).T)
+
+    def __call__(self, flat: Floats) -> tuple[float, Floats]:
+        L, few = flat.reshape(self.shape), self.few
+        try:
+            inverse = np.linalg.inv(L.T @ L)
+        except np.linalg.LinAlgError:
+            return np.inf, np.zeros_like(flat)
+        spread = few.coefficients @ inverse
+        variances = (spread * few.coefficients).sum(axis=1)
+        total = float(few.weights2 @ variances)
+        if not total > 0 or not (variances > 0).all():
+            return np.inf, np.zeros_like(flat)
+        norm, slope = self._norm(L)
+        shares = self.shares * math.exp(norm)
+        ratios = shares @ variances
+        beyond = np.maximum(ratios - 1, 0)
+        by_variance = few.weights2 / total + 2 * STRICT * beyond @ shares
+        slope *= 2 + 4 * STRICT * float(beyond @ ratios)
+        slope -= 2 * L @ (spread.T * by_variance) @ spread
+        value = norm + math.log(total) + STRICT * float(beyond @ beyond)
+        return value, np.ascontiguousarray(slope).ravel()

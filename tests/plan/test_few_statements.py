@@ -1,0 +1,45 @@
+"""A few ordinary statements together: rows that several of them share are counted once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dpsql
+
+KEYS = """
+SELECT race, COUNT(*) AS n FROM adult WHERE sex = 'Male' GROUP BY race;
+SELECT occupation, workclass, COUNT(*) AS n FROM adult GROUP BY occupation, workclass;
+SELECT occupation, sex, COUNT(*) AS n FROM adult
+WHERE workclass = 'Private' AND income = '<=50K' GROUP BY occupation, sex
+"""
+RANGES = """
+SELECT marital_status, relationship, COUNT(*) AS n FROM adult
+WHERE age BETWEEN 17 AND 72 GROUP BY marital_status, relationship;
+SELECT race, marital_status, COUNT(*) AS n FROM adult
+WHERE relationship = 'Husband' AND sex = 'Female' GROUP BY race, marital_status;
+SELECT occupation, income, COUNT(*) AS n FROM adult
+WHERE age BETWEEN 24 AND 59 GROUP BY occupation, income
+"""
+ONE_NUMBER = """
+SELECT COUNT(*) AS n FROM adult WHERE age BETWEEN 27 AND 70;
+SELECT workclass, COUNT(*) AS n FROM adult WHERE sex = 'Male' AND race = 'Other' GROUP BY workclass;
+SELECT age, COUNT(*) AS n FROM adult WHERE relationship = 'Husband' GROUP BY age
+"""
+PLAIN = 3 * 2**0.5
+"""The standard error of each number where each statement has a third of epsilon 1."""
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [(KEYS, 0.56), (RANGES, 0.74), (ONE_NUMBER, 0.78)],
+    ids=["keys", "ranges", "one"],
+)
+def test_statements_that_share_rows_are_far_better_than_each_alone(
+    demo: Path, text: str, most: float
+) -> None:
+    """They were at .81, .89 and .86 of plain noise: a descent ended after five steps."""
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        explanation = connection.explain(text)
+    assert explanation.rmse <= most * PLAIN

@@ -5,6 +5,9 @@ there. SQLite and DuckDB have locks that cannot be made new, and SQLite knows no
 the child it takes files for locked, or for its own to write. A fork waits for the threads that use
 them, each for milliseconds, and for modules that are being imported; a child for which that took
 too long is refused. Source: SQLite, "How To Corrupt An SQLite Database File", 2.6.
+
+Python's own lock of imports is not held from the last look to the fork: what other libraries do
+before a fork comes in between, and may wait for a thread that imports (logging does).
 """
 
 from __future__ import annotations
@@ -15,22 +18,31 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 LIMIT = 5.0
 """Seconds that a fork waits at most; a charge takes some 20 ms, an import up to a second."""
+PATIENCE = 0.05
+"""Seconds for which it first holds locks while it waits for more; twice as many every time."""
 
 T = TypeVar("T")
+
+
+class _Mine(threading.local):
+    """What the thread that forks has of the locks that it waits for."""
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+
 
 _fresh: WeakSet[Any] = WeakSet()
 _awaited: WeakSet[Any] = WeakSet()
 _ended_alone: WeakSet[object] = WeakSet()
 _inherited: list[object] = []
-_forking = threading.Lock()
-_taken: list[Any] = []
-"""What the thread that forks has of the locks that it waits for."""
+_forking = threading.RLock()
+"""Held while a process forks, and for a moment by whoever makes a lock that forks wait for."""
+_mine = _Mine()
 _is_whole = True
 
 
@@ -41,8 +53,12 @@ def fresh(lock: T) -> T:
 
 
 def awaited(lock: T) -> T:
-    """A lock that a fork waits for, and takes. It is held for milliseconds, and with no other."""
-    _awaited.add(lock)
+    """A lock that a fork waits for, and takes. It is held for milliseconds, and with no other.
+
+    None is made while a process forks: it would not have been waited for.
+    """
+    with _forking:
+        _awaited.add(lock)
     return lock
 
 
@@ -68,50 +84,63 @@ def is_inherited(connection: object) -> bool:
     return any(each is connection for each in _inherited)
 
 
-def _imported_elsewhere() -> set[str]:
-    """Modules that other threads are importing: in a child the import would wait for them."""
-    found = set()
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType):
-            spec = object.__getattribute__(module, "__dict__").get("__spec__")
-            if getattr(spec, "_initializing", False):
-                found.add(name)
-    frame = sys._getframe() if found else None
-    while frame is not None:  # a module may fork while it is imported
-        if frame.f_code.co_name == "<module>":
-            found.discard(frame.f_globals.get("__name__", ""))
-        frame = frame.f_back
-    return found
+def _imported_elsewhere() -> bool:
+    """Whether other threads import anything: in a child the same import would wait for them.
+
+    A thread has a module's lock from before it is looked for until all of it is there. One that
+    this thread has is of a module that forks while it is imported.
+    """
+    known = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
+    owners = {getattr(lock(), "owner", None) for lock in list(known.values())}
+    return bool(owners - {None, threading.get_ident()})
 
 
 def _missing() -> list[Any]:
-    held = set(map(id, _taken))
+    held = set(map(id, _mine.taken))
     return [each for each in list(_awaited) if id(each) not in held]
 
 
 def _before() -> None:
-    end = time.monotonic() + LIMIT
-    if not _forking.acquire(timeout=LIMIT):
-        return
-    _taken.append(_forking)
-    while (missing := _missing()) and time.monotonic() < end:
-        for lock in missing:
-            if lock.acquire(timeout=max(0.0, end - time.monotonic())):
-                _taken.append(lock)
-    while _imported_elsewhere() and time.monotonic() < end:
+    """Take every lock while nothing is imported.
+
+    Whoever imports may wait for a lock that is taken here (a class is completed), and whoever has
+    one may import. So a lock is never held for long while others are waited for.
+    """
+    end, patience = time.monotonic() + LIMIT, PATIENCE
+    while not _is_still(min(end, time.monotonic() + patience)) and time.monotonic() < end:
+        _after_in_parent()
+        time.sleep(patience / 10)
+        patience *= 2
+
+
+def _is_still(end: float) -> bool:
+    """Whether all is taken, and nothing imported, before the end. Some may be taken if not."""
+    if not _take(_forking, end) or not all(_take(lock, end) for lock in _missing()):
+        return False
+    while _imported_elsewhere():
+        if time.monotonic() > end:
+            return False
         time.sleep(0.001)
+    return True
+
+
+def _take(lock: Any, end: float) -> bool:
+    is_taken: bool = lock.acquire(timeout=max(0.0, end - time.monotonic()))
+    if is_taken:
+        _mine.taken.append(lock)
+    return is_taken
 
 
 def _after_in_parent() -> None:
-    while _taken:
-        _taken.pop().release()
+    while _mine.taken:
+        _mine.taken.pop().release()
 
 
 def _after_in_child() -> None:
     global _is_whole
     was_whole, _is_whole = _is_whole, False  # until all is done: interrupts are passed over here
     is_whole = was_whole and not _missing() and not _imported_elsewhere()
-    _taken.clear()
+    _mine.taken.clear()
     for lock in (_forking, *_fresh, *_awaited):
         lock._at_fork_reinit()
     _inherited.extend(_ended_alone)

@@ -20,8 +20,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from dpsql.forks import fresh
 from dpsql.records import dataclass
 
 if TYPE_CHECKING:
@@ -93,13 +95,23 @@ class Listener(Protocol):
         """It has ended, or failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """How many threads there were, and whether whoever asks sets those of the whole process."""
+
+    most: int
+    sets_all: bool
+
+
 T = TypeVar("T")
 
 _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
 _ceiling: ContextVar[Ceiling | None] = ContextVar("dpsql_ceiling", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
-_threads: ContextVar[int | None] = ContextVar("dpsql_threads", default=None)
-"""How many threads linear algebra had before it was limited to one; None where it is not."""
+_threads: ContextVar[_Threads | None] = ContextVar("dpsql_threads", default=None)
+"""What linear algebra had before it was limited to one thread; None where it is not."""
+_setting = fresh(Lock())
+"""Had by the thread that sets the number of threads of the whole process."""
 
 
 def work_of(most: float, effort: Fraction) -> float:
@@ -314,7 +326,8 @@ def one_thread(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[o
 
     Nothing is limited where all columns of these domains are small, or where one domain is a large
     column alone. Where libraries know one number for the whole process, it is the first thread of
-    those that are inside at once which sets it, and takes it back; the others change nothing.
+    those that are inside at once which sets it, and takes it back; the others change nothing: what
+    they found is not what there was.
     """
     known = [tuple(domain.values()) for domain in domains]
     if any(len(sizes) == 1 and LARGE <= sizes[0] <= MOST for sizes in known):
@@ -326,12 +339,20 @@ def one_thread(domains: Iterable[Mapping[str, int]]) -> AbstractContextManager[o
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    before = _threads.set(max(_most_threads(), _threads.get() or 1))
+    around = _threads.get()
+    is_first = around is None and _setting.acquire(blocking=False)
     try:
-        with _to(1):
-            yield
+        sets_all = is_first or (around is not None and around.sets_all)
+        most = max(_most_threads(sets_all), 1 if around is None else around.most)
+        token = _threads.set(_Threads(most, sets_all))
+        try:
+            with _to(1, sets_all):
+                yield
+        finally:
+            _threads.reset(token)
     finally:
-        _threads.reset(before)
+        if is_first:
+            _setting.release()
 
 
 @contextmanager
@@ -340,21 +361,25 @@ def threads_for(size: int) -> Iterator[None]:
 
     ``size`` is how many rows they have. Outside of ``one_thread`` nothing changes.
     """
-    count = _threads.get()
-    with nullcontext() if count is None else _to(count if size >= LARGE else 1):
+    had = _threads.get()
+    with nullcontext() if had is None else _to(had.most if size >= LARGE else 1, had.sets_all):
         yield
 
 
-def _to(count: int) -> AbstractContextManager[object]:
-    limit: AbstractContextManager[object] = _libraries("scipy.linalg" in sys.modules).limit(
-        limits=count, user_api="blas"
-    )
+def _to(count: int, sets_all: bool) -> AbstractContextManager[object]:
+    limit: AbstractContextManager[object] = _set_here(sets_all).limit(limits=count, user_api="blas")
     return limit
 
 
-def _most_threads() -> int:
-    found = _libraries("scipy.linalg" in sys.modules).info()
+def _most_threads(sets_all: bool) -> int:
+    found = _set_here(sets_all).info()
     return max((each["num_threads"] for each in found if each["user_api"] == "blas"), default=1)
+
+
+def _set_here(sets_all: bool) -> ThreadpoolController:
+    """The libraries whose number this thread may set: of all, or those with one for each thread."""
+    found = _libraries("scipy.linalg" in sys.modules)
+    return found if sets_all else found.select(threading_layer="openmp")
 
 
 @lru_cache(maxsize=2)

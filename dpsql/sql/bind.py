@@ -11,6 +11,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.clauses import Clips, Cut
+from dpsql.sql.depth import too_deep
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.joined import JoinReader, joined_listing, lookups
@@ -92,7 +93,7 @@ def bind(
         listed = with_lists(tree, scope)
         return _bind(listed, scope if listed is tree else read(listed), is_clipped)
     except RecursionError:
-        raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
+        raise too_deep() from None
 
 
 def _may_couple(tree: exp.Select) -> bool:

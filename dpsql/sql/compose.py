@@ -17,6 +17,7 @@ from dpsql.records import replace
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
+from dpsql.sql.depth import too_deep
 from dpsql.sql.distinct_keys import grouped
 from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.flat_select import is_flat
@@ -140,7 +141,7 @@ def _compiled(
     try:
         return _compose(Shape(statement, compiler, public), tree)
     except RecursionError:
-        raise ProgrammingError("E_TOO_COMPLEX", "the statement is nested too deeply") from None
+        raise too_deep() from None
 
 
 def _check_syntax(statement: Statement, compiler: Compiler) -> None:

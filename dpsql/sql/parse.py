@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -20,6 +21,7 @@ from dpsql.settings import CLIPPING
 from dpsql.sql.anonymized import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.constants import constants_of
+from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
@@ -38,11 +40,8 @@ if TYPE_CHECKING:
     from dpsql.sql.unlisted import Search
 
 # Limits of one statement, far above what people and tools write: they bound the time and memory of
-# all that follows. Depth costs stack: of Python's 1,000 frames the parser takes 23 a parenthesis,
-# our walks of a tree up to three a node.
+# all that follows. How deep it may be is in depth.
 MAX_TEXT = 64 * 1024
-MAX_DEPTH = 50
-MAX_TREE_DEPTH = 300
 MAX_NODES = 10_000
 MAX_ITEMS = 1_000
 MAX_STRING = 4 * 1024
@@ -308,17 +307,20 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         text = marked(fragment, text, reports)
     left, (text, top) = text, take_top(respelled(text, lexemes), lexemes)
     try:
-        trees = parse_tokens(text)
+        trees = with_room(partial(parse_tokens, text))
     except SqlglotError as error:
         raise _parse_error(fragment, lexemes, error) from None
-    except (RecursionError, ValueError, MemoryError, IndexError, TypeError, AttributeError):
-        raise ProgrammingError("E_TOO_COMPLEX", "the statement cannot be parsed") from None
+    except RecursionError:
+        raise too_deep() from None
+    except (ValueError, MemoryError, IndexError, TypeError, AttributeError):
+        what = "the statement cannot be parsed"
+        raise ProgrammingError("E_TOO_COMPLEX", what, hint=FORM) from None
     if len(trees) != 1 or trees[0] is None:
         raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
     tree = trees[0]
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
-    _check_depth(tree)
+    check_depth(tree)
     if top is not None:
         if not isinstance(tree, exp.Select) or tree.args.get("limit") or tree.args.get("offset"):
             what, hint = "TOP beside LIMIT or a set operation", "LIMIT at the end of all of it"
@@ -360,17 +362,6 @@ def parse_view(sql: str) -> exp.Query:
     if statement.tree is None or statement.explain or statement.options or statement.clips:
         raise NotSupportedError("E_STATEMENT", "this is not a plain SELECT", hint="SELECT ...")
     return statement.tree
-
-
-def _check_depth(tree: exp.Expr) -> None:
-    level: list[exp.Expr] = [tree]
-    for _ in range(MAX_TREE_DEPTH):
-        level = [child for node in level for child in node.iter_expressions()]
-        if not level:
-            return
-    raise ProgrammingError(
-        "E_TOO_COMPLEX", "the statement is nested too deeply", hint="use IN for long lists of OR"
-    )
 
 
 def _parse_error(

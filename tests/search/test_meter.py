@@ -21,6 +21,21 @@ def several() -> Iterator[None]:
         yield
 
 
+def set_by_nobody(count: int) -> None:
+    """Set the number by a thread that ends: while one that did so lives, it alone may set it."""
+    setting = threading.Thread(target=lambda: threadpool_limits(limits=count, user_api="blas"))
+    setting.start()
+    setting.join()
+
+
+@pytest.fixture
+def several_of_nobody() -> Iterator[None]:
+    before = max(threads())
+    set_by_nobody(2)
+    yield
+    set_by_nobody(before)
+
+
 def threads() -> set[int]:
     return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
 
@@ -61,7 +76,7 @@ def test_large_matrices_beside_small_ones_have_all_threads(several: None) -> Non
     assert threads() == {2}
 
 
-def test_searches_at_once_give_threads_back() -> None:
+def test_searches_at_once_give_threads_back(several_of_nobody: None) -> None:
     inside = threading.Barrier(3)
 
     def search() -> None:
@@ -76,6 +91,31 @@ def test_searches_at_once_give_threads_back() -> None:
     for each in searches:
         each.join()
     assert threads() == before
+
+
+@pytest.mark.parametrize("size", [0, LARGE - 1, LARGE])
+def test_a_search_that_ends_last_gives_no_threads_back_that_it_did_not_take(
+    several_of_nobody: None, size: int
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def search() -> None:
+        with one_thread([{"a": SMALL + 1}]), threads_for(size):
+            begun.set()
+            over.wait(60)
+
+    last = threading.Thread(target=search)
+    with one_thread([{"a": SMALL + 1}]):
+        last.start()
+        begun.wait(60)
+        assert threads() == {1}
+    assert threads() == {2}
+    over.set()
+    last.join()
+    assert threads() == {2}
+    with one_thread([{"a": SMALL + 1}]):
+        assert threads() == {1}
+    assert threads() == {2}
 
 
 def test_a_plan_is_made_with_one_thread(several: None, monkeypatch: pytest.MonkeyPatch) -> None:

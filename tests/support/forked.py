@@ -185,26 +185,63 @@ def work_out(_: Path, begun: threading.Event) -> None:
         sealed.Sealed().run("SELECT 1")
 
 
-def importing(folder: Path) -> Counter[str]:
+SLEEPS = "import time\ntime.sleep(1)\n"
+COMPLETES = (
+    "from __future__ import annotations\n"
+    + SLEEPS
+    + """
+from dpsql.records import dataclass
+@dataclass
+class Pair:
+    one: int
+Pair(1)
+"""
+)
+"""A module that needs a lock for which a fork waits."""
+
+
+class Finder:
+    """Finds the slow module slowly."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.begun = threading.Event()
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Leave it to others, after some time."""
+        if name == "slow_module":
+            self.begun.set()
+            time.sleep(self.seconds)
+
+
+def importing(
+    folder: Path, text: str = SLEEPS, seconds: float = 0, beside: Callable[[], object] = int
+) -> Counter[str]:
     """A child that imports what a thread of the parent is importing."""
-    (folder / "slow_module.py").write_text("import time\ntime.sleep(1)\nready = True\n")
+    (folder / "slow_module.py").write_text(text + "ready = True\n")
     sys.path.insert(0, str(folder))
+    finder, catalog = Finder(seconds), world(folder, "t")
+    sys.meta_path.insert(0, finder)
+    ask(catalog)
 
     def work() -> str:
-        import dpsql
-
-        _ = dpsql.connect
         import slow_module  # type: ignore[import-not-found]
 
-        return "asked" if slow_module.ready else "half"
+        return ask(catalog) if slow_module.ready else "half"
 
-    import dpsql
-
-    _ = dpsql.connect
     threading.Thread(target=__import__, args=("slow_module",), daemon=True).start()
-    while "slow_module" not in sys.modules:
-        time.sleep(0.01)
+    finder.begun.wait()
+    threading.Thread(target=beside, daemon=True).start()
     return Counter([told_by_child(work)])
+
+
+def open_slowly() -> None:
+    """Hold a new lock, as for a DuckDB, from when a fork waits to a second after it need not."""
+    from dpsql import forks
+
+    time.sleep(0.3)
+    with forks.awaited(threading.Lock()):
+        time.sleep(2)
 
 
 def ends(folder: Path) -> Counter[str]:
@@ -230,6 +267,9 @@ PERILS: dict[str, Callable[[Path], Counter[str]]] = {
     ),
     "attribute": lambda folder: in_the_middle(folder, work_out),
     "imports": importing,
+    "imports and completes": lambda folder: importing(folder, COMPLETES),
+    "finds": lambda folder: importing(folder, "", seconds=1),
+    "opens meanwhile": lambda folder: importing(folder, beside=open_slowly),
     "ends": ends,
 }
 
@@ -248,7 +288,7 @@ def plant(fault: str) -> None:
     if fault == "awaited":
         mock.patch.object(forks, "awaited", lambda lock: lock).start()
     if fault == "imports":
-        mock.patch.object(forks, "_imported_elsewhere", set).start()
+        mock.patch.object(forks, "_imported_elsewhere", bool).start()
     if fault == "ends":
         mock.patch.object(forks, "ended_where_opened", lambda connection: connection).start()
     if fault == "attribute":

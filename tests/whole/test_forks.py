@@ -41,7 +41,13 @@ def test_children_of_a_parent_whose_threads_ask_connect_and_ask(tmp_path: Path) 
     assert told(tmp_path, "stress") == "{'asked': 12, 'asks on': True}"
 
 
-@pytest.mark.parametrize("peril", ["locks", "stores", "attribute", "imports"])
+@pytest.mark.parametrize(
+    "peril",
+    [
+        *("locks", "stores", "attribute", "imports"),
+        *("imports and completes", "finds", "opens meanwhile"),
+    ],
+)
 def test_what_a_thread_is_in_the_middle_of_holds_no_child_up(tmp_path: Path, peril: str) -> None:
     assert told(tmp_path, peril) == ASKED
 

@@ -259,16 +259,26 @@ def _boxes(truth: Mask, names: Sequence[str]) -> Iterator[Box]:
     if truth.ndim == 1:
         yield {names[0]: truth}
         return
-    flat = truth.reshape(len(truth), -1)
-    rows, first, labels = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    labels = labels.reshape(-1)
-    for index in np.argsort(first):
-        if not rows[index].any():
-            continue
+    labels = _alike(truth)
+    for index in range(int(labels.max()) + 1):
         here = labels == index
+        rest = truth[here.argmax()]
+        if not rest.any():
+            continue
         mask = {} if here.all() else {names[0]: here}
-        for box in _boxes(rows[index].reshape(truth.shape[1:]), names[1:]):
+        for box in _boxes(rest, names[1:]):
             yield {**mask, **box}
+
+
+def _alike(truth: Mask) -> NDArray[np.int64]:
+    """Return a number for every row of truth values, the same where they are, in their order.
+
+    >>> _alike(np.array([[True, False], [False, False], [True, False]])).tolist()
+    [0, 1, 0]
+    """
+    found: dict[bytes, int] = {}
+    texts = (np.packbits(row).tobytes() for row in truth)
+    return np.array([found.setdefault(text, len(found)) for text in texts], dtype=np.int64)
 
 
 def at_least(predicates: Mapping[str, NDArray[np.int64]], t: int) -> Pattern:

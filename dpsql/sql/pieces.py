@@ -37,7 +37,7 @@ from dpsql.workload.term import (
     Pattern,
     intersect,
     join,
-    refuse_pattern,
+    refuse_patterns,
     with_pattern,
 )
 
@@ -198,7 +198,7 @@ class Pieces:
             if any(name in self.lookups for each in patterns for name in each.labels):
                 pattern = None  # its labels are those of pairs with public rows, not of cells
             if boxes is None and pattern is None:
-                refuse_pattern(patterns[0])
+                refuse_patterns(patterns)
             if pattern is not None:
                 pieces = [MaskedSum(scale, own, *shape, pattern)]
             whole += pieces

@@ -31,6 +31,10 @@ MAX_CELLS = 1 << 20
 MAX_PRODUCTS = 256
 """Most products that one pattern may be written as."""
 
+MAX_TOGETHER = 1 << 10
+"""Most products that patterns over different columns may be written as together: each pair of them
+has a covariance."""
+
 ORDERED = 4
 """Columns up to which every order of them is tried."""
 
@@ -143,6 +147,23 @@ def refuse_pattern(pattern: Pattern, units: bool = False) -> NoReturn:
     )
 
 
+def refuse_patterns(patterns: Sequence[Pattern]) -> NoReturn:
+    """Refuse to measure conditions over different columns that take too many products together.
+
+    Raises: ProgrammingError (E_PREDICATE, E_TOO_LARGE).
+    """
+    for pattern in patterns:
+        if decompose(pattern) is None:
+            refuse_pattern(pattern)
+    names = ", ".join(name for pattern in patterns for name in pattern.labels)
+    raise ProgrammingError(
+        "E_TOO_LARGE",
+        f"the conditions over {names} take more than {MAX_TOGETHER:,} products together",
+        hint="leave some of them out, or join conditions on single columns by AND",
+        span=patterns[0].span,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ValueClasses:
     """The cells of a column that a condition cannot tell apart.
@@ -220,7 +241,7 @@ def intersect(patterns: Sequence[Pattern]) -> list[tuple[int, Box]] | None:
     found: list[tuple[int, Box]] = [(1, {})]
     for pattern in patterns:
         boxes = decompose(pattern)
-        if boxes is None:
+        if boxes is None or len(found) * len(boxes) > MAX_TOGETHER:
             return None
         pairs = itertools.product(found, boxes)
         found = [(one * two, {**left, **right}) for (one, left), (two, right) in pairs]

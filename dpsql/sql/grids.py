@@ -17,7 +17,7 @@ from dpsql.workload.term import ValueClasses, check_combinations, classify
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class ClassGrid:
     """All combinations of the classes of columns, of which the last one varies fastest.
 
     ``values`` are the type of a part over one column and its value on every class of that.
@@ -52,7 +52,7 @@ class Grid:
 
 def grid_of(
     values: Mapping[Expression, tuple[str, Sequence[Any]]], order: Sequence[str], span: Span
-) -> Grid:
+) -> ClassGrid:
     """The grid of parts over one column each, given their types and values on every cell.
 
     ``order`` says which columns vary slowest. Raises: ProgrammingError (E_TOO_LARGE).
@@ -68,4 +68,4 @@ def grid_of(
                 kind = values[part][0]
                 found[part] = kind, [line[place] for line in classes[name].values]
     check_combinations(classes, span)
-    return Grid(classes, found)
+    return ClassGrid(classes, found)

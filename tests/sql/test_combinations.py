@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError, Span
 from dpsql.sealed import Sealed
-from dpsql.sql.combinations import Combinations
+from dpsql.sql.combinations import Combinations, Given
 from dpsql.sql.grids import grid_of
 from dpsql.sql.query import Expression
 
@@ -44,7 +44,7 @@ def test_grids_have_all_combinations_in_order(seed: int) -> None:
 
 def test_different_values_are_the_first_of_each_and_no_list_of_many() -> None:
     combined = Combinations(Sealed())
-    axes = [
+    axes: list[Given] = [
         {"x0": ("DOUBLE", [-0.0, 0.0, 1.0])},
         {"x1": ("DOUBLE", [1.0, -1.0]), "x2": ("VARCHAR", ["p", None])},
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.algebra.blocks import Dense, simplify
+from dpsql.algebra.blocks import simplify
+from dpsql.algebra.operator import Operator
 from dpsql.workload import lifted
 from dpsql.workload.lifted import lift
 from dpsql.workload.workload import Product
@@ -14,7 +15,7 @@ SIZES = {"a": 2, "b": 3, "c": 2, "d": 4, "e": 3}
 GROUP = ("a", "b", "d")
 
 
-def drawn(rng: np.random.Generator, names: str) -> dict[str, Dense]:
+def drawn(rng: np.random.Generator, names: str) -> dict[str, Operator]:
     rows = {name: rng.integers(-1, 2, size=(1, SIZES[name])) for name in names}
     return {name: simplify(each) for name, each in rows.items() if each.any()}
 

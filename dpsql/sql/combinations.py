@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.sealed import EvaluationError, Sealed
-from dpsql.workload.term import told_apart
 
 Given: TypeAlias = Mapping[str, tuple[str, Sequence[object]]]
 """Names of values, with their DuckDB type; as many of each."""
@@ -103,3 +102,14 @@ def told(span: Span) -> Iterator[None]:
 def first_line(error: EvaluationError) -> str:
     """What DuckDB says of public values, in one line that can be printed."""
     return printable(str(error).split("\n")[0])[:200]
+
+
+def told_apart(values: Sequence[Any]) -> Sequence[Any]:
+    """Values of one type such that equal ones are the same to SQL: -0.0 is not 0.0 to Python's ==.
+
+    >>> told_apart([0.5, 0.0, -0.0])
+    [0.5, '0.0', '-0.0']
+    """
+    if not any(type(v) is float and v == 0 for v in values):
+        return values
+    return [v or str(v) for v in values]

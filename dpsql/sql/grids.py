@@ -9,11 +9,42 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpsql.errors import Span
 from dpsql.records import dataclass
-from dpsql.sql.combinations import Given
+from dpsql.sql.combinations import Given, told_apart
 from dpsql.sql.query import Expression
-from dpsql.workload.term import ValueClasses, check_combinations, classify
+from dpsql.workload.term import MAX_CELLS, too_large
+
+
+@dataclass(frozen=True, slots=True)
+class ValueClasses:
+    """The cells of a column that a condition cannot tell apart.
+
+    ``labels`` gives the class of every cell, ``values`` the values of the parts on every class.
+    """
+
+    labels: NDArray[np.int64]
+    values: tuple[tuple[Any, ...], ...]
+
+
+def classify(columns: Sequence[Sequence[Any]], size: int) -> ValueClasses:
+    """Group cells by the values of several expressions on them; NULL is a value like others.
+
+    >>> classify([[True, False, True], [1, 1, 1]], 3).labels.tolist()
+    [0, 1, 0]
+    """
+    found: dict[tuple[Any, ...], int] = {}
+    first: list[tuple[Any, ...]] = []
+    labels = np.empty(size, dtype=np.int64)
+    apart = zip(*map(told_apart, columns), strict=True)
+    for cell, (key, values) in enumerate(zip(apart, zip(*columns, strict=True), strict=True)):
+        labels[cell] = place = found.setdefault(tuple((type(v), v) for v in key), len(found))
+        if place == len(first):
+            first.append(values)
+    return ValueClasses(labels, tuple(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +100,13 @@ def grid_of(
                 found[part] = kind, [line[place] for line in classes[name].values]
     check_combinations(classes, span)
     return ClassGrid(classes, found)
+
+
+def check_combinations(classes: Mapping[str, ValueClasses], span: Span) -> None:
+    """Refuse a condition over too many combinations of values.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
+    count = math.prod(len(each.values) for each in classes.values())
+    if count > MAX_CELLS:
+        raise too_large(count, classes, span)

@@ -40,6 +40,19 @@ def _conditions(connection: Connection, size: int) -> None:
     connection.execute(f"SELECT COUNT(*) FROM t WHERE {' AND '.join(told)}").fetchall()
 
 
+def _either(connection: Connection, size: int) -> None:
+    """The rows that meet a condition on some column, and beside these, all rows."""
+    told = " OR ".join(f"c{place} < 5" for place in range(size))
+    sql = f"SELECT COUNT(*) FROM t WHERE {told}; SELECT COUNT(*) FROM t"
+    connection.executescript(sql).close()
+
+
+def _clauses(connection: Connection, size: int) -> None:
+    """The rows that meet one of two conditions, for every two columns."""
+    pairs = (f"(c{place} < 5 OR c{place + 1} < 5)" for place in range(0, size, 2))
+    connection.execute(f"SELECT COUNT(*) FROM t WHERE {' AND '.join(pairs)}").fetchall()
+
+
 PARTS = {
     "added": Growing(
         (30, 100), (250,), with_cells, _added, "a sum of n numbers has n^2 / 2 covariances"
@@ -47,6 +60,10 @@ PARTS = {
     "compared": Growing((1000, 10_000), (100_000,), _with_halves, _compared),
     "means": Growing((10, 30, 100), (300,), with_columns, _means),
     "conditions": Growing((5, 10, 20, 40, 60), (), with_columns, _conditions),
+    "either": Growing(
+        (5, 10, 15, 20), (), with_columns, _either, "n columns have 2^n combinations"
+    ),
+    "clauses": Growing((6, 10, 14, 18), (), with_columns, _clauses, "n pairs take 2^n products"),
 }
 """By name: numbers that one expression adds up, keys of sub-queries that are compared, means, and
-conditions on columns that are joined by AND."""
+conditions on columns that are joined by AND, by OR, and by OR two by two."""

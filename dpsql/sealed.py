@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.forks import awaited, ended_where_opened, fresh, in_child, is_inherited
@@ -193,11 +195,26 @@ class Sealed:
 
         It may take ``limits`` times as long as over public values. Raises: as ``run``.
         """
+        with self._executed(sql, parameters, limits) as found:
+            kinds = tuple(str(column[1]) for column in found.description or ())
+            return kinds, found.fetchall()
+
+    def truths(self, sql: str) -> NDArray[np.bool_]:
+        """Run generated SQL with one column ``x`` of truth values, none NULL, and return these.
+
+        They take a byte each, where rows take a hundred. Raises: as ``run``.
+        """
+        with self._executed(sql, (), 1.0) as found:
+            return np.asarray(found.fetchnumpy()["x"], dtype=np.bool_)
+
+    @contextmanager
+    def _executed(
+        self, sql: str, parameters: Sequence[object], limits: float
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """What runs SQL, for its rows to be fetched within the time that it may take."""
         try:
             with _clock.limit(self, limits * TIME_LIMIT, self._connection.interrupt):
-                found = self._connection.execute(sql, list(parameters))
-                kinds = tuple(str(column[1]) for column in found.description or ())
-                return kinds, found.fetchall()
+                yield self._connection.execute(sql, list(parameters))
         except duckdb.InterruptException:
             raise ProgrammingError(
                 "E_TOO_COMPLEX", "the expression takes too long to evaluate on the declared domain"

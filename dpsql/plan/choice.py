@@ -28,6 +28,7 @@ from dpsql.strategy.query_block import MOST_ROWS
 from dpsql.workload.cells import Nodes
 from dpsql.workload.layout import TOGETHER_NUMBERS, Layout, Place
 from dpsql.workload.resolved import resolved
+from dpsql.workload.workload import Workload
 
 FEW_ROWS, FEW_CELLS = 256, 256
 """Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
@@ -72,6 +73,10 @@ FARTHEST = 50.0
 noise: of 14 tables where these stayed above 20, at 42 what a search had found came to 1.1, at 53
 to 7. None that was looked at is known to have come within."""
 
+WIDE, CONDENSED = 8, 64
+"""Attributes of a product from which on layouts are left out where there is one on few cells, and
+most cells of that: searches over sets of attributes take seconds from nine on."""
+
 BEYOND = 1.5
 """Ratio of a variance to its limit that weights must come to for others to be weighed, where none
 come within: of 63 tables in random requests where the first came no nearer, none had another layout
@@ -96,7 +101,7 @@ class Chooser(Weighing):
         if not is_searched or law(self.noise).norm == 2 or len(self.layouts()) > 1:
             return None
         cells = replace(self, mechanism=FREE)
-        (layout,) = self.target.layouts
+        (layout,) = self.layouts()
         start = cells.select(layout)
         limits = find_limits(self.target, self.noise, self.own)
         if worst_of(start, limits) <= FARTHEST:
@@ -267,7 +272,19 @@ class Chooser(Weighing):
         return NUMBER * COPIES * min(numbers, TOGETHER_NUMBERS)
 
     def layouts(self) -> tuple[Layout, ...]:
-        """The layouts to choose from: one attribute of all columns too, where a search pays."""
+        """The layouts to choose from: one attribute of all columns too, where a search pays.
+
+        Those on many single columns are left out where there is one on few cells: of any strategy
+        the numbers of one cell of each kind are a strategy for these, and its error is no larger.
+        """
+        found = self._searchable
+        few = [each for each in found if math.prod(each.workload.domain.values()) <= CONDENSED]
+        if self.apart or not few or not any(_is_wide(each.workload) for each in found):
+            return found
+        return tuple(few)
+
+    @property
+    def _searchable(self) -> tuple[Layout, ...]:
         joins = self.mechanism in ("auto", "workload") and not self.apart
         joins = joins and self.target.is_joinable and has_room(self._joined)
         together = self.target.together if joins else None
@@ -279,3 +296,9 @@ class Chooser(Weighing):
         cells = math.prod(workload.domain.values()) // size
         is_small = cells <= FEW_CELLS or workload.rows // size <= FEW_ROWS
         return (*self.target.layouts, together) if is_small else self.target.layouts
+
+
+def _is_wide(workload: Workload) -> bool:
+    """Say whether some product is over so many attributes that a search over their sets is long."""
+    several = {name for name, size in workload.domain.items() if size > 1}
+    return any(len(several & product.factors.keys()) > WIDE for product in workload.products)

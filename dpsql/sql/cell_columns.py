@@ -176,8 +176,8 @@ def _of_several(
         columns.append((kind, [values[k] for k in grid[place]]))
     inner = parse_one(found.sql, read="duckdb").this.sql("duckdb")
     cells = {f"x{number}": each for number, each in enumerate(columns)}
-    answers = compiler.evaluator.joint(inner, cells, {}, found.span)
-    kind = compiler.evaluator.joint(f"typeof({inner})", cells, {}, found.span)[0]
+    answers = compiler.evaluator.combined.values(inner, [cells], {}, found.span)
+    kind = compiler.evaluator.combined.values(f"typeof({inner})", [cells], {}, found.span)[0]
     column = column_of_values(name, kind, answers)
     return None if column is None else mapped(column, of, answers)
 

@@ -14,12 +14,12 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.sql.evaluate import Operand
 from dpsql.sql.expressions import name_of
+from dpsql.sql.grids import grid_of
 from dpsql.sql.joined import lookups
 from dpsql.sql.keys import is_of_groups, is_ranges
 from dpsql.sql.language import check_scalar
 from dpsql.sql.listed_rows import MAX_LISTED
 from dpsql.sql.names import find_alias, position_of
-from dpsql.sql.pieces import combined
 from dpsql.sql.relations import as_values
 from dpsql.sql.scope import Scope, coupled
 
@@ -103,13 +103,13 @@ def _values(scope: Scope, tree: exp.Select, key: exp.Expr) -> list[Any]:
         name = str(part.column)
         source = Operand(scope.table.name, columns[name], known.get(name), None)
         on_cells[part] = scope.evaluator.values(source, part)
-    _, spread = combined(on_cells, list(columns), found.span)
-    cells = {f"x{number}": spread[part] for number, part in enumerate(found.parts)}
-    values = list(dict.fromkeys(scope.evaluator.joint(found.sql, cells, {}, found.span)))
-    if len(values) > MAX_LISTED:
+    grid = grid_of(on_cells, list(columns), found.span)
+    axes = grid.axes((f"x{number}", part) for number, part in enumerate(found.parts))
+    count, values = scope.evaluator.combined.different(found.sql, axes, MAX_LISTED, found.span)
+    if count > MAX_LISTED:
         raise ProgrammingError(
             "E_TOO_LARGE",
-            f"the key has {len(values):,} values",
+            f"the key has {count:,} values",
             hint=f"at most {MAX_LISTED:,} where it is over several columns; group by the columns",
             span=found.span,
         )

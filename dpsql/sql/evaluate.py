@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,11 @@ from dpsql.catalog.domain import (
     end_of_bin,
     ends_of_periods,
 )
-from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.sealed import EvaluationError, Sealed
+from dpsql.sql.combinations import Combinations, first_line, told
 from dpsql.sql.query import Expression, Listing, Lookup
-from dpsql.workload.term import told_apart
 
 Mask = NDArray[np.bool_]
 
@@ -71,10 +71,6 @@ class Operand:
         return self.table, column, self.lookup, self.listing and self.listing.name
 
 
-Given: TypeAlias = Mapping[str, tuple[str, Sequence[object]]]
-"""Names of values, with their DuckDB type."""
-
-
 class Evaluator:
     """Evaluates expressions on declared domains; caches every result.
 
@@ -83,12 +79,12 @@ class Evaluator:
 
     def __init__(self) -> None:
         self.sealed = Sealed()
+        self.combined = Combinations(self.sealed)
         self._tables: dict[Hashable, tuple[str, NDArray[np.int64] | None]] = {}
         self._masks: dict[Hashable, Mask] = {}
         self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
         self._ends: dict[tuple[Column, str, bool], bool] = {}
         self._at_ends: dict[tuple[Column, bool], str] = {}
-        self._joint: Given = {}
 
     def prepare(self, source: Operand, conditions: Iterable[Expression]) -> None:
         """Evaluate many conditions in a few queries; later look-ups are free.
@@ -183,28 +179,6 @@ class Evaluator:
             return found.astype(np.int64)
         return found
 
-    def truth(self, sql: str, cells: Given, alone: Given, span: Span) -> list[bool]:
-        """Whether a condition holds, row by row, as ``joint`` says."""
-        return self.joint(f"coalesce(CAST(({sql}) AS BOOLEAN), FALSE)", cells, alone, span)
-
-    def joint(self, sql: str, cells: Given, alone: Given, span: Span) -> list[Any]:
-        """The values of an expression over ``x0``, ``x1``, ... on rows of values.
-
-        ``cells`` are the names that have a value per row, ``alone`` those with one for all rows.
-        """
-        content = {name: (kind, told_apart(each)) for name, (kind, each) in cells.items()}
-        if content != self._joint:  # many conditions of one list are about the same cells
-            self._joint = {}
-            count = range(len(next(iter(cells.values()))[1]))
-            self.sealed.fill("joint", {**cells, "i": ("BIGINT", count)})
-            self._joint = content
-        tables = "joint"
-        if alone:
-            self.sealed.fill("joint_row", alone)
-            tables = "joint CROSS JOIN joint_row"
-        rows = self._run(f"SELECT {sql} FROM {tables} ORDER BY i", Expression(None, sql, span))
-        return [row[0] for row in rows]
-
     def rehearse(self, sql: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
         """Run SQL over tables without rows, given the types of their columns; return its types.
 
@@ -239,16 +213,8 @@ class Evaluator:
             self._masks[source.key(), condition.sql] = mask
 
     def _run(self, sql: str, expression: Expression) -> list[tuple[Any, ...]]:
-        try:
+        with told(expression.span):
             return self.sealed.run(sql)
-        except EvaluationError as error:
-            reason = first_line(error)
-            raise ProgrammingError(
-                "E_DOMAIN_EVAL",
-                "the expression fails on the declared domain",
-                hint=f"on declared values only, DuckDB says: {reason}",
-                span=expression.span,
-            ) from None
 
     def _domain_table(self, source: Operand) -> tuple[str, NDArray[np.int64] | None]:
         name = source.key()
@@ -329,11 +295,6 @@ class Evaluator:
     def close(self) -> None:
         """Close the sealed connection."""
         self.sealed.close()
-
-
-def first_line(error: EvaluationError) -> str:
-    """What DuckDB says of public values, in one line that can be printed."""
-    return printable(str(error).split("\n")[0])[:200]
 
 
 def _declared(source: Operand, key: Expression) -> tuple[str, tuple[Any, ...]] | None:

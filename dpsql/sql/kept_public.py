@@ -15,7 +15,8 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Column
 from dpsql.errors import printable
 from dpsql.records import dataclass, field, replace
-from dpsql.sql.evaluate import Evaluator, Given
+from dpsql.sql.combinations import Given
+from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog import Table
-from dpsql.errors import ProgrammingError, Span
+from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.grids import grid_of
 from dpsql.sql.query import (
     Aggregate,
     Condition,
@@ -34,12 +35,9 @@ from dpsql.workload.polynomial import Polynomial
 from dpsql.workload.term import (
     Mask,
     Pattern,
-    ValueClasses,
-    check_combinations,
-    classify,
     intersect,
     join,
-    refuse_pattern,
+    refuse_patterns,
     with_pattern,
 )
 
@@ -200,7 +198,7 @@ class Pieces:
             if any(name in self.lookups for each in patterns for name in each.labels):
                 pattern = None  # its labels are those of pairs with public rows, not of cells
             if boxes is None and pattern is None:
-                refuse_pattern(patterns[0])
+                refuse_patterns(patterns)
             if pattern is not None:
                 pieces = [MaskedSum(scale, own, *shape, pattern)]
             whole += pieces
@@ -251,16 +249,15 @@ class Pieces:
         span = coupled[0].span
         parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
         values = {part: self.values(part, row) for part in parts}
-        classes, spread = combined(values, list(self.table.columns), span)
-        shape = [len(each.values) for each in classes.values()]
-        truth = np.ones(shape, dtype=np.bool_)
+        grid = grid_of(values, list(self.table.columns), span)
+        truth = np.ones(grid.shape, dtype=np.bool_)
         for each in coupled:
             named = [(f"x{number}", part) for number, part in enumerate(each.parts)]
-            cells = {name: spread[part] for name, part in named if part.column}
+            axes = grid.axes((name, part) for name, part in named if part.column)
             alone = {name: self.values(part, row) for name, part in named if not part.column}
-            held = self.evaluator.truth(each.sql, cells, alone, span)
-            truth &= np.array(held).reshape(shape)
-        return Pattern({name: each.labels for name, each in classes.items()}, truth, span)
+            held = self.evaluator.combined.truth(each.sql, axes, alone, span)
+            truth &= held.reshape(grid.shape)
+        return Pattern({name: each.labels for name, each in grid.classes.items()}, truth, span)
 
     def unmatched(self) -> Pattern:
         """The values that no row of the listing matches.
@@ -293,27 +290,3 @@ class Pieces:
             matched = matched[..., None, :] & classes
         alone = np.asarray(~np.any(matched, axis=-1))
         return Pattern(labels, alone, listing.span)
-
-
-def combined(
-    values: Mapping[Expression, tuple[str, Sequence[Any]]], order: Sequence[str], span: Span
-) -> tuple[dict[str, ValueClasses], dict[Expression, tuple[str, list[Any]]]]:
-    """The classes of cells of every column, and the value of each part on all combinations of them.
-
-    ``values`` are the type of a part over one column and its value on every cell; ``order`` says
-    which columns vary slowest. Raises: ProgrammingError (E_TOO_LARGE).
-    """
-    parts = {n: [part for part in values if part.column == n] for n in order}
-    parts = {name: own for name, own in parts.items() if own}
-    classes: dict[str, ValueClasses] = {}
-    for name, own in parts.items():
-        mine = [values[part][1] for part in own]
-        classes[name] = classify(mine, len(mine[0]))
-    check_combinations(classes, span)
-    grid = np.indices([len(each.values) for each in classes.values()]).reshape(len(classes), -1)
-    spread: dict[Expression, tuple[str, list[Any]]] = {}
-    for (name, own), places in zip(parts.items(), grid.tolist(), strict=True):
-        for k, part in enumerate(own):
-            found = [line[k] for line in classes[name].values]
-            spread[part] = values[part][0], [found[place] for place in places]
-    return classes, spread

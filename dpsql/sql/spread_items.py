@@ -246,7 +246,8 @@ class _SpreadItems:
                 hint = "COLUMNS(lambda c: c LIKE 'a%')"
                 refuse(asked, "E_FUNCTION", "COLUMNS() of other columns", hint, self.locate)
         given = {_ASKED: ("VARCHAR", names)}
-        return self.evaluator.truth(test.sql("duckdb"), given, {}, self.locate(asked))
+        found = self.evaluator.combined.truth(test.sql("duckdb"), [given], {}, self.locate(asked))
+        return [bool(each) for each in found]
 
     def called(self, alias: str, asked: exp.Expr, names: list[str]) -> list[str]:
         r"""What items are called: an alias with ``\0`` for the column, ``\1`` for a part of it."""
@@ -256,7 +257,7 @@ class _SpreadItems:
             if isinstance(asked, exp.Literal):
                 sql = f"regexp_extract({_ASKED}, {asked.sql('duckdb')}, {number})"
                 given = {_ASKED: ("VARCHAR", names)}
-                parts[number] = self.evaluator.joint(sql, given, {}, self.locate(asked))
+                parts[number] = self.evaluator.combined.values(sql, [given], {}, self.locate(asked))
 
         def filled(place: int) -> str:
             return _GROUP.sub(lambda found: str(parts[found[1]][place]), alias)

@@ -171,7 +171,8 @@ class SteppedColumns:
             copy = tree.copy().transform(_bare)
             numbers = [None if place is None else grid.number(place) for place in places]
             text = copy.sql("duckdb", comments=False)
-            return self.compiler.evaluator.joint(text, {"x0": (grid.kind, numbers)}, {}, span)
+            given = {"x0": (grid.kind, numbers)}
+            return self.compiler.evaluator.combined.values(text, [given], {}, span)
 
         try:
             cuts = Halving(grid.first, grid.last, values).cut(probes)

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
+from dpsql.sql.combinations import Given
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.counted_sides import COUNTED, NOTE
-from dpsql.sql.evaluate import Given
 from dpsql.sql.expressions import name_of, refuse_rows
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler

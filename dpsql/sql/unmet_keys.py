@@ -9,7 +9,8 @@ from dpsql.catalog import Column
 from dpsql.errors import ProgrammingError, Span
 from dpsql.records import dataclass
 from dpsql.sealed import EvaluationError
-from dpsql.sql.evaluate import Evaluator, Given, domain_columns, first_line
+from dpsql.sql.combinations import Given, first_line
+from dpsql.sql.evaluate import Evaluator, domain_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

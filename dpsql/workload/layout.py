@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
@@ -21,7 +20,8 @@ from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.gathered import gathered
-from dpsql.workload.nodes import find_nodes, node_key, node_rows, summed_name, whole
+from dpsql.workload.lifted import lift
+from dpsql.workload.nodes import find_nodes, node_key, node_rows, summed_name
 from dpsql.workload.resolved import is_resolved
 from dpsql.workload.term import Term, normalise
 from dpsql.workload.workload import Product, Workload
@@ -263,7 +263,7 @@ def join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
     shared: dict[tuple[object, ...], Operator] = {}
     merged: list[tuple[Place, float, Product]] = []
     for place, products in found.items():
-        for scale, product in _merge(products, joint, sizes, shared):
+        for scale, product in lift(products, joint, sizes, shared):
             merged.append((place, scale, product))
     kept = {name: each for name, each in resolutions.items() if isinstance(each, Nodes)}
     pinned = {inside.get(name, name) for name in workload.pinned}
@@ -292,75 +292,3 @@ def join(layout: Layout, groups: Sequence[tuple[str, ...]]) -> Layout | None:
     for (place, scale, _), product in zip(merged, coarse.workload.products, strict=True):
         answers[place].append((scale, product))
     return Layout(coarse.workload, settled, _frozen(answers), tuple(order))
-
-
-def _merge(
-    products: Sequence[tuple[float, Product]],
-    joint: Mapping[str, tuple[str, ...]],
-    sizes: Mapping[str, int],
-    shared: dict[tuple[object, ...], Operator],
-) -> list[tuple[float, Product]]:
-    """Terms over joint attributes; those that differ in one joint factor only are added up."""
-    inside = {name for group in joint.values() for name in group}
-    lifted: list[_Lifted] = []
-    for scale, product in products:
-        outside = {name: f for name, f in product.factors.items() if name not in inside}
-        dense = {
-            key: _kron(product, group, sizes)
-            for key, group in joint.items()
-            if any(name in product.factors for name in group)
-        }
-        lifted.append(_Lifted(scale, outside, dense, product.weight))
-    for key in {key for each in lifted for key in each.dense}:
-        if len(lifted) > 1:
-            lifted = _add_up(lifted, key, math.prod(sizes[name] for name in joint[key]))
-    out = []
-    for each in lifted:
-        factors = dict(each.outside)
-        for key, rows in each.dense.items():
-            name = (key, rows.shape, rows.dtype.kind, rows.tobytes())
-            factors[key] = shared.setdefault(name, simplify(rows))
-        out.append((each.scale, Product(factors, each.weight)))
-    return out
-
-
-@dataclass(frozen=True, slots=True)
-class _Lifted:
-    """A term of which some factors are explicit rows over joint attributes."""
-
-    scale: float
-    outside: dict[str, Operator]
-    dense: dict[str, NDArray[Any]]
-    weight: float
-
-
-def _add_up(lifted: Sequence[_Lifted], key: str, cells: int) -> list[_Lifted]:
-    """Add up terms that differ in their rows over one joint attribute only."""
-    sums: dict[tuple[object, ...], _Lifted] = {}
-    for each in lifted:
-        rest = {k: rows for k, rows in each.dense.items() if k != key}
-        name = (
-            frozenset((a, f.key) for a, f in each.outside.items()),
-            tuple(sorted((k, rows.tobytes()) for k, rows in rest.items())),
-        )
-        rows = each.scale * each.dense.get(key, np.ones((1, cells)))
-        weight = each.weight / abs(each.scale)
-        known = sums.get(name)
-        if known is not None:
-            rows, weight = rows + known.dense[key], max(weight, known.weight)
-        sums[name] = _Lifted(1.0, each.outside, {**rest, key: whole(rows)}, weight)
-    out = []
-    for each in sums.values():
-        rows, scale = normalise(each.dense[key])
-        dense = {**each.dense, key: rows}
-        out.append(_Lifted(scale, each.outside, dense, each.weight * scale))
-    return out
-
-
-def _kron(product: Product, group: Sequence[str], sizes: Mapping[str, int]) -> NDArray[Any]:
-    out: NDArray[Any] = np.ones((1, 1), dtype=np.int64)
-    for name in group:
-        factor = product.factors.get(name)
-        rows = np.ones((1, sizes[name]), dtype=np.int64) if factor is None else factor.dense()
-        out = np.kron(out, rows)
-    return out

@@ -31,6 +31,14 @@ MAX_CELLS = 1 << 20
 MAX_PRODUCTS = 256
 """Most products that one pattern may be written as."""
 
+MAX_TOGETHER, JOINABLE = 1 << 11, 1 << 22
+"""Most products that patterns over different columns may be written as together, where these have
+so few combinations of classes that they are one attribute."""
+
+MAX_APART = 1 << 10
+"""The same where they have more: each pair of products has a covariance then, and twice as many
+products did not end in four minutes."""
+
 ORDERED = 4
 """Columns up to which every order of them is tried."""
 
@@ -143,53 +151,21 @@ def refuse_pattern(pattern: Pattern, units: bool = False) -> NoReturn:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ValueClasses:
-    """The cells of a column that a condition cannot tell apart.
+def refuse_patterns(patterns: Sequence[Pattern]) -> NoReturn:
+    """Refuse to measure conditions over different columns that take too many products together.
 
-    ``labels`` gives the class of every cell, ``values`` the values of the parts on every class.
+    Raises: ProgrammingError (E_PREDICATE, E_TOO_LARGE).
     """
-
-    labels: NDArray[np.int64]
-    values: tuple[tuple[Any, ...], ...]
-
-
-def classify(columns: Sequence[Sequence[Any]], size: int) -> ValueClasses:
-    """Group cells by the values of several expressions on them; NULL is a value like others.
-
-    >>> classify([[True, False, True], [1, 1, 1]], 3).labels.tolist()
-    [0, 1, 0]
-    """
-    found: dict[tuple[Any, ...], int] = {}
-    first: list[tuple[Any, ...]] = []
-    labels = np.empty(size, dtype=np.int64)
-    apart = zip(*map(told_apart, columns), strict=True)
-    for cell, (key, values) in enumerate(zip(apart, zip(*columns, strict=True), strict=True)):
-        labels[cell] = place = found.setdefault(tuple((type(v), v) for v in key), len(found))
-        if place == len(first):
-            first.append(values)
-    return ValueClasses(labels, tuple(first))
-
-
-def told_apart(values: Sequence[Any]) -> Sequence[Any]:
-    """Values of one type such that equal ones are the same to SQL: -0.0 is not 0.0 to Python's ==.
-
-    >>> told_apart([0.5, 0.0, -0.0])
-    [0.5, '0.0', '-0.0']
-    """
-    if not any(type(v) is float and v == 0 for v in values):
-        return values
-    return [v or str(v) for v in values]
-
-
-def check_combinations(classes: Mapping[str, ValueClasses], span: Span) -> None:
-    """Refuse a condition over too many combinations of values.
-
-    Raises: ProgrammingError (E_TOO_LARGE).
-    """
-    count = math.prod(len(each.values) for each in classes.values())
-    if count > MAX_CELLS:
-        raise too_large(count, classes, span)
+    for pattern in patterns:
+        if decompose(pattern) is None:
+            refuse_pattern(pattern)
+    names = ", ".join(name for pattern in patterns for name in pattern.labels)
+    raise ProgrammingError(
+        "E_TOO_LARGE",
+        f"the conditions over {names} take more than {_most(patterns):,} products together",
+        hint="leave some of them out, or join conditions on single columns by AND",
+        span=patterns[0].span,
+    )
 
 
 def decompose(pattern: Pattern) -> list[tuple[int, Box]] | None:
@@ -218,13 +194,20 @@ def decompose(pattern: Pattern) -> list[tuple[int, Box]] | None:
 def intersect(patterns: Sequence[Pattern]) -> list[tuple[int, Box]] | None:
     """Patterns over different columns together as products; None where that takes too many."""
     found: list[tuple[int, Box]] = [(1, {})]
+    most = _most(patterns)
     for pattern in patterns:
         boxes = decompose(pattern)
-        if boxes is None:
+        if boxes is None or len(found) * len(boxes) > most:
             return None
         pairs = itertools.product(found, boxes)
         found = [(one * two, {**left, **right}) for (one, left), (two, right) in pairs]
     return found
+
+
+def _most(patterns: Sequence[Pattern]) -> int:
+    """The most products that patterns over different columns may be written as together."""
+    combinations = math.prod(pattern.truth.size for pattern in patterns)
+    return MAX_TOGETHER if combinations <= JOINABLE else MAX_APART
 
 
 def join(patterns: Sequence[Pattern]) -> Pattern | None:
@@ -259,16 +242,26 @@ def _boxes(truth: Mask, names: Sequence[str]) -> Iterator[Box]:
     if truth.ndim == 1:
         yield {names[0]: truth}
         return
-    flat = truth.reshape(len(truth), -1)
-    rows, first, labels = np.unique(flat, axis=0, return_index=True, return_inverse=True)
-    labels = labels.reshape(-1)
-    for index in np.argsort(first):
-        if not rows[index].any():
-            continue
+    labels = _alike(truth)
+    for index in range(int(labels.max()) + 1):
         here = labels == index
+        rest = truth[here.argmax()]
+        if not rest.any():
+            continue
         mask = {} if here.all() else {names[0]: here}
-        for box in _boxes(rows[index].reshape(truth.shape[1:]), names[1:]):
+        for box in _boxes(rest, names[1:]):
             yield {**mask, **box}
+
+
+def _alike(truth: Mask) -> NDArray[np.int64]:
+    """Return a number for every row of truth values, the same where they are, in their order.
+
+    >>> _alike(np.array([[True, False], [False, False], [True, False]])).tolist()
+    [0, 1, 0]
+    """
+    found: dict[bytes, int] = {}
+    texts = (np.packbits(row).tobytes() for row in truth)
+    return np.array([found.setdefault(text, len(found)) for text in texts], dtype=np.int64)
 
 
 def at_least(predicates: Mapping[str, NDArray[np.int64]], t: int) -> Pattern:

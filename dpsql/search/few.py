@@ -72,8 +72,9 @@ def few_near(
     if few is None or start is None:
         return None
     if answers:
-        bounds = Bounds(_shares(few, answers), limits * ALMOST)
-        return next(_realise(problem, few, _within(few, start, bounds)), None)
+        shares = _shares(few, answers)
+        within = None if shares is None else _within(few, start, Bounds(shares, limits * ALMOST))
+        return None if within is None else next(_realise(problem, few, within), None)
     found = [known]
     found += _realise(problem, few, descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
     return min(found, key=lambda each: each.unit_error(problem.workload))
@@ -98,15 +99,21 @@ def _combinations(problem: Problem, few: Few, known: ProductStrategy) -> Floats 
     return np.asarray(np.linalg.lstsq(few.basis.T, rows.T.astype(np.float64), rcond=None)[0].T)
 
 
-def _shares(few: Few, answers: Sequence[Answer]) -> Floats:
-    """Return what the variance of every query is of the mean variance of an answer's rows."""
-    places = {query.tobytes(): place for place, query in enumerate(few.queries)}
+def _shares(few: Few, answers: Sequence[Answer]) -> Floats | None:
+    """Return what the variance of every query is of the mean variance of an answer's rows.
+
+    None where answers ask for something else.
+    """
+    places = {query.tobytes(): place for place, query in enumerate(few.queries + 0.0)}
     out = np.zeros((len(answers), len(few.queries)))
     for answer, (scale, operator) in enumerate(answers):
         whole, units = in_units(np.asarray(operator.dense(), dtype=np.float64))
-        for query, unit in zip(whole, units, strict=True):
-            if query.any():
-                out[answer, places[query.tobytes()]] += (scale * unit) ** 2 / len(whole)
+        for query, unit in zip(whole + 0.0, units, strict=True):  # of zeros with a sign too
+            place = places.get(query.tobytes())
+            if place is not None:
+                out[answer, place] += (scale * unit) ** 2 / len(whole)
+            elif query.any():
+                return None
     return out
 
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats
 from dpsql.records import replace
-from dpsql.search.few import few_candidates, few_near
+from dpsql.search.few import _shares, few_candidates, few_near
 from dpsql.search.few_descent import Bounds, _Loss, descend
 from dpsql.search.few_queries import Few, read_few
 from dpsql.search.problem import Problem
@@ -162,3 +162,13 @@ def test_other_weights_are_never_worse_than_staying() -> None:
     assert found is not None
     assert found.unit_error(other.workload) < known.unit_error(other.workload)
     assert few_near(other, replace(known, full={"x": None})) is None
+    unknown = [(1.0, Dense(np.eye(1, TOGETHER, dtype=np.int64)))]
+    assert few_near(other, known, unknown, np.ones(1)) is None
+
+
+def test_a_zero_with_a_sign_is_a_zero() -> None:
+    rows = np.array([[-0.1, 0.0, 0.2, 0.0], [0.3, 0.0, 0.0, -0.1]])
+    problem = Problem(Workload({"x": 4}, [({"x": rows}, 1.0), ({"x": -rows}, 1.0)]), "laplace")
+    shares = _shares(few_of(problem), [(2.0, Dense(rows)), (1.0, Dense(-rows))])
+    assert shares is not None
+    assert shares.sum(axis=1) == pytest.approx([4 * 0.01, 0.01])

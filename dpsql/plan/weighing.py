@@ -16,7 +16,6 @@ from dpsql.search.meter import may_go_on
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.resolved import resolved
 from dpsql.workload.target import Target, mean_variances
@@ -294,13 +293,14 @@ class Weighing:
         None where it is of another family.
         """
         layout, strategy = start.layout, start.strategy
-        if not isinstance(strategy, ProductStrategy) or strategy.method != FEW[0]:
+        rows = strategy.shared_rows
+        if strategy.method != FEW[0] or rows is None or len(rows) > 1:
             return None
         from dpsql.search.near import Near  # searches that most requests do without
 
         known = Near(strategy)
         if limits is not None:
-            (name,) = strategy.full
+            (name,) = rows
             read = [layout.products[place] for place in limits]
             if not all(len(each) == 1 and name in each[0][1].factors for each in read):
                 return None

@@ -12,6 +12,7 @@ from dpsql.search.few_descent import MOST_STEPS, STAGES, WORK, Bounds, descend, 
 from dpsql.search.few_queries import BINARY_PLACES, Few, in_units, read_few
 from dpsql.search.meter import EIGEN, may_go_on, spend
 from dpsql.search.problem import Problem
+from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
 
@@ -60,8 +61,8 @@ def few_candidates(
 
 
 def few_near(
-    problem: Problem, known: ProductStrategy, answers: Sequence[Answer] = (), limits: Floats = NONE
-) -> ProductStrategy | None:
+    problem: Problem, known: Strategy, answers: Sequence[Answer] = (), limits: Floats = NONE
+) -> Strategy | None:
     """Return combinations like those of a strategy, for other weights or within limits.
 
     ``limits`` are those of the mean variance of the rows of each of ``answers`` at a unit budget;
@@ -75,7 +76,7 @@ def few_near(
         shares = _shares(few, answers)
         within = None if shares is None else _within(few, start, Bounds(shares, limits * ALMOST))
         return None if within is None else next(_realise(problem, few, within), None)
-    found = [known]
+    found: list[Strategy] = [known]
     found += _realise(problem, few, descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
     return min(found, key=lambda each: each.unit_error(problem.workload))
 
@@ -91,10 +92,11 @@ def _within(few: Few, start: Floats, bounds: Bounds) -> Floats:
     return min(found, key=lambda matrix: bounds.worst(few, matrix))
 
 
-def _combinations(problem: Problem, few: Few, known: ProductStrategy) -> Floats | None:
+def _combinations(problem: Problem, few: Few, known: Strategy) -> Floats | None:
     """Return what a strategy combines of the basis, (rows, rank)."""
-    rows = known.full.get(problem.names[0])
-    if len(known.full) > 1 or not isinstance(rows, np.ndarray):
+    found = known.shared_rows or {}
+    rows = found.get(problem.names[0])
+    if len(found) > 1 or not isinstance(rows, np.ndarray):
         return None
     return np.asarray(np.linalg.lstsq(few.basis.T, rows.T.astype(np.float64), rcond=None)[0].T)
 

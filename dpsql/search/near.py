@@ -9,7 +9,7 @@ from dpsql.search.few import Answer, few_near
 from dpsql.search.meter import SELECTION, metered
 from dpsql.search.problem import Problem
 from dpsql.search.select import LEAST, Selection, choose
-from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.base import Strategy
 from dpsql.workload.workload import Workload
 
 
@@ -17,7 +17,7 @@ from dpsql.workload.workload import Workload
 class Near:
     """A strategy of few queries, and the limits of mean variances of answers that there may be."""
 
-    strategy: ProductStrategy
+    strategy: Strategy
     answers: tuple[Answer, ...] = ()
     limits: tuple[float, ...] = ()
 

@@ -23,7 +23,7 @@ from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import encode, fetched_columns
+from dpsql.privacy.vault import encode, fetched_columns, node_weights
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault import tally as nodes
@@ -136,7 +136,7 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(rows_of, "clip", unclipped)
     monkeypatch.setattr(rows_of, "axis_of_measure", axis)
-    monkeypatch.setattr(nodes, "split_weight", split)
+    monkeypatch.setattr(node_weights, "split_weight", split)
     monkeypatch.setattr(TableVault, "_tally", clipped)
     caught(lambda: tables.sums(tmp_path))
 

@@ -15,7 +15,7 @@ from dpsql.search.few import _shares, few_candidates, few_near
 from dpsql.search.few_descent import Bounds, _Loss, descend
 from dpsql.search.few_queries import Few, read_few
 from dpsql.search.problem import Problem
-from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.base import Strategy
 from dpsql.workload.workload import Workload
 
 SIZES = (3, 4, 2, 5)
@@ -70,9 +70,9 @@ def error_of(few: Few, matrix: Floats) -> float:
     return norm**2 * float(few.weights2 @ np.square(spread).sum(axis=1))
 
 
-def means_of(strategy: ProductStrategy, statements: Sequence[Floats]) -> Floats:
+def means_of(strategy: Strategy, statements: Sequence[Floats]) -> Floats:
     """The mean variances of the rows of every statement at a unit budget, by least squares."""
-    rows = strategy.full["x"]
+    rows = (strategy.shared_rows or {})["x"]
     assert isinstance(rows, np.ndarray)
     norm = float(np.abs(rows).sum(axis=0).max())
     spread = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,9 @@ def upper_inverse(U: Floats) -> Floats:
     return out
 
 
+STRIP = 1 << 18
+"""Numbers of the columns that are rounded together: 2 MiB."""
+
 LEVEL_PASSES = 4
 """Single-unit corrections per column that bring its squared norm back to its target."""
 
@@ -82,15 +86,23 @@ def quantise(matrix: NDArray[Any], bits: int, noise: Noise) -> Integers | None:
         return None
     if is_integral(matrix):
         return np.ascontiguousarray(matrix, dtype=np.int64)
-    rank = rank_of(matrix)
+    rank, level = rank_of(matrix), level_l1 if law(noise).norm == 1 else level_l2
     for k in range(bits, max(bits, 20) + 1):
-        scaled = np.ldexp(matrix, k)
-        rows = np.rint(scaled).astype(np.int64)
-        rows = level_l1(rows, scaled) if law(noise).norm == 1 else level_l2(rows, scaled)
+        rows = np.empty(matrix.shape, dtype=np.int64)
+        for some in _strips(matrix.shape):
+            scaled = np.ldexp(matrix[:, some], k)
+            rows[:, some] = level(np.rint(scaled).astype(np.int64), scaled)
         rows = np.ascontiguousarray(rows[rows.any(axis=1)])
         if len(rows) and rank_of(rows) == rank:
             return rows
     raise ValueError("the strategy loses rank when it is rounded to integers")
+
+
+def _strips(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Columns that are handled together: numbers that fit a cache, in memory that is used again."""
+    step = max(1, STRIP // max(1, shape[0]))
+    for first in range(0, shape[1], step):
+        yield slice(first, first + step)
 
 
 def level_l1(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
@@ -102,7 +114,9 @@ def level_l1(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
     rows = rows.copy()
     columns = np.arange(rows.shape[1])
     sizes = np.abs(rows)
-    largest = sizes.argmax(axis=0)
+    place, column = np.nonzero(sizes == sizes.max(axis=0, initial=0))
+    largest = np.zeros(len(columns), dtype=np.intp)
+    largest[column[::-1]] = place[::-1]  # of equal ones the first
     excess = sizes.sum(axis=0) - np.rint(np.abs(scaled).sum(axis=0)).astype(np.int64)
     entries = rows[largest, columns]
     rows[largest, columns] = np.sign(entries) * np.maximum(np.abs(entries) - excess, 0)

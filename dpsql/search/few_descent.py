@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
@@ -81,6 +81,15 @@ def descend(
     return matrix
 
 
+def _multiplied(few: Few) -> tuple[Any, Any]:
+    """Return what multiplies as the basis and its transpose do: without zeros, where most are."""
+    if not few.is_sparse:
+        return few.basis, np.ascontiguousarray(few.basis.T)
+    from scipy.sparse import csr_array  # .1 s
+
+    return csr_array(few.basis), csr_array(few.basis.T)
+
+
 class _Loss:
     """The log of the smoothed error of combinations of the basis, with its gradient.
 
@@ -90,8 +99,7 @@ class _Loss:
     def __init__(
         self, few: Few, start: Floats, smooth: float, power: int, bounds: Bounds | None
     ) -> None:
-        kind = csr_array if few.is_sparse else np.asarray
-        self.basis, self.cells = kind(few.basis), kind(np.ascontiguousarray(few.basis.T))
+        self.basis, self.cells = _multiplied(few)
         self.few, self.shape, self.smooth, self.power = few, start.shape, smooth, power
         self.shares = np.zeros((0, len(few.queries)))
         if bounds is not None:  # of which the norm is one now, but for what is rounded

@@ -26,8 +26,9 @@ BINARY_PLACES = 16
 APART = 1e-6
 """Part of the largest number of a query by which its others differ at least; its square, not."""
 
-SPARSE = 1 / 8
-"""Part of the numbers of queries that are not zero below which only these are multiplied."""
+SPARSE_FROM, SPARSE = 1 << 15, 1 / 8
+"""Numbers of queries from which on only those that are not zero are multiplied, and the part that
+these are at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,9 @@ class Few:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether most numbers of the basis are zero."""
-        return bool(np.count_nonzero(self.basis) < SPARSE * self.basis.size)
+        """Whether the basis is large and most of its numbers are zero."""
+        size = self.basis.size
+        return bool(size >= SPARSE_FROM and np.count_nonzero(self.basis) < SPARSE * size)
 
     @property
     def loss(self) -> Floats:

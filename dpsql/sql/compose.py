@@ -47,24 +47,12 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
         statement = replace(parse(statement.fragment), parts=statement.parts)
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
-    if tree.find(exp.Pivot) is not None:
-        from dpsql.sql.pivots import write_out_pivots
-
-        facts = compiler.catalog, compiler.evaluator
-        tree = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
-    if tree.find(exp.Subquery) is not None:
-        from dpsql.sql.scalar_lookups import looked_up
-
-        tree = looked_up(tree, compiler.catalog, public)
-    if tree.find(*_RELATING) is not None:
-        tree = _related(tree, compiler.catalog)
+    is_plain, asked = tree.find(exp.Pivot, exp.Subquery, *_RELATING) is None, tree
+    if not is_plain:
+        tree = _written_out(statement, tree, compiler, public)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
-    if tree.find(exp.Join, exp.In) is not None:
-        from dpsql.sql.beside_answers import beside
-
-        tree = beside(tree, compiler.catalog)
-    if tree.find(exp.Subquery) is not None:
-        tree = _outside(tree, compiler.catalog)
+    if not is_plain or tree is not asked:
+        tree = _beside(tree, compiler.catalog)
     contributions = Contributions.read(statement.fragment, statement.options)
     tree = contributions.filtered(tree, compiler.catalog)
     flat = isinstance(tree, exp.Select) and is_flat(tree, compiler, statement)
@@ -75,6 +63,31 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
     if flat and tree is statement.tree:
         _learn(statement, compiled.selects[0], compiler)
     return compiled
+
+
+def _written_out(
+    statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
+) -> exp.Expr:
+    """Return the same without pivots, look-ups by sub-queries, and conditions that relate rows."""
+    if tree.find(exp.Pivot) is not None:
+        from dpsql.sql.pivots import write_out_pivots
+
+        facts = compiler.catalog, compiler.evaluator
+        tree = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
+    if tree.find(exp.Subquery) is not None:
+        from dpsql.sql.scalar_lookups import looked_up
+
+        tree = looked_up(tree, compiler.catalog, public)
+    return tree if tree.find(*_RELATING) is None else _related(tree, compiler.catalog)
+
+
+def _beside(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+    """Return the same where sub-queries that are joined are answers beside the others."""
+    if tree.find(exp.Join, exp.In) is not None:
+        from dpsql.sql.beside_answers import beside
+
+        tree = beside(tree, catalog)
+    return tree if tree.find(exp.Subquery) is None else _outside(tree, catalog)
 
 
 def _related(tree: exp.Expr, catalog: Catalog) -> exp.Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fractions import Fraction
 
 from dpsql.errors import ProgrammingError
@@ -52,9 +53,10 @@ def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chos
     if best.is_optimal and is_finest(best.strategy):
         return best
     limits = find_limits(target, chooser.noise, own)
-    if not any(is_coarse(each, own) for each in (best, *found, *_coarse_of(selected))):
+    coarse = _coarse_of(chooser, selected)
+    if not any(is_coarse(each, own) for each in (best, *found, *coarse)):
         return replace(best, easier=easier_than(best, found, limits))
-    others = [*selected, *_coarse_of(selected)]
+    others = [*selected, *coarse]
     found += [each for each in others if not any(each is known for known in found)]
     rated = [pair for each in found if (pair := _rated(target, each, amount, limits)) is not None]
     plain = total_error(target, target.layouts[0], limits) / CAP**2
@@ -96,9 +98,14 @@ def is_coarse(chosen: Chosen, own: float) -> bool:
     return min(drawn_part(chosen.strategy, own)) < FINE
 
 
-def _coarse_of(found: Iterable[Chosen]) -> list[Chosen]:
-    """Return what may be better where noise is coarse."""
-    return [replace(each, strategy=other) for each in found for other in each.coarse]
+def _coarse_of(chooser: Chooser, found: Iterable[Chosen]) -> list[Chosen]:
+    """Return what may be better where noise is coarse, with errors of its own."""
+    out = []
+    for each in found:
+        for other in each.coarse:
+            with suppress(ProgrammingError):  # one block would drown another
+                out.append(chooser.rated(each.layout, other, each.lower))
+    return out
 
 
 def drawn(target: Target, chosen: Chosen, amount: Fraction) -> Chosen:
@@ -130,16 +137,18 @@ def least_part(chosen: Chosen, target: Target, whole: Target, amount: Fraction) 
     """Return which part of a budget keeps answers within the limits, above one where all does not.
 
     ``whole`` is what is asked beside them, which the limits are those of. Counts of units are
-    measured as plain noise is.
+    measured as plain noise is. Noise that is coarse for all of the budget is finer for a part, and
+    has more of its limit: it tells nothing but whether all of the budget does.
     """
     noise = law(chosen.strategy.noise)
     if whole.units:
-        worst = CAP**-2
-    else:
-        amount, own = counted_of(target, noise.name, amount)
-        seen = drawn(target, chosen, amount) if is_coarse(chosen, own) else chosen
-        worst = worst_of(seen, find_limits(whole, noise.name, own))
-    return float(worst ** (noise.norm / 2))
+        return float(CAP**-noise.norm)
+    amount, own = counted_of(target, noise.name, amount)
+    limits = find_limits(whole, noise.name, own)
+    part = worst_of(chosen, limits) ** (noise.norm / 2)
+    if part > 1 and is_coarse(chosen, own):
+        part = max(1.0, worst_of(drawn(target, chosen, amount), limits) ** (noise.norm / 2))
+    return float(part)
 
 
 def counted_of(target: Target, noise: Noise, amount: Fraction) -> tuple[Fraction, float]:

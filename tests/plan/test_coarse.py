@@ -13,13 +13,15 @@ from benchmarks import floor
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import ProgrammingError
+from dpsql.plan.choice import Chooser
+from dpsql.plan.drawn import _coarse_of
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.search.coarse import AMOUNTS, Contest, drawn_part
 from dpsql.search.select import choose
 from dpsql.strategy.noise_law import laplace_variance
 from dpsql.strategy.product import assemble
-from dpsql.workload.target import reading_variance
+from dpsql.workload.target import mean_variances, reading_variance
 from dpsql.workload.workload import Workload
 
 SEEDS = int(os.environ.get("COARSE_SEEDS", "0"))
@@ -121,3 +123,23 @@ def test_a_selection_is_one_for_all_budgets() -> None:
     assert all(
         each.unit_error(workload) >= found.strategy.unit_error(workload) for each in found.coarse
     )
+
+
+def test_pieces_have_what_keeps_their_own_strategies_within_limits(adult: Connection) -> None:
+    """Errors were of the strategy in place of which one for coarse noise was taken."""
+    request, planned = floor.plan(adult, floor.make_case(170), "auto")
+    assert len(planned.plan.parts) > 1
+    assert floor.errors(request, planned)[1] <= CAP * (1 + 1e-6)
+
+
+def test_what_may_be_better_where_noise_is_coarse_has_errors_of_its_own(adult: Connection) -> None:
+    seen = 0
+    for seed in range(6):
+        request, _ = planned_at(adult, random_script(seed), "1")
+        (target,) = request.targets
+        chooser = Chooser(target, "laplace", "auto", 1.0)
+        for each in _coarse_of(chooser, chooser.selected()):
+            forecast = each.strategy.forecast(each.strategy.unit_variances())
+            assert each.means == mean_variances(forecast, each.layout.products)
+            seen += 1
+    assert seen

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats
 from dpsql.records import replace
+from dpsql.search import few_queries
 from dpsql.search.few import _shares, few_candidates, few_near
 from dpsql.search.few_descent import Bounds, _Loss, descend
 from dpsql.search.few_queries import Few, read_few
@@ -103,15 +104,18 @@ def test_the_derivative_is_that_of_differences(seed: int, bounded: bool) -> None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_numbers_that_are_zero_change_nothing(seed: int) -> None:
+def test_numbers_that_are_zero_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     few = few_of(problem_of(three(np.random.default_rng(seed))))
     start = few.coefficients / np.abs(few.coefficients @ few.basis).sum(axis=0).max()
-    sparse, dense = _Loss(few, start, 1e-3, 32, None), _Loss(few, start, 1e-3, 32, None)
-    sparse.basis, sparse.cells = csr_array(few.basis), csr_array(few.basis.T)
-    dense.basis, dense.cells = few.basis, few.basis.T
-    one, other = sparse(start.ravel()), dense(start.ravel())
-    assert one[0] == pytest.approx(other[0], rel=1e-12)
-    assert one[1] == pytest.approx(other[1], rel=1e-9)
+    found = []
+    for part in (0.0, 1.0):
+        monkeypatch.setattr(few_queries, "SPARSE_FROM", 0)
+        monkeypatch.setattr(few_queries, "SPARSE", part)
+        loss = _Loss(few, start, 1e-3, 32, None)
+        assert isinstance(loss.basis, csr_array) == bool(part)
+        found.append(loss(start.ravel()))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -23,6 +23,7 @@ from dpsql.plan.weighing import Weighing
 from dpsql.records import dataclass, replace
 from dpsql.search.itself import measure_queries
 from dpsql.search.meter import has_room, may_go_on, portion
+from dpsql.search.select import ALIKE
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.query_block import MOST_ROWS
 from dpsql.workload.cells import Nodes
@@ -152,7 +153,20 @@ class Chooser(Weighing):
             if any(self.is_least(each) for each in found):
                 break
             found.append(self.select(layout))
-        return found
+        return [*found, *self.many(found)] if len(self.target.asked) > 1 else found
+
+    def many(self, known: Sequence[Chosen]) -> list[Chosen]:
+        """Return combinations of all queries over one attribute, where most of many are alike."""
+        is_searched = self.mechanism == "auto" and law(self.noise).norm == 1
+        together = self._together if is_searched and not any(map(self.is_least, known)) else None
+        if together is None or self._is_small(together):
+            return []
+        try:
+            return [self.select(together, family=ALIKE)]
+        except ProgrammingError as error:
+            if error.code != "E_TOO_LARGE":
+                raise
+        return []
 
     def is_least(self, chosen: Chosen) -> bool:
         """Whether no layout can have noticeably less error: nodes of squares are more than cells.
@@ -285,17 +299,24 @@ class Chooser(Weighing):
 
     @property
     def _searchable(self) -> tuple[Layout, ...]:
+        together = self._together
+        is_small = together is not None and self._is_small(together)
+        return (*self.target.layouts, together) if together and is_small else self.target.layouts
+
+    @property
+    def _together(self) -> Layout | None:
+        """The layout on one attribute of all columns, where there may be one."""
         joins = self.mechanism in ("auto", "workload") and not self.apart
         joins = joins and self.target.is_joinable and has_room(self._joined)
-        together = self.target.together if joins else None
-        if together is None:
-            return self.target.layouts
+        return self.target.together if joins else None
+
+    def _is_small(self, together: Layout) -> bool:
+        """Say whether any search pays over one attribute of all columns."""
         workload = together.workload
         apart = resolved(workload).pinned if self.target.has_nodes else frozenset()
         size = math.prod(workload.domain[name] for name in apart)
         cells = math.prod(workload.domain.values()) // size
-        is_small = cells <= FEW_CELLS or workload.rows // size <= FEW_ROWS
-        return (*self.target.layouts, together) if is_small else self.target.layouts
+        return cells <= FEW_CELLS or workload.rows // size <= FEW_ROWS
 
 
 def _is_wide(workload: Workload) -> bool:

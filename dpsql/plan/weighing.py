@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpsql.algebra.blocks import Total
 from dpsql.errors import ProgrammingError
 from dpsql.plan.chosen import Chosen, emphasised, least_error, total_error, worst_of
 from dpsql.records import dataclass, replace
@@ -137,8 +138,16 @@ class Weighing:
         mixed with the start; where that costs much, there is a search in earnest with them.
         """
         foreseen = self.foreseen(start, limits)
-        if foreseen is not None and worst_of(foreseen, limits) <= 1:
-            return Reached([foreseen], worst_of(foreseen, limits))
+        if foreseen is None or worst_of(foreseen, limits) > 1:
+            return self._grown(start, limits, reach)
+        known = Reached([foreseen], worst_of(foreseen, limits))
+        if start.strategy.method == FEW[0] or foreseen.error <= DEAR * start.error:
+            return known
+        grown = self._grown(start, limits, reach)
+        return Reached([*known.within, *grown.within], min(known.worst, grown.worst))
+
+    def _grown(self, start: Chosen, limits: Mapping[Place, float], reach: Reach) -> Reached:
+        """Return the same where nothing is foreseen."""
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
         worst = [worst_of(start, limits)]
         patience = CALM if reach == "near" or worst[0] > HOPELESS else 2 * CALM
@@ -290,26 +299,33 @@ class Weighing:
     ) -> Chosen | None:
         """Return a strategy of the same few queries for other weights, or within limits.
 
-        None where it is of another family.
+        Within limits, of the queries of one attribute, whatever the strategy. None where queries
+        are too many.
         """
         layout, strategy = start.layout, start.strategy
-        rows = strategy.shared_rows
-        if strategy.method != FEW[0] or rows is None or len(rows) > 1:
+        names = {name for product in layout.workload.products for name in product.factors}
+        if len(names) != 1 or (limits is None and strategy.method != FEW[0]):
             return None
         from dpsql.search.near import Near  # searches that most requests do without
 
         known = Near(strategy)
         if limits is not None:
-            (name,) = rows
+            (name,) = names
+            total = Total(layout.workload.domain[name])
             read = [layout.products[place] for place in limits]
-            if not all(len(each) == 1 and name in each[0][1].factors for each in read):
+            if not all(len(each) == 1 for each in read):
                 return None
-            answers = tuple((scale, product.factors[name]) for ((scale, product),) in read)
-            known = Near(strategy, answers, tuple(limits.values()))
+            answers = ((scale, each.factors.get(name, total)) for ((scale, each),) in read)
+            known = Near(strategy, tuple(answers), tuple(limits.values()))
         workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
         if self.target.has_nodes:
             workload = resolved(workload)
-        found = cached_choice(workload, self.noise, self.mechanism, self.effort * LESS, known)
+        try:
+            found = cached_choice(workload, self.noise, self.mechanism, self.effort * LESS, known)
+        except ProgrammingError as error:
+            if error.code != "E_TOO_LARGE":
+                raise
+            return None
         return self.rated(layout, found.strategy, 0.0)
 
     def quick(

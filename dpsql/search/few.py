@@ -8,10 +8,12 @@ from typing import TypeAlias
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.search.alike import Alike, find_alike
+from dpsql.search.alike_descent import descend_alike
 from dpsql.search.few_descent import MOST_STEPS, STAGES, WORK, Bounds, descend, descent_cost
-from dpsql.search.few_queries import BINARY_PLACES, Few, in_units, read_few
+from dpsql.search.few_queries import BINARY_PLACES, Few, distinct_queries, in_units, read_few
 from dpsql.search.meter import EIGEN, may_go_on, spend
-from dpsql.search.problem import Problem
+from dpsql.search.problem import FAST, Problem
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
@@ -31,8 +33,19 @@ SINGULAR = 1e-12
 NEAR_STEPS = 100
 """Most steps of a descent where queries are weighed anew, for each rounding of the corners."""
 
-ALMOST = 0.995
-"""Part of the limits that is aimed at."""
+METHOD = "few queries"
+
+NEAR = 0.5
+"""Effort of such a descent among queries that are alike."""
+
+MANY_ROWS, MANY_NUMBERS = 1024, 1 << 22
+"""Most distinct queries, and numbers in their matrix, where they are more than few."""
+
+QUICK = 4e9
+"""Products of numbers in descents over all combinations that go on beside those over kinds."""
+
+ALMOST, TIGHTER = 0.996, 0.98
+"""Part of the limits that is aimed at, and part of that where it is missed."""
 
 NONE: Floats = np.zeros(0)
 
@@ -45,19 +58,48 @@ def few_candidates(
 ) -> Iterator[tuple[ProductStrategy, float]]:
     """Yield strategies of combinations of few queries, each with a lower bound on any strategy.
 
-    Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts.
+    Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts, among
+    those that treat alike queries alike where most are.
     """
-    if found.is_full and law(problem.noise).norm == 1:
-        return
-    matrix, lower = gaussian_optimum(found)
     if law(problem.noise).norm == 2:
+        matrix, lower = gaussian_optimum(found)
         yield from ((each, lower) for each in _realise(problem, found, matrix))
+        return
+    alike = found.alike or find_alike(found.queries, found.weights2)
+    is_bounded = found.alike is None and not found.is_full
+    matrix, lower = gaussian_optimum(found) if is_bounded else (NONE, 0.0)
+    if alike is not None:
+        best = descend_alike(found, alike, effort)
+        yield from ((each, lower) for each in _realise(problem, found, best))
+    if not is_bounded or (alike is not None and not _is_quick(found)):
         return
     scales = np.cbrt(found.weights2 / np.abs(found.queries).max(axis=1))
     starts = [found.coefficients * scales[:, np.newaxis], matrix]
     both = 2 * len(STAGES) * MOST_STEPS * descent_cost(found, len(found.queries))
     for start in starts if both <= effort * WORK else starts[:1]:
         yield from ((e, lower) for e in _realise(problem, found, descend(found, start, effort)))
+
+
+def read_many(problem: Problem) -> Few | None:
+    """Return queries of one attribute that are more than few, most alike; None where they are not.
+
+    Their basis are all of them.
+    """
+    if any(isinstance(operator, FAST) for operator in problem.factors[0].operators):
+        return None  # running totals tell all cells apart
+    found = distinct_queries(problem, MANY_ROWS, MANY_NUMBERS)
+    alike = None if found is None else find_alike(*found)
+    if found is None or alike is None:
+        return None
+    queries, weights2 = found
+    return Few(queries, weights2, queries, np.eye(len(queries)), alike)
+
+
+def combine_many(problem: Problem, effort: float) -> Strategy | None:
+    """Return combinations of many queries of one attribute, None where too few are alike."""
+    many = read_many(problem) if problem.d == 1 else None
+    found = iter(()) if many is None else few_candidates(problem, many, effort)
+    return next((strategy for strategy, _ in found), None)
 
 
 def few_near(
@@ -68,28 +110,69 @@ def few_near(
     ``limits`` are those of the mean variance of the rows of each of ``answers`` at a unit budget;
     they may be missed. None where queries are not few.
     """
-    few = read_few(problem) if problem.d == 1 else None
-    start = None if few is None else _combinations(problem, few, known)
-    if few is None or start is None:
+    few = (read_few(problem) or read_many(problem)) if problem.d == 1 else None
+    if few is None:
+        return None
+    alike = few.alike or find_alike(few.queries, few.weights2)
+    start = _combinations(problem, few, known) if few.alike is None else None
+    if alike is None and (start is None or known.method != METHOD):
         return None
     if answers:
         shares = _shares(few, answers)
-        within = None if shares is None else _within(few, start, Bounds(shares, limits * ALMOST))
-        return None if within is None else next(_realise(problem, few, within), None)
+        if shares is None:
+            return None
+        within = _within(few, alike, start, Bounds(shares, limits * ALMOST))
+        return next(_realise(problem, few, within), None)
+    anew = [] if alike is None else [descend_alike(few, alike, NEAR)]
+    if start is not None and (alike is None or _is_quick(few)):
+        anew.append(descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
     found: list[Strategy] = [known]
-    found += _realise(problem, few, descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
+    for matrix in anew:
+        found += _realise(problem, few, matrix)
     return min(found, key=lambda each: each.unit_error(problem.workload))
 
 
-def _within(few: Few, start: Floats, bounds: Bounds) -> Floats:
-    """Return combinations within the limits, near a start or near the queries by themselves."""
+def _is_quick(few: Few) -> bool:
+    """Say whether descents over all combinations take little beside those over such as are alike.
+
+    They may end below these: of eight queries at .88 of their error.
+    """
+    steps = 2 * len(STAGES) * MOST_STEPS
+    return few.alike is None and steps * descent_cost(few, len(few.queries)) <= QUICK
+
+
+def _within(few: Few, alike: Alike | None, start: Floats | None, bounds: Bounds) -> Floats:
+    """Return combinations within the limits: those that treat alike queries alike, if these are.
+
+    And such as are near a start, or near the queries by themselves, where those are not within, or
+    these are quick.
+    """
+    found: list[Floats] = []
+    for part in (1.0, TIGHTER):
+        if alike is not None and not any(_is_within(few, each, bounds) for each in found):
+            aimed = Bounds(bounds.shares, bounds.limits * part)
+            found.append(descend_alike(few, alike, bounds=aimed))
     sizes = np.sqrt((bounds.shares / bounds.limits[:, np.newaxis]).max(axis=0))
-    found = []
-    for each in (start, few.coefficients * sizes[:, np.newaxis]):
-        found.append(descend(few, each, bounds=bounds))
-        if bounds.worst(few, found[-1]) * ALMOST <= 1:
-            return found[-1]
+    is_found = any(_is_within(few, each, bounds) for each in found) and not _is_quick(few)
+    for each in () if start is None else (start, few.coefficients * sizes[:, np.newaxis]):
+        if not is_found:
+            found.append(descend(few, each, bounds=bounds))
+            is_found = _is_within(few, found[-1], bounds)
+    within = [each for each in found if _is_within(few, each, bounds)]
+    if within:
+        return min(within, key=lambda matrix: _error(few, matrix))
     return min(found, key=lambda matrix: bounds.worst(few, matrix))
+
+
+def _is_within(few: Few, matrix: Floats, bounds: Bounds) -> bool:
+    return bounds.worst(few, matrix) * ALMOST <= 1
+
+
+def _error(few: Few, matrix: Floats) -> float:
+    """Return the weighted error of combinations of the basis at a unit budget."""
+    norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
+    found = few.coefficients @ np.linalg.pinv(matrix)
+    return float(norm**2 * few.weights2 @ np.square(found).sum(axis=1))
 
 
 def _combinations(problem: Problem, few: Few, known: Strategy) -> Floats | None:
@@ -164,7 +247,7 @@ def _realise(problem: Problem, few: Few, matrix: Floats) -> Iterator[ProductStra
     if rows is not None:
         name = problem.names[0]
         domain = problem.workload.domain
-        yield assemble(domain, {name: rows}, {problem.names: 1.0}, problem.noise, "few queries")
+        yield assemble(domain, {name: rows}, {problem.names: 1.0}, problem.noise, METHOD)
 
 
 def _places(unit: Floats, largest: Floats) -> int:
@@ -193,10 +276,19 @@ def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
     whole = np.rint(np.ldexp(unit, _places(unit, largest))).astype(np.int64)
     whole = whole[whole.any(axis=1)]
     sizes = np.abs(whole).max(axis=0)
-    if not sizes.all() or np.linalg.matrix_rank(whole / sizes) < len(basis):
+    if not sizes.all():
+        return None
+    if few.alike is None and np.linalg.matrix_rank(whole / sizes) < len(basis):
         return None
     if float((np.abs(whole) @ largest).max()) >= 2.0**53:
         return None
     rows: Integers = whole @ basis
     rows //= max(1, int(np.gcd.reduce(rows, axis=None)))
-    return rows
+    return rows if few.alike is None or _rank(rows) == few.alike.rank else None
+
+
+def _rank(rows: Integers) -> int:
+    """Return how many of many rows are independent, beyond what they are rounded by."""
+    unit = rows / np.abs(rows).max()
+    values = np.linalg.eigvalsh(unit @ unit.T)
+    return int((values > SINGULAR * values[-1]).sum())

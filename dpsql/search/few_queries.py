@@ -6,6 +6,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
+from dpsql.search.alike import Alike
 from dpsql.search.problem import Problem
 
 FEW_ROWS = 256
@@ -35,13 +36,15 @@ these are at most."""
 class Few:
     """Distinct whole queries (m, n), and the sum of the squared weights of each.
 
-    ``basis`` are independent ones among them, and ``queries = coefficients @ basis``.
+    ``basis`` are independent ones among them, and ``queries = coefficients @ basis``. Of more than
+    few, which are ``alike`` is known.
     """
 
     queries: Floats
     weights2: Floats
     basis: Floats
     coefficients: Floats
+    alike: Alike | None = None
 
     @property
     def is_thin(self) -> bool:
@@ -74,8 +77,25 @@ class Few:
 
 def read_few(problem: Problem) -> Few | None:
     """Return the distinct queries of one attribute, None where they are many or not whole."""
+    found = distinct_queries(problem, FEW_ROWS, FEW_NUMBERS)
+    if found is None:
+        return None
+    queries, weights2 = found
+    basis = queries[_independent(queries)]
+    coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
+    coefficients[np.abs(coefficients) < 1e-9] = 0
+    return Few(queries, weights2, basis, coefficients)
+
+
+def distinct_queries(
+    problem: Problem, most: int, most_numbers: int
+) -> tuple[Floats, Floats] | None:
+    """Return the whole distinct queries (m, n) of one attribute, and their squared weights (m,).
+
+    None where there are more, or more numbers in all rows that are asked.
+    """
     factors, components = problem.factors[0], problem.components
-    if sum(op.rows for op in factors.operators) * factors.n > FEW_NUMBERS:
+    if sum(op.rows for op in factors.operators) * factors.n > most_numbers:
         return None
     rows, weights = [], []
     for (which,), weight2 in zip(components.index, components.weights2, strict=True):
@@ -89,13 +109,9 @@ def read_few(problem: Problem) -> Few | None:
     asked = queries.any(axis=1)
     queries, weights2 = queries[asked], weights2[asked]
     whole = np.ldexp(queries, BINARY_PLACES)
-    if not 0 < len(queries) <= FEW_ROWS or not np.array_equal(whole, np.rint(whole)):
+    if not 0 < len(queries) <= most or not np.array_equal(whole, np.rint(whole)):
         return None
-    chosen = _independent(queries)
-    basis = queries[chosen]
-    coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
-    coefficients[np.abs(coefficients) < 1e-9] = 0
-    return Few(queries, weights2, basis, coefficients)
+    return queries, weights2
 
 
 def in_units(rows: Floats) -> tuple[Floats, Floats]:

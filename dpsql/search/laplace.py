@@ -11,7 +11,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import DENSE_LIMIT, Family
-from dpsql.search.few import few_candidates
+from dpsql.search.few import few_candidates, read_many
 from dpsql.search.few_queries import read_few
 from dpsql.search.gram_parts import learn_parts
 from dpsql.search.joint import (
@@ -142,8 +142,7 @@ def laplace_candidates(
     Where both are too many to search over, one block per support replaces the search for weights.
     """
     if problem.d == 1:
-        if not problem.factors[0].large:
-            yield from single_candidates(problem, effort)  # there is no other family
+        yield from single_candidates(problem, effort)  # there is no other family
         return
     several = len(problem.components.weights2) > 1
     plain = all(factors.trivial for factors in problem.factors)
@@ -307,9 +306,11 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
     Where queries are few, OPT_0 starts from them and from their combinations too; from these alone
     where values are summed: random rows are far from such as go with a value, and seldom better.
     """
-    few = read_few(problem)
+    few = read_few(problem) or read_many(problem)
     starts: list[Floats] = []
-    if few is not None:
+    if few is not None and few.alike is not None:
+        yield from (found for found, _ in few_candidates(problem, few, effort))
+    elif few is not None:
         if 2 * len(few.queries) <= problem.sizes[0]:
             starts += [scale * np.abs(few.queries) for scale in QUERY_SCALES]
         for found, _ in few_candidates(problem, few, effort):
@@ -317,8 +318,8 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
             rows = found.full[problem.names[0]]
             if isinstance(rows, np.ndarray):
                 starts.append(COMBINED_SCALE * np.abs(rows / np.abs(rows).sum(axis=0).max()))
-        if few.is_thin:
-            return
+    if problem.factors[0].large or (few is not None and few.is_thin):
+        return
     factors, components = problem.factors[0], problem.components
     gram: Floats | Operator
     if len(components.weights2) == 1:

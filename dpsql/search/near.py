@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.search.few import Answer, few_near
 from dpsql.search.meter import SELECTION, metered
@@ -28,11 +29,16 @@ class Near:
 
 
 def choose_near(workload: Workload, near: Near, mechanism: str, effort: float) -> Selection:
-    """Return a strategy near one that is known, else what is chosen without."""
+    """Return a strategy near one that is known, else what is chosen without.
+
+    Raises ProgrammingError E_TOO_LARGE where there are limits, and none is looked for within these.
+    """
     known = near.strategy
     with metered(SELECTION * max(effort, LEAST)) as meter:
         problem, limits = Problem(workload, known.noise), np.array(near.limits)
         found = few_near(problem, known, near.answers, limits)
+    if found is None and near.answers:
+        raise ProgrammingError("E_TOO_LARGE", "queries are too many to be combined within limits")
     if found is None:
         return choose(workload, known.noise, mechanism, effort)
     return Selection(found, work=meter.done, is_cut=meter.is_cut)

@@ -13,6 +13,7 @@ from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
 from dpsql.algebra.parts import gram_of_parts, parts_of
+from dpsql.errors import ProgrammingError
 from dpsql.records import cached_property, dataclass
 from dpsql.search.components import Components
 from dpsql.search.masks import axes_of, cells_of, names_of
@@ -352,3 +353,17 @@ class Problem:
     def full(self) -> int:
         """Return the mask of all active attributes."""
         return (1 << self.d) - 1
+
+    def check_sizes(self, limit: int) -> None:
+        """Refuse a workload with an answer over more cells, and say what would fit.
+
+        Raises: ProgrammingError (E_TOO_LARGE).
+        """
+        for mask in self.components.supports:
+            if self.cells(mask) > limit:
+                raise ProgrammingError(
+                    "E_TOO_LARGE",
+                    f"one product over {', '.join(self.attributes(mask))} spans"
+                    f" {self.cells(mask)} cells, the limit is {limit}",
+                    hint="ask for fewer attributes at once, or group their values into bins",
+                )

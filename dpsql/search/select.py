@@ -46,6 +46,9 @@ SYMMETRIC, SEPARATE = 0.4, 0.4
 LEAST = 0.25
 """Effort below which a search may do as much as for this."""
 
+ALIKE = "alike"
+"""A family for one attribute of all columns, whose many queries are searched for alone."""
+
 COARSE_CELLS = 1 << 16
 """Most cells of all attributes together that are counted one by one where noise is coarse."""
 
@@ -124,7 +127,7 @@ def choose(
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
-    if mechanism not in {*FAMILIES, *TEMPLATES} or not is_law(noise):
+    if mechanism not in {*FAMILIES, *TEMPLATES, ALIKE} or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
@@ -154,6 +157,8 @@ def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> 
         return _symmetric(workload, noise, effort)
     if mechanism == "separate":
         return _separate(workload, noise)
+    if mechanism == ALIKE:
+        return _alike(workload, noise, effort)
     chosen, strategy = _searched(workload, noise, mechanism, effort)
     if mechanism == "auto" and law(noise).norm == 2:
         chosen = _with_symmetric(workload, strategy, chosen, effort)
@@ -184,7 +189,7 @@ def _searched(
     problem = Problem(workload, noise)
     if workload.pinned and problem.d > 1:
         return _with_pinned(workload, noise, mechanism, effort)
-    check_sizes(problem)
+    problem.check_sizes(CELL_LIMIT)
     if problem.d == 0 or not _asks(problem):
         return Selection(_least(problem)), _least(problem)
     known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
@@ -255,11 +260,22 @@ def _separate(workload: Workload, noise: Noise) -> Selection:
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
     from dpsql.search.problem import Problem
 
-    check_sizes(Problem(workload, noise))
+    Problem(workload, noise).check_sizes(CELL_LIMIT)
     with portion(SEPARATE):
         found = separate_strategy(workload, noise)
     if found is None:
         raise _too_large("mechanism 'separate' does not fit this workload", "use mechanism 'auto'")
+    return Selection(found)
+
+
+def _alike(workload: Workload, noise: Noise, effort: float) -> Selection:
+    """Return combinations of many queries of one attribute, most of them alike."""
+    from dpsql.search.few import combine_many  # searches that most requests do without
+    from dpsql.search.problem import Problem
+
+    found = combine_many(Problem(workload, noise), effort)
+    if found is None:
+        raise _too_large("queries are too many, or too few are alike", "use mechanism 'auto'")
     return Selection(found)
 
 
@@ -316,18 +332,6 @@ def _laplace(problem: Problem, mechanism: str, effort: float) -> Iterator[Produc
     from dpsql.search.laplace import laplace_candidates  # searches that most requests do without
 
     yield from laplace_candidates(problem, mechanism, CELL_LIMIT, effort)
-
-
-def check_sizes(problem: Problem) -> None:
-    """Refuse a workload with an answer over too many cells, and say what would fit."""
-    for mask in problem.components.supports:
-        if problem.cells(mask) > CELL_LIMIT:
-            names = problem.attributes(mask)
-            raise _too_large(
-                f"one product over {', '.join(names)} spans {problem.cells(mask)} cells,"
-                f" the limit is {CELL_LIMIT}",
-                "ask for fewer attributes at once, or group their values into bins",
-            )
 
 
 def _too_large(message: str, hint: str) -> ProgrammingError:

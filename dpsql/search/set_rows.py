@@ -93,7 +93,5 @@ class SetRows:
 
 def _summed(values: Floats, first: Indices) -> Floats:
     """Return the sums of values of shape (pairs,) set by set, of which some may have none."""
-    if not len(values):
-        return np.zeros(len(first) - 1)
-    sums = np.add.reduceat(values, np.minimum(first[:-1], len(values) - 1))
+    sums = np.add.reduceat(np.append(values, 0.0), first[:-1])  # the last sets may have none
     return np.where(first[1:] > first[:-1], sums, 0.0)

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats
 from dpsql.records import replace
+from dpsql.search import few as few_module
 from dpsql.search import few_queries
 from dpsql.search.few import _shares, few_candidates, few_near
 from dpsql.search.few_descent import Bounds, _Loss, descend
@@ -147,12 +148,17 @@ def test_limits_are_kept_at_little_cost() -> None:
         found = few_near(problem, best, answers, limits)
         assert found is not None
         assert found.unit_error(problem.workload) <= 1.5 * best.unit_error(problem.workload)
-        kept.append(bool((means_of(found, statements) <= limits * 1.001).all()))
+        kept.append(bool((means_of(found, statements) <= limits * 1.002).all()))
     assert len(kept) >= 8
     assert kept.count(False) <= 1  # a descent may end in a corner
 
 
-def test_other_weights_are_never_worse_than_staying() -> None:
+@pytest.mark.parametrize("are_alike", [False, True])
+def test_other_weights_are_never_worse_than_staying(
+    monkeypatch: pytest.MonkeyPatch, are_alike: bool
+) -> None:
+    if not are_alike:
+        monkeypatch.setattr(few_module, "find_alike", lambda *_: None)
     statements = three(np.random.default_rng(3))
     problem = problem_of(statements)
     few = few_of(problem)
@@ -165,7 +171,8 @@ def test_other_weights_are_never_worse_than_staying() -> None:
     found = few_near(other, known)
     assert found is not None
     assert found.unit_error(other.workload) < known.unit_error(other.workload)
-    assert few_near(other, replace(known, full={"x": None})) is None
+    elsewhere = few_near(other, replace(known, full={"x": None}))
+    assert (elsewhere is not None) == are_alike  # what is known is no start then
     unknown = [(1.0, Dense(np.eye(1, TOGETHER, dtype=np.int64)))]
     assert few_near(other, known, unknown, np.ones(1)) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 from benchmarks.growing import Growing, with_cells, with_columns, write_table
@@ -53,6 +54,32 @@ def _clauses(connection: Connection, size: int) -> None:
     connection.execute(f"SELECT COUNT(*) FROM t WHERE {' AND '.join(pairs)}").fetchall()
 
 
+def _nested(connection: Connection, size: int) -> None:
+    """Counts in UNION ALL, each in parentheses with all those before it."""
+    counts = [f"SELECT COUNT(*) AS n FROM t WHERE k > {place}" for place in range(size)]
+    connection.explain(reduce(lambda united, count: f"({united} UNION ALL {count})", counts))
+
+
+def _chained(connection: Connection, size: int) -> None:
+    """Names each of which uses the one before it twice, and is used twice by the next."""
+    twice = "SELECT a.n + b.n AS n FROM u{0} AS a, u{0} AS b"
+    names = ", ".join(f"u{place} AS ({twice.format(place - 1)})" for place in range(1, size))
+    first = "u0 AS (SELECT COUNT(*) AS n FROM t)"
+    connection.explain(f"WITH {first}, {names} SELECT n FROM u{size - 1}")
+
+
+def _pairs(connection: Connection, size: int) -> None:
+    """The rows whose values of two columns are in a list of pairs."""
+    pairs = ", ".join(f"({place}, {place % 2 == 0})" for place in range(size))
+    connection.explain(f"SELECT COUNT(*) FROM t WHERE (k, c) IN ({pairs})")
+
+
+def _longer(connection: Connection, size: int) -> None:
+    """Columns that add a hundred numbers to a count each."""
+    items = (f"COUNT(*){' + 1' * 100} AS n{place}" for place in range(size))
+    connection.explain(f"SELECT {', '.join(items)} FROM t")
+
+
 PARTS = {
     "added": Growing(
         (30, 100), (250,), with_cells, _added, "a sum of n numbers has n^2 / 2 covariances"
@@ -64,6 +91,12 @@ PARTS = {
         (5, 10, 15, 20), (), with_columns, _either, "n columns have 2^n combinations"
     ),
     "clauses": Growing((6, 10, 14, 18), (), with_columns, _clauses, "n pairs take 2^n products"),
+    "nested": Growing((4, 8, 16, 32), (), with_cells, _nested),
+    "chained": Growing((10, 20, 40, 80), (), with_cells, _chained),
+    "pairs": Growing((100, 300, 900), (), _with_halves, _pairs),
+    "longer": Growing((6, 12, 24, 48), (), with_cells, _longer),
 }
 """By name: numbers that one expression adds up, keys of sub-queries that are compared, means, and
-conditions on columns that are joined by AND, by OR, and by OR two by two."""
+conditions on columns that are joined by AND, by OR, and by OR two by two. Of EXPLAIN, texts that
+are long: counts in nested UNION ALL, CTEs that use each other twice, pairs of an IN list, and
+columns that are sums of a hundred parts."""

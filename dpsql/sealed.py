@@ -181,6 +181,11 @@ class Sealed:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         return ahead.take()
 
+    @cached_property
+    def _empty(self) -> dict[str, dict[str, str]]:
+        """The tables without rows, with the types of their columns."""
+        return {}
+
     def run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run generated SQL and return its rows.
 
@@ -241,7 +246,15 @@ class Sealed:
         return None
 
     def fill(self, table: str, columns: Mapping[str, tuple[str, Sequence[object]]]) -> None:
-        """(Re)create ``table`` with columns name -> (DuckDB type, values of equal length)."""
+        """(Re)create ``table`` with columns name -> (DuckDB type, values of equal length).
+
+        One without rows that is there as it is asked for stays.
+        """
+        kinds = {name: kind for name, (kind, _) in columns.items()}
+        is_empty = not any(len(values) for _, values in columns.values())
+        if is_empty and self._empty.get(table) == kinds:
+            return
+        self._empty.pop(table, None)
         listed, parameters = [], []
         for name, (kind, values) in columns.items():
             if isinstance(values, range) and values.step == 1 and kind == "BIGINT":
@@ -252,6 +265,8 @@ class Sealed:
         self._connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {', '.join(listed)}", parameters
         )
+        if is_empty:
+            self._empty[table] = kinds
 
     def close(self) -> None:
         """Release the connection."""

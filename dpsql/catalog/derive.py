@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from dpsql.catalog.catalog import Catalog, Table, Unit
 from dpsql.catalog.origins import named, released_of, trace
 from dpsql.catalog.read_units import MOST_ROWS
-from dpsql.catalog.unit_local import DerivedTable, scanned
+from dpsql.catalog.unit_local import DerivedTable, children, scanned
 from dpsql.errors import InternalError, ProgrammingError
 
 if TYPE_CHECKING:
     from dpsql.catalog.unit_local import UnitLocal
+
+MOST_PARTS = 1_000
+"""Tables and steps of a relation, each as often as it stands there: they are worked out anew."""
 
 
 def derive(
@@ -23,8 +26,9 @@ def derive(
 
     ``label`` is what people read, ``max_rows`` how many of its rows a unit keeps; as many as its
     tables may have, where it is not given. The same relation gives the same name everywhere.
-    Raises: ProgrammingError (E_JOIN, E_TOO_LARGE).
+    Raises: ProgrammingError (E_JOIN, E_TOO_LARGE, E_TOO_COMPLEX).
     """
+    _check_parts(relation)
     from dpsql.catalog.header import read_header  # most tables are stored
 
     bases = bases_of(catalog, scanned(relation))
@@ -50,6 +54,20 @@ def derive(
     if known != table:
         raise InternalError("E_INTERNAL", "two relations have one name")
     return table
+
+
+def _check_parts(relation: UnitLocal) -> None:
+    waiting, count = [relation], 0
+    while waiting:
+        waiting += children(waiting.pop())
+        count += 1
+        if count > MOST_PARTS:
+            raise ProgrammingError(
+                "E_TOO_COMPLEX",
+                f"rows that are put together in over {MOST_PARTS:,} steps",
+                hint="a sub-query is worked out anew wherever it is used; one that is used twice by"
+                " one that is used twice is worked out four times",
+            )
 
 
 def bases_of(catalog: Catalog, names: Iterable[str]) -> tuple[Table, ...]:

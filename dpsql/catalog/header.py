@@ -81,10 +81,11 @@ def _read(relation: UnitLocal, tables: Mapping[str, Table]) -> Header:
     match relation:
         case Scan(table):
             return _of_table(tables[table])
-        case JoinRows():
-            return _of_join(relation, tables)
-        case MeetRows(left):
-            pairs, found = _read(relation.pairs(), tables), _read(left, tables)
+        case JoinRows(left, right):
+            return _of_join(relation, _read(left, tables), _read(right, tables))
+        case MeetRows(left, right):
+            found = _read(left, tables)
+            pairs = _of_join(relation.pairs(), found, _read(right, tables))
             check_test(relation.where, pairs.columns)
             columns = dict(found.columns)
             _add(columns, partner_column(relation))
@@ -129,8 +130,7 @@ def _of_table(table: Table) -> Header:
     return Header(table.columns, keys, unit.column, name, unit.max_rows)
 
 
-def _of_join(join: JoinRows, tables: Mapping[str, Table]) -> Header:
-    left, right = _read(join.left, tables), _read(join.right, tables)
+def _of_join(join: JoinRows, left: Header, right: Header) -> Header:
     _check_units(left, right)
     for one, other in join.on:
         if one not in left.keys or other not in right.keys:

@@ -53,12 +53,12 @@ def trace(relation: UnitLocal, tables: Mapping[str, Table]) -> Ancestry:
         case Scan(table):
             names = tables[table].columns
             return Ancestry({name: frozenset({(table, name)}) for name in names}, frozenset())
-        case JoinRows():
-            return _of_join(relation, tables)
-        case MeetRows(left, where=where):
-            pairs = trace(relation.pairs(), tables)
-            read = pairs.read | pairs.of(columns_of_test(where))
-            return replace(trace(left, tables), read=read)
+        case JoinRows(left, right):
+            return _of_join(relation, trace(left, tables), trace(right, tables))
+        case MeetRows(left, right, where=where):
+            found = trace(left, tables)
+            pairs = _of_join(relation.pairs(), found, trace(right, tables))
+            return replace(found, read=pairs.read | pairs.of(columns_of_test(where)))
         case FilterRows(rows, where):
             found = trace(rows, tables)
             return replace(found, read=found.read | found.of(columns_of_test(where)))
@@ -83,8 +83,7 @@ def trace(relation: UnitLocal, tables: Mapping[str, Table]) -> Ancestry:
             return replace(found, columns={new.casefold(): found.of([old]) for new, old in names})
 
 
-def _of_join(join: JoinRows, tables: Mapping[str, Table]) -> Ancestry:
-    left, right = trace(join.left, tables), trace(join.right, tables)
+def _of_join(join: JoinRows, left: Ancestry, right: Ancestry) -> Ancestry:
     beside = {f"{join.name}.{name}".casefold(): found for name, found in right.columns.items()}
     return Ancestry({**left.columns, **beside}, left.read | right.read)
 

@@ -40,6 +40,13 @@ def compile_statement(statement: Statement, compiler: Compiler, public: PublicRo
 
     Raises: ProgrammingError or NotSupportedError with a stable code, a caret and a hint.
     """
+    try:
+        return _compile(statement, compiler, public)
+    except RecursionError:
+        raise too_deep() from None
+
+
+def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
     known = recalled(statement, compiler) if statement.tree is None else None
     if known is not None:
         return known
@@ -151,10 +158,7 @@ def _compiled(
 ) -> Compiled:
     from dpsql.sql.shape import Shape  # and 33 more modules, which one flat SELECT does not need
 
-    try:
-        return _compose(Shape(statement, compiler, public), tree)
-    except RecursionError:
-        raise too_deep() from None
+    return _compose(Shape(statement, compiler, public), tree)
 
 
 def _check_syntax(statement: Statement, compiler: Compiler) -> None:

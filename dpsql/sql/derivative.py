@@ -12,11 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Hashable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
+from dpsql.sql.mentioned import Below
 
 T = TypeVar("T", bound=Hashable)
 
@@ -55,6 +57,8 @@ FEW = 16
 
 Their pairs are terms of SQL, which DuckDB plans one by one: 5,000 took 4 s, 8,000 over 16.
 """
+MAX_TEXT = 50_000
+"""Longest SQL of the slopes of a product or ratio; of one that has more, the error is not known."""
 KEPT = 1e-10
 """Part of a sum of variances that is left at least beside covariances, for it to be known."""
 _UNKNOWN = "CAST('nan' AS DOUBLE)"
@@ -207,7 +211,7 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
     raise NoDerivative
 
 
-def gradient(tree: exp.Expr) -> Gradient:
+def gradient(tree: exp.Expr, below: Below | None = None) -> Gradient:
     """Return the partial derivatives by aggregate, as SQL texts; absent means zero.
 
     >>> from sqlglot import parse_one
@@ -215,35 +219,37 @@ def gradient(tree: exp.Expr) -> Gradient:
     {0: '(3) * (1)', 1: '-((1) / (2))'}
 
     A value that is clipped has the slope of the value itself, which is its first argument. What
-    rounding adds is listed beside the aggregates.
+    rounding adds is listed beside the aggregates. ``below`` remembers what the nodes mention.
     Raises: NoDerivative.
     """
-    if not any(column.name.startswith("a") for column in tree.find_all(exp.Column)):
+    if isinstance(tree, exp.Column):
+        return {int(tree.name[1:]): "1"} if tree.name.startswith("a") else {}
+    below = below or Below()
+    within = partial(gradient, below=below)
+    if not any(name.startswith("a") for _, name in below.of(tree).columns):
         return {}
     if isinstance(tree, exp.Greatest | exp.Least | exp.Coalesce) and any(
-        gradient(part) for part in tree.expressions
+        within(part) for part in tree.expressions
     ):
         raise NoDerivative
     match tree:
-        case exp.Column():
-            return {int(tree.name[1:]): "1"}
         case exp.Neg() | exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Sqrt():
-            return _arithmetic(tree, gradient)
+            return _arithmetic(tree, within)
         case exp.Case() if tree.args.get("default") is None and len(tree.args["ifs"]) == 1:
-            return gradient(tree.args["ifs"][0].args["true"])
+            return within(tree.args["ifs"][0].args["true"])
         case exp.Round() | exp.Cast():
-            return _rounded(tree)
+            return _rounded(tree, within)
         case _ if isinstance(tree, _THROUGH):
-            return gradient(tree.this)
+            return within(tree.this)
     raise NoDerivative
 
 
-def _rounded(tree: exp.Round | exp.Cast) -> Gradient:
+def _rounded(tree: exp.Round | exp.Cast, within: Callable[[exp.Expr], Gradient]) -> Gradient:
     """The derivatives of what is rounded, and the error that rounding adds."""
     step = _step(tree)
     if step is None:
         raise NoDerivative
-    found = gradient(tree.this)
+    found = within(tree.this)
     return found if step == 0 else {**found, Rounding(_sql(tree), step): "1"}
 
 
@@ -279,10 +285,8 @@ def _arithmetic(tree: exp.Expr, below: Callable[[exp.Expr], dict[T, str]]) -> di
         case exp.Sub():
             return _plus(below(tree.this), _negated(below(tree.expression)))
         case exp.Mul():
-            return _plus(
-                _times(below(tree.this), _sql(tree.expression)),
-                _times(below(tree.expression), _sql(tree.this)),
-            )
+            left = _times(below(tree.this), _sql(tree.expression))
+            return _short(_plus(left, _times(below(tree.expression), _sql(tree.this))))
         case exp.Sqrt():
             root = f"nullif(2 * {_sql(tree)}, 0)"
             return {i: f"({s}) / {root}" for i, s in below(tree.this).items()}
@@ -292,10 +296,27 @@ def _arithmetic(tree: exp.Expr, below: Callable[[exp.Expr], dict[T, str]]) -> di
         i: f"-({above}) * ({s}) / (({under}) * ({under}))"
         for i, s in below(tree.expression).items()
     }
-    return _plus(left, right)
+    return _short(_plus(left, right))
+
+
+def _short(slopes: dict[T, str]) -> dict[T, str]:
+    """Slopes that are not too long: of a product of n factors each has n. Raises: NoDerivative."""
+    if sum(map(len, slopes.values())) > MAX_TEXT:
+        raise NoDerivative
+    return slopes
+
+
+_WRITTEN: dict[type[exp.Expr], str] = {exp.Mul: "*", exp.Add: "+", exp.Sub: "-"}
 
 
 def _sql(tree: exp.Expr) -> str:
+    """An expression as SQL; what long chains are made of without a copy of them for every link."""
+    if type(tree) in _WRITTEN:
+        return f"{_sql(tree.this)} {_WRITTEN[type(tree)]} {_sql(tree.expression)}"
+    if isinstance(tree, exp.Paren):
+        return f"({_sql(tree.this)})"
+    if isinstance(tree, exp.Column) and len(tree.parts) == 1 and not tree.this.quoted:
+        return tree.name
     return tree.sql("duckdb")
 
 

@@ -19,6 +19,9 @@ from dpsql.sql.language import Locate
 MAX_LENGTH = 100_000
 """Most characters of a text that an expression could make."""
 
+MAX_COPIES = 2_000
+"""Most parts of an expression that are written once more, or as copies of copies."""
+
 _NUMBER = 400
 """More characters than any number takes as text: a DOUBLE has 309 before its point at most."""
 
@@ -37,9 +40,18 @@ _SHOWN = 64
 def check_growth(columns: Iterable[Column | None], tree: exp.Expr, locate: Locate) -> None:
     """Refuse an expression that could make a text of over ``MAX_LENGTH`` characters.
 
+    And one that grows when it is written out, NULLIF in NULLIF: DuckDB asks twice for the first.
     Raises: ProgrammingError (E_TOO_COMPLEX).
     """
-    growing = [node for node in tree.walk() if is_growing(node)]
+    nodes = list(tree.walk())
+    if any(isinstance(node, exp.Nullif) for node in nodes) and _copies(nodes) > MAX_COPIES:
+        raise ProgrammingError(
+            "E_TOO_COMPLEX",
+            "NULLIF of NULLIF, or ratios in divisors, are nested too deeply",
+            hint="each level doubles what is worked out: a sub-query may work out the inner ones",
+            span=locate(tree),
+        )
+    growing = [node for node in nodes if is_growing(node)]
     if not growing:
         return
     cells = (each.cells for each in columns if each is not None)
@@ -52,6 +64,16 @@ def check_growth(columns: Iterable[Column | None], tree: exp.Expr, locate: Locat
                 hint="shorter texts, and lengths that are written out, work",
                 span=locate(node),
             )
+
+
+def _copies(nodes: Sequence[exp.Expr]) -> int:
+    """How many nodes a tree has more once NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END."""
+    sizes: dict[int, int] = {}
+    for node in reversed(nodes):  # those within others first
+        sizes[id(node)] = 1 + sum(sizes[id(child)] for child in node.iter_expressions())
+        if isinstance(node, exp.Nullif):
+            sizes[id(node)] += sizes[id(node.this)]
+    return sizes[id(nodes[0])] - len(nodes)
 
 
 def is_growing(node: exp.Expr) -> bool:
@@ -74,23 +96,23 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
     >>> bound_length(parse_one("REPLACE(a || 'bc', 'b', 'xyz')"), 10)
     48
     """
-    parts = [bound_length(part, widest) for part in tree.iter_expressions()]
+    lengths = {id(part): bound_length(part, widest) for part in tree.iter_expressions()}
+    parts = list(lengths.values())
     if isinstance(tree, exp.Literal):
         return len(tree.name)
     if isinstance(tree, _KEEPING):
         return parts[0]
     if isinstance(tree, exp.Replace):
-        text = bound_length(tree.this, widest)
+        text = lengths[id(tree.this)]
         return text + text * max(parts[2:], default=0)
     if isinstance(tree, exp.RegexpReplace):
-        text = bound_length(tree.this, widest)
-        new = tree.args["replacement"]
-        added = bound_length(new, widest)
+        text, new = lengths[id(tree.this)], tree.args["replacement"]
+        added = lengths[id(new)]
         # groups that it names are parts of the text that do not overlap
         named = new.name.count("\\") if isinstance(new, exp.Literal) else added
         return text + (text + 1) * added + text * named
     if isinstance(tree, exp.TimeToStr):
-        return _SHOWN * bound_length(tree.args["format"], widest)
+        return _SHOWN * lengths[id(tree.args["format"])]
     if isinstance(tree, exp.Format):
         return _filled(tree.this, parts[1:])
     if _is_printf(tree):

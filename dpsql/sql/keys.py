@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.records import cached_property
 from dpsql.sql.edges import check_edges
 from dpsql.sql.grouping_sets import read_sets
+from dpsql.sql.mentioned import Below
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression
 from dpsql.sql.report_format import REPORT
@@ -23,6 +25,8 @@ UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high", REPORT)
 
 
 _SETS = (exp.Tuple, exp.Rollup, exp.Cube, exp.GroupingSets)
+_WRITTEN = (exp.Binary, exp.Func)
+"""What is longer, as SQL, than the name of a column."""
 _TELLING = (exp.AggFunc, exp.Anonymous, exp.Query)
 
 
@@ -37,6 +41,11 @@ class Keys:
         group = tree.args.get("group")
         if group is not None:
             self.sets = self.read(group)
+
+    @cached_property
+    def below(self) -> Below:
+        """What the nodes of expressions over the groups mention."""
+        return Below()
 
     def read(self, group: exp.Expr) -> Sets:
         """All grouping sets: the combinations of what the elements of GROUP BY offer."""
@@ -146,15 +155,20 @@ class Keys:
             )
         return Expression(column.name.casefold(), "v", self.scope.locate(node), ranges=True)
 
+    def columns(self, node: exp.Expr) -> list[exp.Column]:
+        """The columns that an expression mentions; none where it aggregates."""
+        mentioned = self.below.of(node)
+        return [] if mentioned.aggregates else list(mentioned.columns.values())
+
     def match(self, node: exp.Expr) -> int | None:
         """The index of the key that an expression is, or None."""
         if is_ranges(node):
             key = self.ranges(node)
             return self.found.index(key) if key in self.found else None
-        columns = list(node.find_all(exp.Column))
-        if not columns or node.find(exp.AggFunc):
+        columns = [node] if isinstance(node, exp.Column) else self.columns(node)
+        if not columns:
             return None
-        if self.scope.is_listed(node):
+        if any(map(self.scope.is_listed, columns)):
             if self.scope.columns(node):
                 return None
             listed = self.scope.expression(None, node)
@@ -163,7 +177,8 @@ class Keys:
         for reference in columns:
             public = self.scope.find_public(reference)
             names.add(reference.name.casefold() if public is None else public[0].carrier)
-        if len(names) != 1 or not names <= {key.column for key in self.found}:
+        keys = {key.sql for key in self.found if key.column in names}
+        if len(names) != 1 or not keys or (keys == {"v"} and isinstance(node, _WRITTEN)):
             return None
         column = self.scope.find_column(columns[0])
         wanted = (column.name.casefold(), self.scope.render(node), False, False)

@@ -5,15 +5,16 @@ Asked before anything is bound, so that a SELECT can be written otherwise first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Spans, Values
-from dpsql.records import dataclass
+from dpsql.records import dataclass, field
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import find_alias, names_of
 from dpsql.sql.relations import read_from
@@ -21,6 +22,32 @@ from dpsql.sql.sugar import has_aggregates
 
 Kind = Literal["rows", "answers", "public"]
 """Rows of privacy units, what was counted of such rows, or neither."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _once(read: Callable[Concatenate[Kinds, P], T]) -> Callable[Concatenate[Kinds, P], T]:
+    """Answer what is asked again within a question: each CTE may name the one before it twice.
+
+    Nothing is kept after a question, since trees are written otherwise between two of them.
+    """
+
+    @wraps(read)
+    def asked(self: Kinds, /, *about: P.args, **named: P.kwargs) -> T:
+        key = read.__name__, id(about[0]), about[1:]
+        if key in self.known:
+            found: T = self.known[key]
+            return found
+        is_whole = not self.known
+        self.known[key] = None
+        try:
+            found = self.known[key] = read(self, *about, **named)
+            return found
+        finally:
+            if is_whole:
+                self.known.clear()
+
+    return asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +55,9 @@ class Kinds:
     """Tells what the elements of FROM are, and the names of their columns."""
 
     catalog: Catalog
+    known: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False)
 
+    @_once
     def of(self, node: exp.Expr) -> Kind | None:
         """The kind of a table, a sub-query or a CTE; None where the text does not say it."""
         if isinstance(node, exp.Subquery):
@@ -63,6 +92,7 @@ class Kinds:
         by_unit = group is not None and any(map(self.is_unit, group.find_all(exp.Column)))
         return "answers" if grouped and not by_unit else "rows"
 
+    @_once
     def is_coarse(self, node: exp.Expr, name: str) -> bool:
         """Whether a column of an element shows something of a cell, and not the value of a row."""
         inner = _inside(node)
@@ -100,6 +130,7 @@ class Kinds:
         ]
         return len(found) == 1 and self._has_cells(found[0], name)
 
+    @_once
     def _has_cells(self, node: exp.Expr, name: str) -> bool:
         inner = _inside(node)
         if isinstance(inner, exp.Table):
@@ -152,6 +183,7 @@ class Kinds:
         """Whether a name is that of a unit somewhere, or of what rows belong to a unit by."""
         return any(column.name.casefold() in _units(t) for t in self.catalog.tables.values())
 
+    @_once
     def names(self, node: exp.Expr) -> set[str] | None:
         """The case-folded names of the columns of an element; None where they are not known."""
         alias = node.args.get("alias")

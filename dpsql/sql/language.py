@@ -6,8 +6,8 @@ Whatever is not listed here is refused by name; nothing is ever dropped silently
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -256,9 +256,16 @@ def _is_share(node: exp.Expr) -> bool:
 
 def locate(node: exp.Expr, fragment: Fragment) -> Span:
     """The span of text that ``node`` was parsed from, as well as the parser remembers it."""
-    metas = [part.meta for part in node.walk() if "start" in part.meta]
+    metas = _places([node])
+    while not metas and node.parent is not None:
+        beside = [each for each in node.parent.iter_expressions() if each is not node]
+        node = node.parent
+        metas = [*([node.meta] if "start" in node.meta else []), *_places(beside)]
     if not metas:
-        parent = node.parent
-        return locate(parent, fragment) if parent is not None else fragment.span(0, 1)
+        return fragment.span(0, 1)
     start = min(meta["start"] for meta in metas)
     return fragment.span(start, max(meta["end"] for meta in metas) + 1)
+
+
+def _places(trees: Iterable[exp.Expr]) -> list[dict[str, Any]]:
+    return [part.meta for tree in trees for part in tree.walk() if "start" in part.meta]

@@ -158,8 +158,9 @@ class CellExpressions(Expressions):
 
     def check_key(self, node: exp.Expr) -> None:
         """Refuse an expression over a key of whole cells that differs within one of them."""
-        references = list(node.find_all(exp.Column))
-        if node.meta.get(STEADY) or not references or node.find(exp.AggFunc, exp.Query):
+        mentioned = self.keys.below.of(node)
+        references = mentioned.columns.values()
+        if node.meta.get(STEADY) or not references or mentioned.aggregates or mentioned.queries:
             return
         names = {each.name.casefold() for each in references}
         bare = {key.column for key in self.keys.found if key.sql == "v" and not key.ranges}
@@ -177,6 +178,10 @@ class CellExpressions(Expressions):
         below = node.expression
         if not any(column.name.startswith("a") for column in below.find_all(exp.Column)):
             return node
+        if below.find(exp.Div) is not None:  # a copy of it would double with every such ratio
+            zero = exp.Literal.number(0)
+            node.set("expression", exp.Nullif(this=exp.paren(below, copy=False), expression=zero))
+            return exp.paren(node, copy=False)
         test = exp.GT if isinstance(below.unnest(), exp.Column) else exp.NEQ
         condition = test(this=exp.paren(below.copy()), expression=exp.Literal.number(0))
         return exp.Paren(this=guard(exp.Case(ifs=[exp.If(this=condition, true=node)])))

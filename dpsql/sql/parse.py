@@ -222,7 +222,7 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             span=fragment.span(control.start(), control.end()),
         )
     solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
-    depth = unary = 0
+    depth = unary = chained = 0
     commas = [0]
     before = ""
     for lexeme in solid:
@@ -231,6 +231,7 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
         word = lexeme.text.lower()
         unary = unary + 1 if word in _UNARY else 0
         if word in _OPENING:
+            chained = chained + 1 if (before, word) == ("]", "[") else 0
             depth += 1
             commas.append(0)
         elif word in _CLOSING:
@@ -246,12 +247,12 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
                 "leave the comma out, or write what follows it",
             )
         before = word
-        if depth > MAX_DEPTH or unary > MAX_DEPTH:
+        if max(depth, unary, chained) > MAX_DEPTH:
             fragment.refuse(
                 lexeme,
                 "E_TOO_COMPLEX",
                 f"nested over {MAX_DEPTH} deep",
-                "leave parentheses and signs out",
+                "leave parentheses, signs and subscripts out",
             )
         if commas[-1] >= MAX_ITEMS:
             fragment.refuse(

@@ -12,6 +12,20 @@ def all_of(tests: Sequence[exp.Expr]) -> exp.Expr:
     return exp.and_(*(exp.paren(test) for test in tests), copy=False)
 
 
+def any_of(tests: Sequence[exp.Expr]) -> exp.Expr:
+    """Conditions joined by OR: of a thousand, a tree ten deep, where a chain could not be walked.
+
+    >>> any_of([exp.column(name) for name in "abc"]).sql()
+    'a OR b OR c'
+    """
+    ways = [exp.paren(test, copy=False) if isinstance(test, exp.And) else test for test in tests]
+    while len(ways) > 1:
+        pairs = zip(ways[::2], ways[1::2], strict=False)
+        joined: list[exp.Expr] = [exp.Or(this=one, expression=two) for one, two in pairs]
+        ways = joined + ways[2 * len(joined) :]
+    return ways[0]
+
+
 def count_rows() -> exp.Count:
     """COUNT(*)."""
     return exp.Count(this=exp.Star(), big_int=True)

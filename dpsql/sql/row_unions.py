@@ -25,6 +25,7 @@ from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.query import Expression
 from dpsql.sql.relations import Field, PrivateRows, Relation, as_values, column_of
+from dpsql.sql.rewritten import any_of
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.united_columns import Constant, constant_of
 
@@ -132,7 +133,7 @@ class _United:
             exp.and_(self.is_part(number), *(exp.paren(each) for each in own), copy=False)
             for number, own in enumerate(tests)
         ]
-        return (exp.or_(*(exp.paren(each, copy=False) for each in ways), copy=False),)
+        return (any_of([exp.paren(each, copy=False) for each in ways]),)
 
     def is_part(self, number: int) -> exp.Expr:
         own = column_of(_NUMBER, _PARTS)

@@ -22,6 +22,7 @@ from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.mentioned import Below
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest_column
@@ -362,24 +363,26 @@ def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
 
 def coupled(scope: Scope, node: exp.Expr) -> Coupled:
     """Replace the largest parts over single columns by x0, x1, ...; the rest couples them."""
-    parts: list[Expression] = []
-    span = scope.locate(node)
-    tree = exp.paren(node.copy())
-    _extract(scope, tree.this, parts)
-    return Coupled(tree.this.sql("duckdb", comments=False), tuple(parts), span)
+    parts: dict[Expression, int] = {}
+    tree, below = exp.paren(node.copy()), Below()
+    below.of(tree)
+    _extract(scope, below, tree.this, parts)
+    return Coupled(tree.this.sql("duckdb", comments=False), tuple(parts), scope.locate(node))
 
 
-def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
+def _extract(scope: Scope, below: Below, node: exp.Expr, parts: dict[Expression, int]) -> None:
     if isinstance(node, exp.DataType | exp.Identifier | exp.Var | exp.Interval):
         return
-    columns = scope.columns(node)
+    columns: dict[str, Column] = {}
+    for reference in below.of(node).columns.values():
+        columns |= scope.columns(reference)
     if isinstance(node, exp.DateDiff) and len(columns) > 1:
         from dpsql.sql.steady import cut_off_sides  # few compare days
 
         cut_off_sides(node)
     if len(columns) > 1 or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case)):
         for child in list(node.iter_expressions()):
-            _extract(scope, child, parts)
+            _extract(scope, below, child, parts)
         return
     if not columns and not scope.is_listed(node):
         return
@@ -390,7 +393,5 @@ def _extract(scope: Scope, node: exp.Expr, parts: list[Expression]) -> None:
     elif column is not None:
         for tree in scope.written_out(node):
             check_edges(column, tree, scope.locate, scope.evaluator.is_same)
-    found = scope.expression(column, node)
-    if found not in parts:
-        parts.append(found)
-    node.replace(exp.column(f"x{parts.index(found)}"))
+    place = parts.setdefault(scope.expression(column, node), len(parts))
+    node.replace(exp.column(f"x{place}"))

@@ -88,6 +88,7 @@ class Shape:
         self.named: list[Named] = []
         self.views: Env = {}
         self.reading: set[str] = set()
+        self.sides: dict[tuple[int, ...], tuple[Relation, object]] = {}
 
     def locate(self, node: exp.Expr) -> Span:
         """The span of text that ``node`` was parsed from."""
@@ -116,8 +117,7 @@ class Shape:
         """A query in parentheses, which may have an order of its own."""
         env = self.opened(node, env)
         self.check_clauses(node, ("this", "alias", "with_", "order", "limit", "offset"))
-        found = self.relation(node.this, env, around)
-        return self.ordered(node, found)
+        return self.ordered(node, self.relation(node.this, env, around))
 
     def ordered(self, node: exp.Expr, found: Relation) -> Relation:
         """ORDER BY, LIMIT and OFFSET after parentheses or a set operation."""
@@ -128,9 +128,8 @@ class Shape:
             if node.args.get("limit") or node.args.get("offset"):
                 self.refuse(node, "E_LIMIT", "LIMIT on rows", "LIMIT an aggregated result")
             return found
-        known = self.tables.known(found)
-        select = exp.Select(expressions=[exp.Star()], **clauses)
-        return self.shell(select, [Placed(Element("", node), known)], {}, None)
+        placed = [Placed(Element("", node), self.tables.known(found))]
+        return self.shell(exp.Select(expressions=[exp.Star()], **clauses), placed, {}, None)
 
     def opened(self, node: exp.Expr, env: Env) -> Env:
         """The names that WITH adds."""
@@ -143,8 +142,8 @@ class Shape:
         added: set[str] = set()
         for each in clause.expressions:
             name = each.alias.casefold()
-            extra = [k for k, v in each.args.items() if v and k not in ("this", "alias")]
-            extra = [k for k in extra if k != "materialized"]
+            known = ("this", "alias", "materialized")
+            extra = [k for k, v in each.args.items() if v and k not in known]
             if extra:
                 self.refuse(each, "E_CTE", f"WITH ... {extra[0].upper()}", "WITH a AS (SELECT ...)")
             if name in added:
@@ -161,8 +160,7 @@ class Shape:
 
     def check_unused(self) -> None:
         """Names in CTEs that nothing uses are checked too; they are not measured."""
-        unused = [each for each in self.named if each.relation is None]
-        if not unused:
+        if not (unused := [each for each in self.named if each.relation is None]):
             return
         other = Shape(self.statement, self.compiler, self.tables.public)
         other.tables = self.tables.copy()
@@ -207,13 +205,12 @@ class Shape:
         self.reading.add(name)
         found = self.read(self.views[name])
         self.reading.discard(name)
-        view = self.catalog.views[name]
-        return DeclaredView(node, view, self.statement, self.compiler).rows(found)
+        view = (self.catalog.views[name], self.statement, self.compiler)
+        return DeclaredView(node, *view).rows(found)
 
     def check_clauses(self, node: exp.Expr, known: tuple[str, ...]) -> None:
         """Refuse what follows a table or parentheses and is not ``known``."""
-        found = find_clause(node, known)
-        if found is not None:
+        if (found := find_clause(node, known)) is not None:
             code, what, value = found
             first = value[0] if isinstance(value, list) else value
             self.refuse(first if isinstance(first, exp.Expr) else node, code, what, _JOINS)
@@ -224,23 +221,29 @@ class Shape:
         if isinstance(node, exp.Union) and not node.args.get("distinct"):
             from dpsql.sql.row_unions import united_rows  # few unions are of rows
 
-            read = partial(self.lean, env=env, around=around, once=False)
-            united = united_rows(node, read, self.statement, self.compiler)
-            if united is not None:
-                return self.ordered(node, united)
+            read = partial(self.side, env=env, around=around)
+            rows = united_rows(node, read, self.statement, self.compiler)
+            if rows is not None:
+                return self.ordered(node, rows)
         parts = (node.this, node.expression)
-        one, other = (self.lean(part, env, around, False) for part in parts)
+        one, other = (self.side(part, env, around) for part in parts)
         if isinstance(one, PrivateRows) and isinstance(other, PrivateRows):
-            found = PrivateSets(node, self.statement, self.compiler).rows(one, other)
-            return self.ordered(node, found)
+            sets = PrivateSets(node, self.statement, self.compiler)
+            return self.ordered(node, sets.rows(one, other))
         for part, side in zip(parts, (one, other), strict=True):
             if isinstance(side, PrivateRows):
                 hint = "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ..."
                 self.refuse(part, "E_SET_OP", f"{node.key.upper()} of private rows", hint)
         left, right = (self.tables.known(each) for each in (one, other))
         text, known = set_operation(node, self.tables.fresh(), left, right, self.locate)
-        self.tables.texts.append(text)
-        return self.ordered(node, self.tables.typed(known, node))
+        return self.ordered(node, self.tables.add(text, known, node))
+
+    def side(self, node: exp.Expr, env: Env, around: Names | None) -> Relation:
+        """A side of a set operation, read once though those around it may look at it, too."""
+        key = id(node), id(env), id(around)
+        if key not in self.sides:
+            self.sides[key] = self.lean(node, env, around, False), (node, env, around)
+        return self.sides[key][0]
 
     def lean(self, node: exp.Expr, env: Env, around: Names | None, once: bool) -> Relation:
         """A query over private rows, without public ones where these only pick rows."""
@@ -279,8 +282,8 @@ class Shape:
             return self.over_rows(whole, placed_parts, inner, around, kept)
         placed = []
         for each, relation in found:
-            known = self.tables.known(self.tables.aliased(relation, each.node.args.get("alias")))
-            placed.append(Placed(each, known))
+            renamed = self.tables.aliased(relation, each.node.args.get("alias"))
+            placed.append(Placed(each, self.tables.known(renamed)))
         return self.shell(node, placed, inner, around)
 
     def test(self, source: exp.Table, where: Sequence[exp.Expr]) -> Test:
@@ -394,5 +397,4 @@ class Shape:
         layers = Layers(rows)
         text, known = layers.build(self.tables.fresh())
         self.tables.notes += [ABSENT] if layers.counts_absent else []
-        self.tables.texts.append(f"{known.name} AS MATERIALIZED ({text})")
-        return self.tables.typed(known, node)
+        return self.tables.add(f"{known.name} AS MATERIALIZED ({text})", known, node)

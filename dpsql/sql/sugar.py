@@ -13,6 +13,7 @@ from dpsql.sql.counted_rows import write_out_count
 from dpsql.sql.json_fields import FIELDS, write_out_fields
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.report_format import write_out_reports
+from dpsql.sql.rewritten import any_of
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
@@ -201,7 +202,7 @@ def _list_values(node: exp.In) -> None:
             node.set("expressions", [row.expressions[0] for row in rows])
     elif all(_fits(of, row) for row in rows):
         tests = [exp.paren(_compared(of, row, _alike), copy=False) for row in rows]
-        node.replace(exp.paren(exp.or_(*tests, copy=False), copy=False))
+        node.replace(exp.paren(any_of(tests), copy=False))
 
 
 def _over_values(node: exp.Exists) -> None:
@@ -230,7 +231,7 @@ def _over_values(node: exp.Exists) -> None:
 
     tests = [where.this.transform(filled, row) for row in rows]
     known = [exp.Is(this=exp.paren(test, copy=False), expression=exp.true()) for test in tests]
-    node.replace(exp.paren(exp.or_(*known, copy=False), copy=False))
+    node.replace(exp.paren(any_of(known), copy=False))
 
 
 def _is_of_table(node: exp.Expr | None) -> bool:
@@ -269,7 +270,7 @@ def _write_out(node: exp.Tuple) -> None:
         listed = parent.expressions
         if listed and all(_fits(node, each) for each in listed):
             tests = [_compared(node, each, _equal) for each in listed]
-            parent.replace(exp.paren(exp.or_(*tests, copy=False), copy=False))
+            parent.replace(exp.paren(any_of(tests), copy=False))
     elif type(parent) in _COMPARISONS and _fits(node, parent.expression):
         parent.replace(exp.paren(_COMPARISONS[type(parent)](node, parent.expression), copy=False))
 

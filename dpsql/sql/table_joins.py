@@ -26,6 +26,9 @@ from dpsql.sql.whole import INTEGERS
 MAX_ROWS = 1_000_000
 """Most rows of a table of the shell, and most pairs of rows of a join."""
 
+MOST_KEYS = 16
+"""Most sets of columns that are known to tell the rows of a join apart."""
+
 MOST_KEYED = 4
 """Columns among which pairs are tried as keys: they stand first, as a rule."""
 
@@ -137,7 +140,7 @@ class Joins:
             rows += before.rows + here.rows if side else 0
         bound = self.bound(before, number, equal, fixed, side)
         rows = rows if bound is None or rows <= MAX_ROWS else min(rows, bound.most())
-        unique = [one | two for one in before.unique for two in own][:8]
+        unique = [one | two for one in before.unique for two in own]
         if right and side in ("", "LEFT"):
             unique += before.unique
         if left and side in ("", "RIGHT"):
@@ -147,7 +150,7 @@ class Joins:
         once |= {number} if left and side in ("", "RIGHT") else frozenset()
         told = before.told if side in ("", "LEFT") else ()
         told += tuple(pair for a, b in equal for pair in ((a, b), (b, a))) if not side else ()
-        keys = () if side == "FULL" else tuple(unique)
+        keys = () if side == "FULL" else _least(unique)
         return From(text, rows, keys, once, told, bound)
 
     def bound(
@@ -262,6 +265,19 @@ class Joins:
 
     def kind(self, place: ColumnPlace) -> str:
         return self.sources[place[0]].table.traits[place[1]].kind
+
+
+def _least(keys: Sequence[frozenset[ColumnPlace]]) -> ColumnSets:
+    """The sets of columns of which no other is a part, the smallest first, but no more than a few.
+
+    >>> _least([frozenset({(0, 0), (1, 0)}), frozenset({(1, 0)}), frozenset({(1, 0)})])
+    (frozenset({(1, 0)}),)
+    """
+    found: list[frozenset[ColumnPlace]] = []
+    for each in sorted(keys, key=len):
+        if len(found) < MOST_KEYS and not any(known <= each for known in found):
+            found.append(each)
+    return tuple(found)
 
 
 def _sides(test: exp.Expr) -> list[exp.Expr]:

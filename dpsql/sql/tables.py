@@ -43,7 +43,7 @@ MAX_LIST = 10_000
 """Public values that a sub-query in IN is written out as."""
 
 MAX_TABLES = 200
-"""Tables of the shell in a statement: each is a SELECT that DuckDB binds again."""
+"""Tables of the shell in a statement: each is a SELECT that DuckDB binds once more."""
 
 
 class Tables:
@@ -56,8 +56,10 @@ class Tables:
         self.queries: list[tuple[Leaf, Known]] = []
         self.selects: list[Select] = []
         self.texts: list[str] = []
+        self.untyped: list[str] = []
         self.cells: dict[str, PublicCells] = {}
         self.kinds: dict[str, dict[str, str]] = {}
+        self.typed: dict[str, dict[str, str]] = {}
         self.notes: list[str] = []
         self.count = 0
 
@@ -65,14 +67,17 @@ class Tables:
         """The same tables, to try what else can be made of them."""
         other = Tables(self.compiler, self.public, self.locate)
         other.queries, other.selects = [*self.queries], [*self.selects]
-        other.texts, other.count = [*self.texts], self.count
-        other.kinds, other.cells = {**self.kinds}, {**self.cells}
+        other.texts, other.untyped, other.count = [*self.texts], [*self.untyped], self.count
+        other.kinds, other.typed, other.cells = {**self.kinds}, {**self.typed}, {**self.cells}
         return other
 
     def fresh(self) -> str:
         self.count += 1
         if self.count > MAX_TABLES:
-            raise ProgrammingError("E_TOO_COMPLEX", f"over {MAX_TABLES} sub-queries")
+            hint = (
+                "write parts of it as statements of one workload, or name in WITH what is repeated"
+            )
+            raise ProgrammingError("E_TOO_COMPLEX", f"over {MAX_TABLES} sub-queries", hint=hint)
         return f"r{self.count}"
 
     def known(self, found: Relation) -> Known:
@@ -183,8 +188,7 @@ class Tables:
         traits = tuple(Trait(t.name, k) for t, (k, _) in zip(known.traits, columns, strict=True))
         rows, both = Known(name, traits, count, False), exp.Union(distinct=False)
         text, found = set_operation(both, self.fresh(), known, rows, self.locate)
-        self.texts.append(text)
-        return self.typed(found, node)
+        return self.add(text, found, node)
 
     def values(self, node: exp.Values) -> Known:
         """A VALUES list as a table of the shell."""
@@ -204,24 +208,31 @@ class Tables:
         columns = ", ".join(f"c{k}" for k in range(width))
         lines = ", ".join(f"({text}, {number})" for number, text in enumerate(texts))
         name = self.fresh()
-        self.texts.append(
-            f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
-        )
+        text = f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
         names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"), self.locate)
         traits = [Trait(each, "") for each in names]
-        return self.typed(Known(name, tuple(traits), len(rows), False), node)
+        return self.add(text, Known(name, tuple(traits), len(rows), False), node)
 
-    def typed(self, known: Known, node: exp.Expr) -> Known:
-        """Rehearse a table of the shell without rows, so that what cannot run is refused here."""
-        columns = ", ".join(f"c{index}" for index in range(len(known.traits)))
-        sql = f"WITH {', '.join(self.texts)} SELECT {columns} FROM {known.name}"
+    def add(self, text: str, known: Known, node: exp.Expr) -> Known:
+        """A table of the shell by its SQL: rehearsed without rows, so that it is refused here.
+
+        Those that it is made of are tables without rows by then, and are not bound again; but for
+        columns that are NULL, which are of no type where they are written.
+        """
+        self.texts.append(text)
+        self.untyped.append(text)
+        columns = [*_columns(known), "i"]
+        sql = f"WITH {', '.join(self.untyped)} SELECT {', '.join(columns)} FROM {known.name}"
         try:
-            kinds = self.compiler.evaluator.rehearse(sql, self.kinds)
+            kinds = self.compiler.evaluator.rehearse(sql, self.kinds | self.typed)
         except ProgrammingError as error:
             if error.span is None:
                 error.span = self.locate(node)
             raise
-        traits = tuple(replace(t, kind=k) for t, k in zip(known.traits, kinds, strict=True))
+        if not any("NULL" in kind for kind in kinds):
+            self.untyped.pop()
+            self.typed[known.name] = dict(zip(columns, kinds, strict=True))
+        traits = tuple(replace(t, kind=k) for t, k in zip(known.traits, kinds, strict=False))
         return replace(known, traits=traits)
 
     def text(self, known: Known) -> str:

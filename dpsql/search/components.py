@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
+from dpsql.search.masks import as_array, subsets_of
 
 Masks: TypeAlias = NDArray[np.int64]
 
@@ -85,21 +86,26 @@ class Components:
         self.supports = [sum(map(self.bit, axes)) for axes in self._members]
 
     @cached_property
-    def _within(self) -> dict[tuple[int, ...], list[int]]:
+    def _within(self) -> dict[tuple[int, ...], NDArray[Any]]:
         """The components of every support: formed on use, since k attributes have 2^k."""
-        return {axes: _subsets([self.bit(i) for i in axes]) for axes in self._members}
+        masks = as_array(self.supports)
+        pairs = zip(self._members, range(len(masks)), strict=True)
+        return {axes: subsets_of(masks[k : k + 1])[0] for axes, k in pairs}
 
     @cached_property
     def masks(self) -> list[int]:
         """All components, in the order of their numbers."""
-        return sorted({mask for masks in self._within.values() for mask in masks})
+        return [int(mask) for mask in self._found]
+
+    @cached_property
+    def _found(self) -> NDArray[Any]:
+        return np.unique(np.concatenate(list(self._within.values())))
 
     @cached_property
     def groups(self) -> list[Group]:
         """The merged products over each support, in the order of ``supports``."""
-        place = {mask: c for c, mask in enumerate(self.masks)}
         return [
-            Group(axes, np.array(members), np.array([place[m] for m in self._within[axes]]))
+            Group(axes, np.array(members), np.searchsorted(self._found, self._within[axes]))
             for axes, members in self._members.items()
         ]
 
@@ -160,10 +166,3 @@ def _stacked(groups: Sequence[Group], flat: NDArray[np.intp], weights2: Floats) 
         counts,
         np.cumsum(counts) - counts,
     )
-
-
-def _subsets(bits: list[int]) -> list[int]:
-    masks = [0]
-    for bit in bits:
-        masks = [m for mask in masks for m in (mask, mask | bit)]
-    return masks

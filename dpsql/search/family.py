@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra import marginals
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property
+from dpsql.search.masks import as_array, bits_of, subsets_of
 from dpsql.strategy.noise_law import Noise, law
 
 DENSE_LIMIT = 14
@@ -30,8 +31,8 @@ class Family:
         self.dense = sets is None
         self.sets = list(range(1 << d)) if sets is None else list(sets)
         self.components = list(components)
-        self._member = _all_bits(d) if self.dense else _bits(self.sets, d)
-        self._inside = _bits(self.components, d)
+        self._member = _all_bits(d) if self.dense else bits_of(self.sets, d)
+        self._inside = bits_of(self.components, d)
         if self.dense:
             self._at = np.array(self.components, dtype=np.int64)
 
@@ -46,8 +47,7 @@ class Family:
 
         They are found once they are needed: families that are too large are never searched.
         """
-        found = _contained(self.sets, self.components)
-        return np.array(found, dtype=np.intp).reshape(-1, 2).T
+        return _contained(self.sets, self.components).T
 
     def sup(self, x: Floats) -> Floats:
         """Return per component the sum of x over the sets that contain it."""
@@ -117,22 +117,27 @@ class Family:
         return cost * total, dw, cost * inverse, dtotals
 
 
-def _contained(sets: list[int], components: list[int]) -> list[tuple[int, int]]:
-    """Return the pairs (position of a set, position of a component within it)."""
-    place = {mask: c for c, mask in enumerate(components)}
-    pairs = []
+def _contained(sets: list[int], components: list[int]) -> NDArray[np.intp]:
+    """Return the pairs (position of a set, position of a component within it), (pairs, 2)."""
+    known = as_array([*components, *sets])[: len(components)]
+    order = np.argsort(known, kind="stable")
+    pairs = [np.empty((0, 2), dtype=np.intp)]
+    by_size: dict[int, list[int]] = {}
     for m, M in enumerate(sets):
-        if 1 << M.bit_count() <= len(components):
-            inside = [0]
-            rest = M
-            while rest:
-                bit = rest & -rest
-                inside += [mask | bit for mask in inside]
-                rest ^= bit
-            pairs += [(m, place[mask]) for mask in inside if mask in place]
+        by_size.setdefault(M.bit_count(), []).append(m)
+    for size, places in by_size.items():
+        if 1 << size <= len(components):
+            inside = subsets_of(np.array([sets[m] for m in places], dtype=known.dtype))
+            found = np.searchsorted(known, inside, sorter=order)
+            at = order[np.minimum(found, len(known) - 1)]
+            row, column = np.nonzero(known[at] == inside)
+            pairs.append(np.stack([np.array(places)[row], at[row, column]], axis=1))
         else:
-            pairs += [(m, c) for c, mask in enumerate(components) if mask & ~M == 0]
-    return pairs
+            for m in places:
+                at = np.flatnonzero((known & ~sets[m]) == 0)
+                pairs.append(np.stack([np.full(len(at), m), at], axis=1))
+    joined = np.concatenate(pairs)
+    return joined[np.argsort(joined[:, 0], kind="stable")]
 
 
 def _summed(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
@@ -149,14 +154,6 @@ def _cost(w: Floats, noise: Noise) -> tuple[float, Floats]:
 
 @lru_cache(DENSE_LIMIT + 1)
 def _all_bits(d: int) -> Floats:
-    found = _bits(range(1 << d), d)
+    found = bits_of(range(1 << d), d)
     found.setflags(write=False)
     return found
-
-
-def _bits(masks: Sequence[int], d: int) -> Floats:
-    shifts = range(d - 1, -1, -1)
-    if d <= 62:
-        table = np.array(masks, dtype=np.int64)[:, np.newaxis] >> np.array(list(shifts)) & 1
-        return np.asarray(table, dtype=np.float64)
-    return np.array([[mask >> k & 1 for k in shifts] for mask in masks], dtype=np.float64)

@@ -20,7 +20,7 @@ from dpsql.strategy.base import (
     distinct,
     not_measured,
 )
-from dpsql.strategy.product_block import AttributeRows, ProductBlock
+from dpsql.strategy.product_block import AttributeRows, ProductBlock, estimated
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when many products are forecast together."""
+
+MANY = 1 << 10
+"""Sets of attributes within blocks from which on these are in one array, not looked up one by one."""
 
 REMEMBERED, SMALL = 1 << 22, 64
 """Numbers of what is remembered of factors, 32 MiB; and what one of few cells counts for."""
@@ -58,6 +61,7 @@ class ProductForecast(Forecast):
         self.single = frozenset(
             n for n, size in self.domain.items() if size == 1 and _has_sum(tables, n)
         )
+        self._within: dict[tuple[str, ...], Floats] = {}
         self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
         self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
@@ -91,6 +95,64 @@ class ProductForecast(Forecast):
     def several(self, names: Iterable[str]) -> list[str]:
         """Return those of some attributes that components are over, in the same order."""
         return [name for name in names if name not in self.single]
+
+    def mask(self, names: Iterable[str]) -> int:
+        """Return a set of attributes as a bit mask."""
+        return sum(map(self.bit.__getitem__, names))
+
+    def has_sum(self, name: str) -> bool:
+        """Say whether there are components without an attribute: that is not single."""
+        return name not in self.tables.full or self.axis(name).total > 0
+
+    def numbers(self, name: str) -> int:
+        """Return how many numbers of all components there are along an attribute."""
+        n = self.domain[name]
+        return estimated([n]) if self.has_sum(name) else n
+
+    def precisions(self, names: Sequence[str]) -> Floats:
+        """Return the precision of all components within a set of attributes, (2,) for each.
+
+        Those without the attribute come first; there are none of single attributes. Zero is that of
+        components that no block measures. The result is not to be changed.
+        """
+        key = tuple(names)
+        if key not in self._within:
+            self._within[key] = self._precisions(self.several(names))
+        return self._within[key]
+
+    def _precisions(self, names: Sequence[str]) -> Floats:
+        if self._dense is None:
+            masks = [0]
+            for name in names:
+                masks = [m for mask in masks for m in (mask, mask | self.bit[name])]
+            found = [self.precision.get(mask, 0.0) for mask in masks]
+            return np.array(found).reshape((2,) * len(names))
+        used, lattice = self._dense
+        out = np.zeros((2,) * len(names))
+        inside = tuple(slice(None) if name in used else 0 for name in names)
+        out[inside] = lattice[tuple(slice(None) if name in names else 0 for name in used)]
+        return out
+
+    @cached_property
+    def _dense(self) -> tuple[list[str], Floats] | None:
+        """The attributes that blocks resolve, and the precision of all sets of these, (2, ...).
+
+        None where sets within the blocks are few beside all others.
+        """
+        blocks = [self.several(block.attributes) for block in self.blocks]
+        used = self.several(name for name in self.domain if any(name in b for b in blocks))
+        is_mixed = any(self.tables.full.keys() & block.residual for block in self.blocks)
+        count = sum(2 ** len(names) for names in blocks)
+        if is_mixed or count < max(MANY, 2 ** len(used)):
+            return None
+        lattice = np.zeros((2,) * len(used))
+        for block, names, variance in zip(self.blocks, blocks, self.noise, strict=True):
+            lattice[tuple(int(name in names) for name in used)] += self._top(block, variance)[1]
+        for position, name in enumerate(used):
+            if name in self.tables.full:
+                below, above = np.moveaxis(lattice, position, 0)
+                below += above * self.axis(name).total
+        return used, lattice
 
     @cached_property
     def precision(self) -> dict[int, float]:
@@ -161,21 +223,10 @@ class ProductForecast(Forecast):
 
         k counts the attributes that are not single.
         """
-        names = self.several(names)
-        found = np.array([self.precision.get(mask, 0.0) for mask in self._masks(names)])
+        found = self.precisions(names)
         missing = found <= 0
         with np.errstate(divide="ignore"):
-            inverse = np.where(missing, 0.0, 1 / found)
-        shape = (2,) * len(names)
-        return inverse.reshape(shape), missing.reshape(shape)
-
-    def _masks(self, names: Sequence[str]) -> list[int]:
-        """Return the components within a set of attributes, the last attribute fastest."""
-        masks = [0]
-        for name in self.several(names):
-            bit = self.bit[name]
-            masks = [m for mask in masks for m in (mask, mask | bit)]
-        return masks
+            return np.where(missing, 0.0, 1 / found), missing
 
     def supports(self, product: Product) -> bool:
         """Say whether the strategy measures enough to answer every row of a product."""
@@ -246,15 +297,14 @@ class ProductForecast(Forecast):
         """
         items = list(products)
         out = [0.0] * len(items)
-        groups: dict[int, list[tuple[int, list[float], list[tuple[float, float]]]]] = {}
-        precision = self.precision
+        groups: dict[int, list[tuple[int, Floats, list[tuple[float, float]]]]] = {}
         scales = [1.0] * len(items)
         for j, product in enumerate(items):
             names = self.names(product)
-            found = [precision.get(mask, 0.0) for mask in self._masks(names)]
+            found = self.precisions(names)
             sums = [self._plain_sums(name, product.factors[name]) for name in names]
             known = [pair for pair in sums if pair is not None]
-            if min(found) > 0 and len(known) == len(sums):
+            if found.min() > 0 and len(known) == len(sums):
                 if self.single:
                     pairs_of = dict(zip(names, known, strict=True))
                     alone = [pair[0] for name, pair in pairs_of.items() if name in self.single]
@@ -264,8 +314,7 @@ class ProductForecast(Forecast):
             else:
                 out[j] = self.total(product)
         for count, members in groups.items():
-            tensor = 1 / np.array([found for _, found, _ in members])
-            values = tensor.reshape(len(members), *(2,) * count)
+            values = 1 / np.stack([found for _, found, _ in members])
             pairs = np.array([known for _, _, known in members]).reshape(len(members), count, 2)
             for position in range(count):
                 means2, spread = np.moveaxis(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from dpsql.records import cached_property, dataclass
 from dpsql.search.masks import as_array, subsets_of
 
 Masks: TypeAlias = NDArray[np.int64]
+
+KEPT = 4
+"""Workloads whose components are remembered: those of a rollup of 16 attributes take 5 MiB."""
 
 
 @dataclass(frozen=True)
@@ -86,28 +90,15 @@ class Components:
         self.supports = [sum(map(self.bit, axes)) for axes in self._members]
 
     @cached_property
-    def _within(self) -> dict[tuple[int, ...], NDArray[Any]]:
-        """The components of every support: formed on use, since k attributes have 2^k."""
-        masks = as_array(self.supports)
-        pairs = zip(self._members, range(len(masks)), strict=True)
-        return {axes: subsets_of(masks[k : k + 1])[0] for axes, k in pairs}
-
-    @cached_property
-    def masks(self) -> list[int]:
-        """All components, in the order of their numbers."""
-        return [int(mask) for mask in self._found]
-
-    @cached_property
-    def _found(self) -> NDArray[Any]:
-        return np.unique(np.concatenate(list(self._within.values())))
+    def masks(self) -> tuple[int, ...]:
+        """All components, in the order of their numbers: formed on use, k attributes have 2^k."""
+        return _within(tuple(self.supports))[0]
 
     @cached_property
     def groups(self) -> list[Group]:
         """The merged products over each support, in the order of ``supports``."""
-        return [
-            Group(axes, np.array(members), np.searchsorted(self._found, self._within[axes]))
-            for axes, members in self._members.items()
-        ]
+        pairs = zip(self._members.items(), _within(tuple(self.supports))[1], strict=True)
+        return [Group(axes, np.array(members), places) for (axes, members), places in pairs]
 
     def bit(self, i: int) -> int:
         """Return the mask of one attribute."""
@@ -166,3 +157,14 @@ def _stacked(groups: Sequence[Group], flat: NDArray[np.intp], weights2: Floats) 
         counts,
         np.cumsum(counts) - counts,
     )
+
+
+@lru_cache(KEPT)
+def _within(supports: tuple[int, ...]) -> tuple[tuple[int, ...], list[NDArray[np.intp]]]:
+    """Return all components, and the positions of those of every support; remembered.
+
+    A request is weighed and planned time and again, and its supports stay as they are.
+    """
+    subsets = [subsets_of(mask)[0] for mask in as_array(supports)[:, np.newaxis]]
+    found = np.unique(np.concatenate(subsets))
+    return tuple(found.tolist()), [np.searchsorted(found, each) for each in subsets]

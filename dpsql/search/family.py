@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,9 +13,16 @@ from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property
 from dpsql.search.masks import as_array, bits_of, subsets_of
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.coarsen import label_rows
 
 DENSE_LIMIT = 14
 """Most attributes for which every subset, of 2^14, is a candidate block."""
+
+KEPT = 4
+"""Workloads whose components are remembered as bits: those of 16 attributes take 8 MiB."""
+
+CLASSED = 1 << 10
+"""Components from which on those within the same sets are taken together."""
 
 
 class Family:
@@ -30,9 +37,9 @@ class Family:
         self.d = d
         self.dense = sets is None
         self.sets = list(range(1 << d)) if sets is None else list(sets)
-        self.components = list(components)
+        self.components = tuple(components)
         self._member = _all_bits(d) if self.dense else bits_of(self.sets, d)
-        self._inside = bits_of(self.components, d)
+        self._inside = _kept_bits(self.components, d)
         if self.dense:
             self._at = np.array(self.components, dtype=np.int64)
 
@@ -97,6 +104,26 @@ class Family:
             return found
         return np.inf, np.zeros_like(w), np.zeros_like(R), np.zeros(self.d)
 
+    def weighed(
+        self, R: Floats, totals: Floats, noise: Noise
+    ) -> Callable[[Floats], tuple[float, Floats]]:
+        """Return (error, d/dw) as a function of w alone, for fixed factors: see ``error``.
+
+        Components within the same sets are one: of a chain of sets, however many attributes they
+        have, there are as many as sets.
+        """
+        if self.dense or len(self.components) < CLASSED:
+            return lambda w: self.error(w, R, totals, noise)[:2]
+        of_set, of_component = self._paired
+        within = np.zeros((len(self.components), len(self.sets)), dtype=np.bool_)
+        within[of_component, of_set] = True
+        labels = label_rows(np.packbits(within, axis=1))
+        first = np.unique(labels, return_index=True)[1]
+        kinds = Family(self.d, self.sets, [self.components[c] for c in first])
+        _, over_components = self.measure(totals)
+        merged = np.bincount(labels, R * over_components) / kinds.measure(totals)[1]
+        return lambda w: kinds.error(w, merged, totals, noise)[:2]
+
     def _error(
         self, w: Floats, R: Floats, totals: Floats, noise: Noise
     ) -> tuple[float, Floats, Floats, Floats]:
@@ -117,7 +144,7 @@ class Family:
         return cost * total, dw, cost * inverse, dtotals
 
 
-def _contained(sets: list[int], components: list[int]) -> NDArray[np.intp]:
+def _contained(sets: Sequence[int], components: Sequence[int]) -> NDArray[np.intp]:
     """Return the pairs (position of a set, position of a component within it), (pairs, 2)."""
     known = as_array([*components, *sets])[: len(components)]
     order = np.argsort(known, kind="stable")
@@ -150,6 +177,13 @@ def _cost(w: Floats, noise: Noise) -> tuple[float, Floats]:
         total = float(w.sum())
         return total**2, np.full(len(w), 2 * total)
     return float(w @ w), 2 * w
+
+
+@lru_cache(KEPT)
+def _kept_bits(masks: tuple[int, ...], d: int) -> Floats:
+    found = bits_of(masks, d)
+    found.setflags(write=False)
+    return found
 
 
 @lru_cache(DENSE_LIMIT + 1)

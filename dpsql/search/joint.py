@@ -164,9 +164,10 @@ def descend(
         R, totals = objective.tables(start.thetas)
         if weights_only:
             R = np.where((R.max() or 1.0) * 1e-13 < R, R, 0.0)
+        weighed = objective.family.weighed(R, totals, objective.problem.noise)
 
         def evaluate(union: Union) -> tuple[float, list[Floats | None], Floats]:
-            error, dw, _, _ = objective.family.error(union.w, R, totals, objective.problem.noise)
+            error, dw = weighed(union.w)
             return error, [None] * len(union.thetas), dw
     else:
         evaluate = objective.gradient

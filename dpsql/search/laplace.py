@@ -120,7 +120,7 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
     bound = min(limit, max(BLOCK_LIMIT, largest))
     sets: list[int] | None = None
     if problem.d > DENSE_LIMIT and len(components.masks) ** 2 > CROWD:
-        sets = components.masks  # and more would be in vain
+        sets = list(components.masks)  # and more would be in vain
     elif problem.d > DENSE_LIMIT:
         known = dict.fromkeys(components.masks)
         supports = sorted(set(components.supports))

@@ -142,7 +142,8 @@ class ProductEstimate(Estimate):
         rows, places, scales = [], [], np.ones(len(products))
         for name in names:
             table, place = distinct_rows(
-                [p.factors[name] for p in products], lambda factor, name=name: self._rows(name, factor)[0]
+                [p.factors[name] for p in products],
+                lambda factor, name=name: self._rows(name, factor)[0],
             )
             if name in self.forecast.single:
                 scales *= table[place, 0]

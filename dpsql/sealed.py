@@ -209,7 +209,7 @@ class Sealed:
     def columns(self, sql: str) -> dict[str, NDArray[Any]]:
         """Run generated SQL and return its columns by name, none with NULL. Raises: as ``run``."""
         with self._executed(sql, (), 1.0) as found:
-            return found.fetchnumpy()
+            return {name: np.asarray(each) for name, each in found.fetchnumpy().items()}
 
     @contextmanager
     def _executed(

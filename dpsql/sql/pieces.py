@@ -46,7 +46,7 @@ MAX_COMPARED = 1 << 26
 """Most combinations of classes of cells and public rows for rows that match none of these."""
 
 TOGETHER = 1 << 22
-"""Most pairs of combinations and rows of a listing that are compared at once: 64 MiB if all match."""
+"""Most pairs of combinations and rows of a listing compared at once: 64 MiB where all match."""
 
 
 @dataclass(frozen=True, slots=True)

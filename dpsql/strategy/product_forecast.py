@@ -20,6 +20,7 @@ from dpsql.strategy.base import (
     distinct,
     not_measured,
 )
+from dpsql.strategy.component_precisions import precision_by_mask, precision_of_all
 from dpsql.strategy.product_block import AttributeRows, ProductBlock, estimated
 from dpsql.workload.workload import Product
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when many products are forecast together."""
-
-MANY = 1 << 10
-"""Sets of attributes within blocks from which on these are in one array, not looked up one by one."""
 
 REMEMBERED, SMALL = 1 << 22, 64
 """Numbers of what is remembered of factors, 32 MiB; and what one of few cells counts for."""
@@ -121,72 +119,26 @@ class ProductForecast(Forecast):
         return self._within[key]
 
     def _precisions(self, names: Sequence[str]) -> Floats:
-        if self._dense is None:
+        if self._lattice is None:
             masks = [0]
             for name in names:
                 masks = [m for mask in masks for m in (mask, mask | self.bit[name])]
             found = [self.precision.get(mask, 0.0) for mask in masks]
             return np.array(found).reshape((2,) * len(names))
-        used, lattice = self._dense
+        used, lattice = self._lattice
         out = np.zeros((2,) * len(names))
         inside = tuple(slice(None) if name in used else 0 for name in names)
         out[inside] = lattice[tuple(slice(None) if name in names else 0 for name in used)]
         return out
 
     @cached_property
-    def _dense(self) -> tuple[list[str], Floats] | None:
-        """The attributes that blocks resolve, and the precision of all sets of these, (2, ...).
-
-        None where sets within the blocks are few beside all others.
-        """
-        blocks = [self.several(block.attributes) for block in self.blocks]
-        used = self.several(name for name in self.domain if any(name in b for b in blocks))
-        is_mixed = any(self.tables.full.keys() & block.residual for block in self.blocks)
-        count = sum(2 ** len(names) for names in blocks)
-        if is_mixed or count < max(MANY, 2 ** len(used)):
-            return None
-        lattice = np.zeros((2,) * len(used))
-        for block, names, variance in zip(self.blocks, blocks, self.noise, strict=True):
-            lattice[tuple(int(name in names) for name in used)] += self._top(block, variance)[1]
-        for position, name in enumerate(used):
-            if name in self.tables.full:
-                below, above = np.moveaxis(lattice, position, 0)
-                below += above * self.axis(name).total
-        return used, lattice
+    def _lattice(self) -> tuple[list[str], Floats] | None:
+        return precision_of_all(self)
 
     @cached_property
     def precision(self) -> dict[int, float]:
         """Return component to precision; components that no block measures are absent."""
-        lattice: dict[tuple[int, int], float] = {}
-        for block, variance in zip(self.blocks, self.noise, strict=True):
-            key, precision = self._top(block, variance)
-            lattice[key] = lattice.get(key, 0.0) + precision
-        for name in self.several(self.tables.full):
-            bit, total = self.bit[name], self.axis(name).total
-            for (fixed, free), precision in list(lattice.items()):
-                if free & bit:
-                    below = (fixed, free & ~bit)
-                    lattice[below] = lattice.get(below, 0.0) + precision * total
-        out: dict[int, float] = {}
-        for (fixed, free), precision in lattice.items():
-            out[fixed | free] = out.get(fixed | free, 0.0) + precision
-        return out
-
-    def _top(self, block: ProductBlock, variance: float) -> tuple[tuple[int, int], float]:
-        """Return ((mask always resolved, mask of summable attributes), precision) of a block."""
-        fixed, free, precision = 0, 0, 1 / variance
-        for name in block.attributes:
-            axis = self.axis(name)
-            if name in self.single:
-                precision *= axis.total
-            elif name in block.residual:
-                fixed |= self.bit[name]
-                precision *= axis.gain
-            elif axis.total == 0:
-                fixed |= self.bit[name]
-            else:
-                free |= self.bit[name]
-        return (fixed, free), precision
+        return precision_by_mask(self)
 
     def parts(self, name: str, operator: Operator) -> tuple[Floats, Floats, bool]:
         """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, remembered by content."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows, not_measured
+from dpsql.strategy.component_tables import add_components, homes, largest, share_of
 from dpsql.strategy.product_block import FEW, ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.workload import Product
@@ -44,12 +46,10 @@ CHUNK = 1 << 22
 class ProductEstimate(Estimate):
     """What a release says: mutually uncorrelated components, and the forecast of their errors.
 
-    Component c, over the attributes of bit mask c, sums to zero along each of them. All those
-    within a set of attributes are in one table, ``tables`` by the mask of the set, each component in
-    the first table that has all its attributes. Along an attribute that is not single come the
-    components without it, then those with it cell by cell; of few cells the last one follows from
-    the others and is left out. Rows that do not answer the sum have components of all cells, and
-    none without them. Every answer is linear in components, so all answers agree with each other.
+    Component c, over the attributes of bit mask c, sums to zero along each of them; none of these
+    is single. They are in ``tables``, by the masks of these, each in the first that has all its
+    attributes. Rows that do not answer the sum have components of all cells, none without them.
+    Every answer is linear in components, so all answers agree with each other.
     ``integers`` says that what was measured are integers.
     """
 
@@ -100,7 +100,7 @@ class ProductEstimate(Estimate):
         """Return all components over some attributes in one table, which is not to be changed."""
         names = self.forecast.several(names)
         mask = self.forecast.mask(names)
-        if mask in self.tables and next(homes(self.tables, mask)) == mask:
+        if names and mask in self.tables and next(homes(self.tables, mask)) == mask:
             return self.tables[mask]
         out = np.zeros([self.forecast.numbers(name) for name in names])
         for top in homes(self.tables, mask):
@@ -115,7 +115,7 @@ class ProductEstimate(Estimate):
     def _ask(self, tensor: Floats, position: int, name: str, operator: Operator) -> Floats:
         """Contract one axis of a table of components with the rows of a factor."""
         if not self.forecast.has_sum(name):
-            return np.asarray(operator.apply(tensor, position), dtype=np.float64)
+            return np.array(operator.apply(tensor, position), dtype=np.float64)
         if tensor.shape[position] == operator.n:
             return contract(self._rows(name, operator), tensor, position)
         means, _, _ = self.forecast.parts(name, operator)
@@ -127,7 +127,7 @@ class ProductEstimate(Estimate):
         return out
 
     def _rows(self, name: str, operator: Operator) -> Floats:
-        """Return what the rows of a factor take of every number of an attribute: (rows, numbers)."""
+        """Return what the rows of a factor take of the numbers of a table, (rows, numbers)."""
         rows = np.asarray(operator.dense(), dtype=np.float64)
         if not self.forecast.has_sum(name):
             return rows
@@ -136,14 +136,16 @@ class ProductEstimate(Estimate):
         means, _, _ = self.forecast.parts(name, operator)
         return np.concatenate([means[:, np.newaxis], rows], axis=1)
 
+    def _row(self, name: str, operator: Operator) -> Floats:
+        return np.asarray(self._rows(name, operator)[0])
+
     def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
         self.forecast.variances(products)
         tensor = self._components(names)
         rows, places, scales = [], [], np.ones(len(products))
         for name in names:
             table, place = distinct_rows(
-                [p.factors[name] for p in products],
-                lambda factor, name=name: self._rows(name, factor)[0],
+                [p.factors[name] for p in products], partial(self._row, name)
             )
             if name in self.forecast.single:
                 scales *= table[place, 0]
@@ -174,7 +176,7 @@ def solve(
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """
-    tables = dict.fromkeys(_largest(forecast), np.empty(0))
+    tables = dict.fromkeys(largest(forecast), np.empty(0))
     for block, value, variance in zip(forecast.blocks, values, forecast.noise, strict=True):
         precision = 1 / variance
         names = [name for name in block.attributes if name not in forecast.single]
@@ -183,35 +185,11 @@ def solve(
             precision *= total
         axes = [forecast.axis(name) for name in names]
         tensor = _local(forecast, block, names, axes, value)
-        share = _share(forecast, block, names, axes, tensor.shape, precision)
+        share = share_of(forecast, block, names, tensor.shape, precision)
         if share is not None:
             tensor *= share
-        _add_components(forecast, block, names, tensor, tables)
+        add_components(forecast, block, names, tensor, tables)
     return ProductEstimate(forecast, tables, integers)
-
-
-def _largest(forecast: ProductForecast) -> list[int]:
-    """Return the masks of blocks that are within no other one's, those of most attributes first."""
-    masks = {forecast.mask(forecast.several(block.attributes)) for block in forecast.blocks}
-    found: list[int] = []
-    for mask in sorted(masks, key=lambda mask: (-mask.bit_count(), mask)):
-        if all(mask & ~top for top in found):
-            found.append(mask)
-    return found
-
-
-def homes(tables: Iterable[int], mask: int) -> Iterator[int]:
-    """Yield the masks of the tables that have components within a mask, each of them in the first.
-
-    >>> list(homes([0b110, 0b101, 0b011], 0b100)), list(homes([0b110, 0b101], 0b111))
-    ([6], [6, 5])
-    """
-    seen: list[int] = []
-    for top in tables:
-        both = top & mask
-        if all(both & ~known for known in seen):
-            seen.append(both)
-            yield top
 
 
 def _without_singles(
@@ -334,60 +312,6 @@ def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Float
         tensor -= means
         tensor /= axis.size
     return tensor
-
-
-def _share(
-    forecast: ProductForecast,
-    block: ProductBlock,
-    names: Sequence[str],
-    axes: list[Solved],
-    shape: Sequence[int],
-    precision: float,
-) -> Floats | None:
-    """Return what part a block has in the precision of each of its numbers, None where it is all.
-
-    ``shape`` is that of its own least squares, and of the result.
-    """
-    share, _ = forecast.inverse_precisions(names)
-    share = precision * share
-    for position, (name, axis) in enumerate(zip(names, axes, strict=True)):
-        parts = [axis.total, 1.0]
-        if name in block.residual or not axis.total:
-            share = share.take([1], axis=position)
-            parts = [axis.gain if name in block.residual else 1.0]
-        share = share * np.reshape(parts, (-1,) + (1,) * (len(names) - position - 1))
-    if share.min() > 1 - 1e-15:
-        return None
-    for position, length in enumerate(shape):
-        share = share.take(np.minimum(np.arange(length), share.shape[position] - 1), axis=position)
-    return share
-
-
-def _add_components(
-    forecast: ProductForecast,
-    block: ProductBlock,
-    names: Sequence[str],
-    tensor: Floats,
-    tables: dict[int, Floats],
-) -> None:
-    """Add the block's part of every component to the table that has it; uses up ``tensor``."""
-    mask = forecast.mask(names)
-    residual = {forecast.bit[name] for name in names if name in block.residual}
-    within = sum(residual)
-    for top in homes([top for top in tables if not within & ~top], mask):
-        attributes = [name for name in forecast.domain if forecast.bit[name] & top]
-        if not tables[top].size:
-            if top == mask and not residual:
-                tables[top] = tensor
-                return
-            tables[top] = np.zeros([forecast.numbers(name) for name in attributes])
-        inside = tuple(slice(None) if forecast.bit[name] & top else 0 for name in names)
-        place = tuple(
-            slice(forecast.bit[name] in residual, None) if forecast.bit[name] & mask else 0
-            for name in attributes
-        )
-        tables[top][place] += tensor[inside]
-        tensor[inside] = 0
 
 
 def _one_by_one(tensor: Floats, rows: list[Floats], places: list[NDArray[np.intp]]) -> Floats:

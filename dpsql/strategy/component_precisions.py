@@ -47,9 +47,11 @@ def precision_of_all(forecast: ProductForecast) -> tuple[list[str], Floats] | No
     is_mixed = any(full.keys() & block.residual for block in forecast.blocks)
     if is_mixed or sum(2 ** len(names) for names in blocks) < max(MANY, 2 ** len(used)):
         return None
-    out = np.zeros((2,) * len(used))
+    flat = np.zeros(2 ** len(used))
+    place = {name: 1 << k for k, name in enumerate(reversed(used))}
     for block, names, variance in zip(forecast.blocks, blocks, forecast.noise, strict=True):
-        out[tuple(int(name in names) for name in used)] += _top(forecast, block, variance)[1]
+        flat[sum(map(place.__getitem__, names))] += _top(forecast, block, variance)[1]
+    out = flat.reshape((2,) * len(used))
     for position, name in enumerate(used):
         if name in full:
             without, within = np.moveaxis(out, position, 0)

@@ -9,11 +9,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
 from dpsql.search.masks import as_array, subsets_of
 
 Masks: TypeAlias = NDArray[np.int64]
+
+WRITTEN = 1 << 20
+"""Most numbers of products and components that are written out at once, 8 MiB."""
 
 KEPT = 4
 """Workloads whose components are remembered: those of a rollup of 16 attributes take 5 MiB."""
@@ -54,9 +58,19 @@ class SupportStack:
             out.append((out[-1][:, np.newaxis] * pairs[:, k]).reshape(2 << k, -1))
         return out
 
-    def summed(self, parts: Floats) -> Floats:
-        """Return numbers of products (2^e, P), summed over each support, (2^e, G)."""
-        return np.asarray(np.add.reduceat(parts, self.starts, axis=1))
+    def summed(self, pairs: Floats) -> Floats:
+        """Return per support the sum of its products, each times the weight, (2^e, G).
+
+        Of very many numbers none is written out for a product: they are summed in two halves.
+        """
+        if pairs.shape[2] << pairs.shape[1] <= WRITTEN:
+            return np.asarray(np.add.reduceat(self.before(pairs)[-1], self.starts, axis=1))
+        parts = [slice(start, start + n) for start, n in zip(self.starts, self.counts, strict=True)]
+        found = [
+            outer_sum(self.weights2[part], list(pairs[:, :, part].transpose(1, 2, 0)))
+            for part in parts
+        ]
+        return np.stack([each.ravel() for each in found], axis=1)
 
     def pull(self, slope: Floats, pairs: Floats) -> Floats:
         """Return the derivatives by ``pairs``, in their shape, from those by ``summed`` (2^e, G).
@@ -109,7 +123,7 @@ class Components:
         tables = np.stack([np.concatenate(t), np.concatenate(r)])
         R = np.zeros(len(self.masks))
         for stack in self._stacks:
-            found = stack.summed(stack.before(tables.take(stack.which, axis=1))[-1])
+            found = stack.summed(tables.take(stack.which, axis=1))
             R += np.bincount(stack.positions.ravel(), found.ravel(), len(R))
         return R
 

@@ -185,7 +185,8 @@ def solve(
             precision *= total
         axes = [forecast.axis(name) for name in names]
         tensor = _local(forecast, block, names, axes, value)
-        share = share_of(forecast, block, names, tensor.shape, precision)
+        several = len(forecast.blocks) > 1
+        share = share_of(forecast, block, names, tensor.shape, precision) if several else None
         if share is not None:
             tensor *= share
         add_components(forecast, block, names, tensor, tables)

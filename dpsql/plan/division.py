@@ -336,7 +336,7 @@ def _crowded(layout: Layout) -> list[Place]:
 
 def _extended(sizes: Mapping[str, int], product: Product) -> int:
     """Return how many numbers are estimated for a product."""
-    return estimated(sizes[name] for name in product.factors)
+    return estimated([sizes[name] for name in product.factors])
 
 
 def statements(target: Target) -> list[Target]:

@@ -79,4 +79,4 @@ def cells_of(sizes: tuple[int, ...], mask: int) -> int:
     >>> cells_of((2, 3, 10), 0b101)
     22
     """
-    return estimated(sizes[i] for i in axes_of(len(sizes), mask))
+    return estimated([sizes[i] for i in axes_of(len(sizes), mask)])

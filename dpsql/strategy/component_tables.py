@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def largest(forecast: ProductForecast) -> list[int]:
     """Return the masks of blocks that are within no other one's, those of most attributes first."""
-    masks = {forecast.mask(forecast.several(block.attributes)) for block in forecast.blocks}
+    masks = {forecast.mask(block.attributes) for block in forecast.blocks}
     found: list[int] = []
     for mask in sorted(masks, key=lambda mask: (-mask.bit_count(), mask)):
         if all(mask & ~top for top in found):
@@ -43,7 +43,7 @@ def homes(tables: Iterable[int], mask: int) -> Iterator[int]:
             yield top
 
 
-def share_of(
+def _share(
     forecast: ProductForecast,
     block: ProductBlock,
     names: Sequence[str],
@@ -75,9 +75,13 @@ def add_components(
     block: ProductBlock,
     names: Sequence[str],
     tensor: Floats,
+    precision: float,
     tables: dict[int, Floats],
 ) -> None:
     """Add the block's part of every component to the table that has it; uses up ``tensor``."""
+    share = _share(forecast, block, names, tensor.shape, precision)
+    if share is not None:
+        tensor *= share
     mask = forecast.mask(names)
     residual = {forecast.bit[name] for name in names if name in block.residual}
     within = sum(residual)

@@ -27,7 +27,7 @@ def estimated(sizes: Iterable[int]) -> int:
     >>> estimated([2, 2]), estimated([2, 100])
     (4, 202)
     """
-    return math.prod(n + (n > FEW) for n in sizes)
+    return math.prod([n + (n > FEW) for n in sizes])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class ProductBlock(Block):
     @property
     def estimated(self) -> int:
         """Return how many numbers the estimate keeps."""
-        return estimated(self.tables.domain[name] for name in self.attributes)
+        return estimated([self.tables.domain[name] for name in self.attributes])
 
 
 def residual_rows(n: int) -> Integers:

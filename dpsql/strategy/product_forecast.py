@@ -20,15 +20,19 @@ from dpsql.strategy.base import (
     distinct,
     not_measured,
 )
-from dpsql.strategy.component_precisions import precision_by_mask, precision_of_all
-from dpsql.strategy.product_block import AttributeRows, ProductBlock, estimated
+from dpsql.strategy.product_block import FEW, AttributeRows, ProductBlock
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
+    from dpsql.strategy.component_precisions import Lattice
     from dpsql.strategy.structured_axis import StructuredAxis
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when many products are forecast together."""
+
+MANY = 1 << 10
+"""Sets of attributes within blocks from which on they are in one array, not looked up one by one:
+sixteen attributes have 65,536, which took most of the planning of GROUP BY ROLLUP."""
 
 REMEMBERED, SMALL = 1 << 22, 64
 """Numbers of what is remembered of factors, 32 MiB; and what one of few cells counts for."""
@@ -95,8 +99,8 @@ class ProductForecast(Forecast):
         return [name for name in names if name not in self.single]
 
     def mask(self, names: Iterable[str]) -> int:
-        """Return a set of attributes as a bit mask."""
-        return sum(map(self.bit.__getitem__, names))
+        """Return those of some attributes that components are over, as a bit mask."""
+        return sum([self.bit[name] for name in names if name not in self.single])
 
     def has_sum(self, name: str) -> bool:
         """Say whether there are components without an attribute: that is not single."""
@@ -105,7 +109,7 @@ class ProductForecast(Forecast):
     def numbers(self, name: str) -> int:
         """Return how many numbers of all components there are along an attribute."""
         n = self.domain[name]
-        return estimated([n]) if self.has_sum(name) else n
+        return n + (n > FEW and self.has_sum(name))
 
     def precisions(self, names: Sequence[str]) -> Floats:
         """Return the precision of all components within a set of attributes, (2,) for each.
@@ -125,20 +129,49 @@ class ProductForecast(Forecast):
                 masks = [m for mask in masks for m in (mask, mask | self.bit[name])]
             found = [self.precision.get(mask, 0.0) for mask in masks]
             return np.array(found).reshape((2,) * len(names))
-        used, lattice = self._lattice
-        out = np.zeros((2,) * len(names))
-        inside = tuple(slice(None) if name in used else 0 for name in names)
-        out[inside] = lattice[tuple(slice(None) if name in names else 0 for name in used)]
-        return out
+        return self._lattice.within(names)
 
     @cached_property
-    def _lattice(self) -> tuple[list[str], Floats] | None:
+    def _lattice(self) -> Lattice | None:
+        if sum(2 ** len(self.several(block.attributes)) for block in self.blocks) < MANY:
+            return None
+        from dpsql.strategy.component_precisions import precision_of_all  # few are of many columns
+
         return precision_of_all(self)
 
     @cached_property
     def precision(self) -> dict[int, float]:
         """Return component to precision; components that no block measures are absent."""
-        return precision_by_mask(self)
+        lattice: dict[tuple[int, int], float] = {}
+        for block, variance in zip(self.blocks, self.noise, strict=True):
+            key, precision = self.top(block, variance)
+            lattice[key] = lattice.get(key, 0.0) + precision
+        for name in self.several(self.tables.full):
+            bit, total = self.bit[name], self.axis(name).total
+            for (fixed, free), precision in list(lattice.items()):
+                if free & bit:
+                    below = (fixed, free & ~bit)
+                    lattice[below] = lattice.get(below, 0.0) + precision * total
+        out: dict[int, float] = {}
+        for (fixed, free), precision in lattice.items():
+            out[fixed | free] = out.get(fixed | free, 0.0) + precision
+        return out
+
+    def top(self, block: ProductBlock, variance: float) -> tuple[tuple[int, int], float]:
+        """Return ((mask always resolved, mask of summable attributes), precision) of a block."""
+        fixed, free, precision = 0, 0, 1 / variance
+        for name in block.attributes:
+            axis = self.axis(name)
+            if name in self.single:
+                precision *= axis.total
+            elif name in block.residual:
+                fixed |= self.bit[name]
+                precision *= axis.gain
+            elif axis.total == 0:
+                fixed |= self.bit[name]
+            else:
+                free |= self.bit[name]
+        return (fixed, free), precision
 
     def parts(self, name: str, operator: Operator) -> tuple[Floats, Floats, bool]:
         """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, remembered by content."""
@@ -215,10 +248,10 @@ class ProductForecast(Forecast):
         out: Floats = tensor[np.newaxis]
         for name in names:
             means, spread, _ = self.parts(name, product.factors[name])
-            out = self._crossed(out, name, means**2, spread)
+            out = self.crossed(out, name, means**2, spread)
         return out
 
-    def _crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
+    def crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
         """Return numbers of rows by components, (rows, 2, ...), for each row of one more factor.
 
         ``means`` and ``spread`` are (rows of the factor,): its parts without and with the attribute
@@ -298,16 +331,9 @@ class ProductForecast(Forecast):
 
         On each attribute both have the same number of rows, or one of them is Total.
         """
-        names = [n for n in self.domain if n in left.factors or n in right.factors]
-        both = Product({n: left.factors.get(n) or right.factors[n] for n in names})
-        self.check(left)
-        self.check(right)
-        tensor, _ = self.inverse_precisions(list(both.factors))
-        out: Floats = tensor[np.newaxis]
-        for name in both.factors:
-            means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
-            out = self._crossed(out, name, means, spread)
-        return out
+        from dpsql.strategy.product_pairs import covariance  # few answers are of several products
+
+        return covariance(self, left, right)
 
     def paired(self, left: Product, right: Product) -> Floats:
         """Return the covariance of row r of one product with row r of the other.
@@ -315,17 +341,9 @@ class ProductForecast(Forecast):
         All factors have the same number of rows; row r of a product is the Kronecker product of
         their rows r. Both are rows of products that are supported.
         """
-        names = [n for n in self.domain if n in left.factors or n in right.factors]
-        tensor, _ = self.inverse_precisions(names)
-        out: Floats = tensor[np.newaxis]
-        for name in names:
-            means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
-            if name in self.single:
-                out = out * means.reshape((-1,) + (1,) * (out.ndim - 1))
-                continue
-            shape = (-1,) + (1,) * (out.ndim - 2)
-            out = out[:, 0] * means.reshape(shape) + out[:, 1] * spread.reshape(shape)
-        return out
+        from dpsql.strategy.product_pairs import paired  # few answers are of several products
+
+        return paired(self, left, right)
 
     def variances(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``variance`` of many products; one-row products are handled together."""

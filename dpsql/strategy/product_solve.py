@@ -16,7 +16,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows, not_measured
-from dpsql.strategy.component_tables import add_components, homes, largest, share_of
+from dpsql.strategy.component_tables import add_components, homes, largest
 from dpsql.strategy.product_block import FEW, ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.workload import Product
@@ -98,10 +98,11 @@ class ProductEstimate(Estimate):
 
     def _components(self, names: Sequence[str]) -> Floats:
         """Return all components over some attributes in one table, which is not to be changed."""
-        names = self.forecast.several(names)
         mask = self.forecast.mask(names)
-        if names and mask in self.tables and next(homes(self.tables, mask)) == mask:
+        alone = len(self.tables) == 1
+        if mask and mask in self.tables and (alone or next(homes(self.tables, mask)) == mask):
             return self.tables[mask]
+        names = self.forecast.several(names)
         out = np.zeros([self.forecast.numbers(name) for name in names])
         for top in homes(self.tables, mask):
             out[self._part(mask, top)] += self.tables[top][self._part(top, mask)]
@@ -114,10 +115,11 @@ class ProductEstimate(Estimate):
 
     def _ask(self, tensor: Floats, position: int, name: str, operator: Operator) -> Floats:
         """Contract one axis of a table of components with the rows of a factor."""
+        if operator.n <= FEW:
+            found = np.tensordot(self._rows(name, operator), tensor, axes=(1, position))
+            return np.moveaxis(found, 0, position)
         if not self.forecast.has_sum(name):
             return np.array(operator.apply(tensor, position), dtype=np.float64)
-        if tensor.shape[position] == operator.n:
-            return contract(self._rows(name, operator), tensor, position)
         means, _, _ = self.forecast.parts(name, operator)
         lead = (slice(None),) * position
         out = np.array(operator.apply(tensor[(*lead, slice(1, None))], position), dtype=np.float64)
@@ -131,7 +133,7 @@ class ProductEstimate(Estimate):
         rows = np.asarray(operator.dense(), dtype=np.float64)
         if not self.forecast.has_sum(name):
             return rows
-        if self.forecast.numbers(name) == operator.n:
+        if operator.n <= FEW:
             rows = rows[:, :-1] - rows[:, -1:]
         means, _, _ = self.forecast.parts(name, operator)
         return np.concatenate([means[:, np.newaxis], rows], axis=1)
@@ -176,7 +178,10 @@ def solve(
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """
-    tables = dict.fromkeys(largest(forecast), np.empty(0))
+    tables: dict[int, Floats] = {}
+    is_one = len(forecast.blocks) == 1 and not forecast.blocks[0].residual
+    if not is_one:
+        tables = dict.fromkeys(largest(forecast), np.empty(0))
     for block, value, variance in zip(forecast.blocks, values, forecast.noise, strict=True):
         precision = 1 / variance
         names = [name for name in block.attributes if name not in forecast.single]
@@ -185,11 +190,10 @@ def solve(
             precision *= total
         axes = [forecast.axis(name) for name in names]
         tensor = _local(forecast, block, names, axes, value)
-        several = len(forecast.blocks) > 1
-        share = share_of(forecast, block, names, tensor.shape, precision) if several else None
-        if share is not None:
-            tensor *= share
-        add_components(forecast, block, names, tensor, tables)
+        if is_one:
+            tables[sum([forecast.bit[name] for name in names])] = tensor
+        else:
+            add_components(forecast, block, names, tensor, precision, tables)
     return ProductEstimate(forecast, tables, integers)
 
 

@@ -11,7 +11,7 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Integers, Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
-from dpsql.strategy import component_precisions
+from dpsql.strategy import product_forecast
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 from dpsql.strategy.product import ProductStrategy, assemble
@@ -129,7 +129,7 @@ def test_precisions_in_one_array_are_those_looked_up(
     strategy = ProductStrategy(domain, full, residual, blocks, "laplace", "test")
     found = []
     for many in (1, 1 << 10):
-        monkeypatch.setattr(component_precisions, "MANY", many)
+        monkeypatch.setattr(product_forecast, "MANY", many)
         forecast = strategy.forecast([1.0, 2.0, 3.0, 5.0])
         asked = [["a"], ["b", "one"], ["a", "b", "one", "c"], ["b", "c"]]
         found.append([forecast.precisions(names) for names in asked])

@@ -14,7 +14,7 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.operator import Integers
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import ProgrammingError
-from dpsql.strategy import product_block, product_solve
+from dpsql.strategy import product_block, product_forecast, product_solve
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock
@@ -97,7 +97,7 @@ PRODUCTS = [
 def test_equals_dense_gls(
     kinds: list[str], slab: int | None, few: int, noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (product_block, product_solve):
+    for module in (product_block, product_forecast, product_solve):
         monkeypatch.setattr(module, "FEW", few)
     if slab is not None:
         monkeypatch.setattr(product_solve, "LARGE", 1)
@@ -136,7 +136,7 @@ def test_equals_dense_gls(
 def test_slabs_give_the_same_digits_on_any_number_of_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (product_block, product_solve):
+    for module in (product_block, product_forecast, product_solve):
         monkeypatch.setattr(module, "FEW", 0)
     monkeypatch.setattr(product_solve, "LARGE", 1)
     monkeypatch.setattr(product_solve, "SLAB", 7)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,12 +21,15 @@ class Lattice:
     attributes: tuple[str, ...]
     precision: Floats
 
-    def within(self, names: Sequence[str]) -> Floats:
-        """Return the precision of the sets of other attributes, (2, ...), zero where unknown."""
+    def within(self, names: Sequence[str], always: Collection[str]) -> Floats:
+        """Return the precision of sets of other attributes, (2, ...), zero where it is unknown.
+
+        ``always`` are attributes of all of them besides.
+        """
         out = np.zeros((2,) * len(names))
         known = tuple(slice(None) if name in self.attributes else 0 for name in names)
         out[known] = self.precision[
-            tuple(slice(None) if name in names else 0 for name in self.attributes)
+            tuple(slice(None) if n in names else int(n in always) for n in self.attributes)
         ]
         return out
 

@@ -54,13 +54,13 @@ def _share(
 
     ``shape`` is that of its own least squares, and of the result.
     """
-    share, _ = forecast.inverse_precisions(names)
-    share = precision * share
+    always = {name for name in names if name in block.residual or not forecast.axis(name).total}
+    found = forecast.precisions_with([name for name in names if name not in always], always)
+    share = precision / found.reshape([1 if name in always else 2 for name in names])
     for position, name in enumerate(names):
         axis = forecast.axis(name)
         parts = [axis.total, 1.0]
-        if name in block.residual or not axis.total:
-            share = share.take([1], axis=position)
+        if name in always:
             parts = [axis.gain if name in block.residual else 1.0]
         share = share * np.reshape(parts, (-1,) + (1,) * (len(names) - position - 1))
     if share.min() > 1 - 1e-15:

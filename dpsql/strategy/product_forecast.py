@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -119,17 +119,18 @@ class ProductForecast(Forecast):
         """
         key = tuple(names)
         if key not in self._within:
-            self._within[key] = self._precisions(self.several(names))
+            self._within[key] = self.precisions_with(self.several(names))
         return self._within[key]
 
-    def _precisions(self, names: Sequence[str]) -> Floats:
+    def precisions_with(self, names: Sequence[str], always: Collection[str] = ()) -> Floats:
+        """Return the same of components with other attributes besides; none of all is single."""
         if self._lattice is None:
-            masks = [0]
+            masks = [self.mask(always)]
             for name in names:
                 masks = [m for mask in masks for m in (mask, mask | self.bit[name])]
             found = [self.precision.get(mask, 0.0) for mask in masks]
             return np.array(found).reshape((2,) * len(names))
-        return self._lattice.within(names)
+        return self._lattice.within(names, always)
 
     @cached_property
     def _lattice(self) -> Lattice | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
+from itertools import combinations
 from pathlib import Path
 
 from benchmarks.growing import Growing, with_cells, with_columns, write_table
@@ -80,6 +82,47 @@ def _longer(connection: Connection, size: int) -> None:
     connection.explain(f"SELECT {', '.join(items)} FROM t")
 
 
+def _with_pairs(folder: Path, size: int) -> None:
+    """Columns of two values that have so many combinations."""
+    names = [f"c{place}" for place in range(size.bit_length() - 1)]
+    declared = "".join(f'{name} = {{ type = "text", domain = ["x", "y"] }}\n' for name in names)
+    drawn = (f"if(hash(i + {j}) % 2 = 0, 'x', 'y') AS {name}" for j, name in enumerate(names))
+    write_table(folder, declared, 10_000, ", ".join(drawn))
+
+
+def _with_measures(folder: Path, size: int) -> None:
+    """Numbers with bounds, of which there are so many pairs."""
+    names = [f"x{place}" for place in range(1 + math.isqrt(2 * size))]
+    declared = "".join(f'{name} = {{ type = "number", bounds = [0, 100] }}\n' for name in names)
+    drawn = (f"(hash(i + {j}) % 10000) / 100.0 AS {name}" for j, name in enumerate(names))
+    write_table(folder, declared, 10_000, ", ".join(drawn))
+
+
+def _grouped(connection: Connection, size: int) -> None:
+    """A count for every combination of the values of all columns."""
+    names = ", ".join(f"c{place}" for place in range(size.bit_length() - 1))
+    connection.execute(f"SELECT {names}, COUNT(*) FROM t GROUP BY {names}").fetchall()
+
+
+def _rolled_up(connection: Connection, size: int) -> None:
+    """The same, and for the first columns alone, one less at a time."""
+    names = ", ".join(f"c{place}" for place in range(size.bit_length() - 1))
+    connection.execute(f"SELECT {names}, COUNT(*) FROM t GROUP BY ROLLUP({names})").fetchall()
+
+
+def _joined_texts(connection: Connection, size: int) -> None:
+    """A count for every value of an expression of all columns."""
+    text = " || ".join(f"c{place}" for place in range(size.bit_length() - 1))
+    connection.execute(f"SELECT {text} AS k, COUNT(*) FROM t GROUP BY k").fetchall()
+
+
+def _correlated(connection: Connection, size: int) -> None:
+    """How every two columns hang together."""
+    pairs = combinations([f"x{place}" for place in range(1 + math.isqrt(2 * size))], 2)
+    asked = ", ".join(f"CORR({one}, {other})" for one, other in pairs)
+    connection.execute(f"SELECT {asked} FROM t").fetchall()
+
+
 PARTS = {
     "added": Growing(
         (30, 100), (250,), with_cells, _added, "a sum of n numbers has n^2 / 2 covariances"
@@ -95,8 +138,13 @@ PARTS = {
     "chained": Growing((10, 20, 40, 80), (), with_cells, _chained),
     "pairs": Growing((100, 300, 900), (), _with_halves, _pairs),
     "longer": Growing((6, 12, 24, 48), (), with_cells, _longer),
+    "grouped": Growing((256, 4096, 65_536), (524_288,), _with_pairs, _grouped),
+    "rollup": Growing((256, 4096, 16_384, 65_536), (), _with_pairs, _rolled_up),
+    "texts": Growing((64, 256, 1024, 4096), (), _with_pairs, _joined_texts),
+    "correlated": Growing((6, 28, 66, 120), (), _with_measures, _correlated),
 }
 """By name: numbers that one expression adds up, keys of sub-queries that are compared, means, and
 conditions on columns that are joined by AND, by OR, and by OR two by two. Of EXPLAIN, texts that
 are long: counts in nested UNION ALL, CTEs that use each other twice, pairs of an IN list, and
-columns that are sums of a hundred parts."""
+columns that are sums of a hundred parts. Columns that are grouped by, rolled up, put together in
+one key, and correlated two by two."""

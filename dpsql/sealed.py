@@ -209,8 +209,12 @@ class Sealed:
 
         They take a byte each, where rows take a hundred. Raises: as ``run``.
         """
+        return np.asarray(self.columns(sql)["x"], dtype=np.bool_)
+
+    def columns(self, sql: str) -> dict[str, NDArray[Any]]:
+        """Run generated SQL and return its columns by name, none with NULL. Raises: as ``run``."""
         with self._executed(sql, (), 1.0) as found:
-            return np.asarray(found.fetchnumpy()["x"], dtype=np.bool_)
+            return {name: np.asarray(each) for name, each in found.fetchnumpy().items()}
 
     @contextmanager
     def _executed(

@@ -19,6 +19,7 @@ from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.product_block import estimated
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target
 from dpsql.workload.workload import Product
@@ -334,8 +335,8 @@ def _crowded(layout: Layout) -> list[Place]:
 
 
 def _extended(sizes: Mapping[str, int], product: Product) -> int:
-    """Return how many numbers are estimated for a product: of one cell, the sum is the cell."""
-    return math.prod(sizes[name] + 1 for name in product.factors if sizes[name] > 1)
+    """Return how many numbers are estimated for a product."""
+    return estimated([sizes[name] for name in product.factors])
 
 
 def statements(target: Target) -> list[Target]:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
+from dpsql.search.masks import as_array, subsets_of
 
 Masks: TypeAlias = NDArray[np.int64]
+
+WRITTEN = 1 << 20
+"""Most numbers of products and components that are written out at once, 8 MiB."""
+
+KEPT = 4
+"""Workloads whose components are remembered: those of a rollup of 16 attributes take 5 MiB."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +58,19 @@ class SupportStack:
             out.append((out[-1][:, np.newaxis] * pairs[:, k]).reshape(2 << k, -1))
         return out
 
-    def summed(self, parts: Floats) -> Floats:
-        """Return numbers of products (2^e, P), summed over each support, (2^e, G)."""
-        return np.asarray(np.add.reduceat(parts, self.starts, axis=1))
+    def summed(self, pairs: Floats) -> Floats:
+        """Return per support the sum of its products, each times the weight, (2^e, G).
+
+        Of very many numbers none is written out for a product: they are summed in two halves.
+        """
+        if pairs.shape[2] << pairs.shape[1] <= WRITTEN:
+            return np.asarray(np.add.reduceat(self.before(pairs)[-1], self.starts, axis=1))
+        parts = [slice(start, start + n) for start, n in zip(self.starts, self.counts, strict=True)]
+        found = [
+            outer_sum(self.weights2[part], list(pairs[:, :, part].transpose(1, 2, 0)))
+            for part in parts
+        ]
+        return np.stack([each.ravel() for each in found], axis=1)
 
     def pull(self, slope: Floats, pairs: Floats) -> Floats:
         """Return the derivatives by ``pairs``, in their shape, from those by ``summed`` (2^e, G).
@@ -85,23 +104,15 @@ class Components:
         self.supports = [sum(map(self.bit, axes)) for axes in self._members]
 
     @cached_property
-    def _within(self) -> dict[tuple[int, ...], list[int]]:
-        """The components of every support: formed on use, since k attributes have 2^k."""
-        return {axes: _subsets([self.bit(i) for i in axes]) for axes in self._members}
-
-    @cached_property
-    def masks(self) -> list[int]:
-        """All components, in the order of their numbers."""
-        return sorted({mask for masks in self._within.values() for mask in masks})
+    def masks(self) -> tuple[int, ...]:
+        """All components, in the order of their numbers: formed on use, k attributes have 2^k."""
+        return _within(tuple(self.supports))[0]
 
     @cached_property
     def groups(self) -> list[Group]:
         """The merged products over each support, in the order of ``supports``."""
-        place = {mask: c for c, mask in enumerate(self.masks)}
-        return [
-            Group(axes, np.array(members), np.array([place[m] for m in self._within[axes]]))
-            for axes, members in self._members.items()
-        ]
+        pairs = zip(self._members.items(), _within(tuple(self.supports))[1], strict=True)
+        return [Group(axes, np.array(members), places) for (axes, members), places in pairs]
 
     def bit(self, i: int) -> int:
         """Return the mask of one attribute."""
@@ -112,7 +123,7 @@ class Components:
         tables = np.stack([np.concatenate(t), np.concatenate(r)])
         R = np.zeros(len(self.masks))
         for stack in self._stacks:
-            found = stack.summed(stack.before(tables.take(stack.which, axis=1))[-1])
+            found = stack.summed(tables.take(stack.which, axis=1))
             R += np.bincount(stack.positions.ravel(), found.ravel(), len(R))
         return R
 
@@ -162,8 +173,12 @@ def _stacked(groups: Sequence[Group], flat: NDArray[np.intp], weights2: Floats) 
     )
 
 
-def _subsets(bits: list[int]) -> list[int]:
-    masks = [0]
-    for bit in bits:
-        masks = [m for mask in masks for m in (mask, mask | bit)]
-    return masks
+@lru_cache(KEPT)
+def _within(supports: tuple[int, ...]) -> tuple[tuple[int, ...], list[NDArray[np.intp]]]:
+    """Return all components, and the positions of those of every support; remembered.
+
+    A request is weighed and planned time and again, and its supports stay as they are.
+    """
+    subsets = [subsets_of(mask)[0] for mask in as_array(supports)[:, np.newaxis]]
+    found = np.unique(np.concatenate(subsets))
+    return tuple(found.tolist()), [np.searchsorted(found, each) for each in subsets]

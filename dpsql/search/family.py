@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from dpsql.algebra import marginals
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property
+from dpsql.search.masks import as_array, bits_of, subsets_of
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.coarsen import label_rows
 
 DENSE_LIMIT = 14
 """Most attributes for which every subset, of 2^14, is a candidate block."""
+
+KEPT = 4
+"""Workloads whose components are remembered as bits: those of 16 attributes take 8 MiB."""
+
+CLASSED = 1 << 10
+"""Components from which on those within the same sets are taken together."""
 
 
 class Family:
@@ -29,9 +37,9 @@ class Family:
         self.d = d
         self.dense = sets is None
         self.sets = list(range(1 << d)) if sets is None else list(sets)
-        self.components = list(components)
-        self._member = _all_bits(d) if self.dense else _bits(self.sets, d)
-        self._inside = _bits(self.components, d)
+        self.components = tuple(components)
+        self._member = _all_bits(d) if self.dense else bits_of(self.sets, d)
+        self._inside = _kept_bits(self.components, d)
         if self.dense:
             self._at = np.array(self.components, dtype=np.int64)
 
@@ -46,8 +54,7 @@ class Family:
 
         They are found once they are needed: families that are too large are never searched.
         """
-        found = _contained(self.sets, self.components)
-        return np.array(found, dtype=np.intp).reshape(-1, 2).T
+        return _contained(self.sets, self.components).T
 
     def sup(self, x: Floats) -> Floats:
         """Return per component the sum of x over the sets that contain it."""
@@ -97,6 +104,26 @@ class Family:
             return found
         return np.inf, np.zeros_like(w), np.zeros_like(R), np.zeros(self.d)
 
+    def weighed(
+        self, R: Floats, totals: Floats, noise: Noise
+    ) -> Callable[[Floats], tuple[float, Floats]]:
+        """Return (error, d/dw) as a function of w alone, for fixed factors: see ``error``.
+
+        Components within the same sets are one: of a chain of sets, however many attributes they
+        have, there are as many as sets.
+        """
+        if self.dense or len(self.components) < CLASSED:
+            return lambda w: self.error(w, R, totals, noise)[:2]
+        of_set, of_component = self._paired
+        within = np.zeros((len(self.components), len(self.sets)), dtype=np.bool_)
+        within[of_component, of_set] = True
+        labels = label_rows(np.packbits(within, axis=1))
+        first = np.unique(labels, return_index=True)[1]
+        kinds = Family(self.d, self.sets, [self.components[c] for c in first])
+        _, over_components = self.measure(totals)
+        merged = np.bincount(labels, R * over_components) / kinds.measure(totals)[1]
+        return lambda w: kinds.error(w, merged, totals, noise)[:2]
+
     def _error(
         self, w: Floats, R: Floats, totals: Floats, noise: Noise
     ) -> tuple[float, Floats, Floats, Floats]:
@@ -117,22 +144,27 @@ class Family:
         return cost * total, dw, cost * inverse, dtotals
 
 
-def _contained(sets: list[int], components: list[int]) -> list[tuple[int, int]]:
-    """Return the pairs (position of a set, position of a component within it)."""
-    place = {mask: c for c, mask in enumerate(components)}
-    pairs = []
+def _contained(sets: Sequence[int], components: Sequence[int]) -> NDArray[np.intp]:
+    """Return the pairs (position of a set, position of a component within it), (pairs, 2)."""
+    known = as_array([*components, *sets])[: len(components)]
+    order = np.argsort(known, kind="stable")
+    pairs = [np.empty((0, 2), dtype=np.intp)]
+    by_size: dict[int, list[int]] = {}
     for m, M in enumerate(sets):
-        if 1 << M.bit_count() <= len(components):
-            inside = [0]
-            rest = M
-            while rest:
-                bit = rest & -rest
-                inside += [mask | bit for mask in inside]
-                rest ^= bit
-            pairs += [(m, place[mask]) for mask in inside if mask in place]
+        by_size.setdefault(M.bit_count(), []).append(m)
+    for size, places in by_size.items():
+        if 1 << size <= len(components):
+            inside = subsets_of(np.array([sets[m] for m in places], dtype=known.dtype))
+            found = np.searchsorted(known, inside, sorter=order)
+            at = order[np.minimum(found, len(known) - 1)]
+            row, column = np.nonzero(known[at] == inside)
+            pairs.append(np.stack([np.array(places)[row], at[row, column]], axis=1))
         else:
-            pairs += [(m, c) for c, mask in enumerate(components) if mask & ~M == 0]
-    return pairs
+            for m in places:
+                at = np.flatnonzero((known & ~sets[m]) == 0)
+                pairs.append(np.stack([np.full(len(at), m), at], axis=1))
+    joined = np.concatenate(pairs)
+    return joined[np.argsort(joined[:, 0], kind="stable")]
 
 
 def _summed(places: NDArray[np.intp], values: Floats, size: int) -> Floats:
@@ -147,16 +179,15 @@ def _cost(w: Floats, noise: Noise) -> tuple[float, Floats]:
     return float(w @ w), 2 * w
 
 
-@lru_cache(DENSE_LIMIT + 1)
-def _all_bits(d: int) -> Floats:
-    found = _bits(range(1 << d), d)
+@lru_cache(KEPT)
+def _kept_bits(masks: tuple[int, ...], d: int) -> Floats:
+    found = bits_of(masks, d)
     found.setflags(write=False)
     return found
 
 
-def _bits(masks: Sequence[int], d: int) -> Floats:
-    shifts = range(d - 1, -1, -1)
-    if d <= 62:
-        table = np.array(masks, dtype=np.int64)[:, np.newaxis] >> np.array(list(shifts)) & 1
-        return np.asarray(table, dtype=np.float64)
-    return np.array([[mask >> k & 1 for k in shifts] for mask in masks], dtype=np.float64)
+@lru_cache(DENSE_LIMIT + 1)
+def _all_bits(d: int) -> Floats:
+    found = bits_of(range(1 << d), d)
+    found.setflags(write=False)
+    return found

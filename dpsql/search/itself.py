@@ -15,6 +15,7 @@ from dpsql.search.bounds import cells_bound
 from dpsql.search.meter import has_room
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
+from dpsql.strategy.product_block import estimated
 from dpsql.strategy.query_block import MOST_ROWS, QueryBlock
 from dpsql.workload.workload import Product, Workload
 
@@ -123,8 +124,7 @@ def count_cells(
     pairs = zip(workload.attributes, workload.factors, strict=True)
     names = tuple(name for name, factors in pairs if factors)
     sizes = [workload.domain[name] for name in names]
-    extended = math.prod(size + 1 for size in sizes if size > 1)
-    if (workload.pinned and len(names) > 1) or extended > limit:
+    if (workload.pinned and len(names) > 1) or estimated(sizes) > limit:
         return None
     error = cells_bound(workload)
     if not error:

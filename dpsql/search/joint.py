@@ -160,13 +160,14 @@ def descend(
     if any(theta is not None and theta.shape[1] >= STRUCTURED_FROM for theta in start.thetas):
         ftol = max(ftol, ROUGH)
     maxiter = max(min(maxiter, LEAST_STEPS), steps_within(_work(objective, start), maxiter))
-    if weights_only:
+    if weights_only or all(theta is None for theta in start.thetas):
         R, totals = objective.tables(start.thetas)
-        scale = R.max() or 1.0
-        R = np.where(1e-13 * scale < R, R, 0.0)
+        if weights_only:
+            R = np.where((R.max() or 1.0) * 1e-13 < R, R, 0.0)
+        weighed = objective.family.weighed(R, totals, objective.problem.noise)
 
         def evaluate(union: Union) -> tuple[float, list[Floats | None], Floats]:
-            error, dw, _, _ = objective.family.error(union.w, R, totals, objective.problem.noise)
+            error, dw = weighed(union.w)
             return error, [None] * len(union.thetas), dw
     else:
         evaluate = objective.gradient

@@ -28,9 +28,10 @@ from dpsql.search.opt_kron import best_identities, search_kron, search_union, sp
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
 from dpsql.strategy.product import ProductStrategy
+from dpsql.strategy.product_block import estimated
 
 BLOCK_LIMIT = 1 << 22
-"""Largest extended block (numbers, 32 MiB) that a search may add beyond what is asked."""
+"""Most numbers of the estimate of a block, 32 MiB, that a search may add beyond what is asked."""
 
 EXTRA_SETS = 4000
 """Most unions of supports that are candidates when not every subset is."""
@@ -118,7 +119,9 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
     largest = max(problem.cells(M) for M in components.supports)
     bound = min(limit, max(BLOCK_LIMIT, largest))
     sets: list[int] | None = None
-    if problem.d > DENSE_LIMIT:
+    if problem.d > DENSE_LIMIT and len(components.masks) ** 2 > CROWD:
+        sets = list(components.masks)  # and more would be in vain
+    elif problem.d > DENSE_LIMIT:
         known = dict.fromkeys(components.masks)
         supports = sorted(set(components.supports))
         for k, left in enumerate(supports):
@@ -128,9 +131,8 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
         sets = sorted(M for M in known if problem.cells(M) <= bound)
     family = Family(problem.d, sets, components.masks)
     # Sizes beyond 2^53 are rounded, and far above every bound.
-    cells = outer([(1, n + 1) for n in problem.sizes]).ravel() if sets is None else None
-    fits = [problem.cells(M) <= bound for M in family.sets] if cells is None else cells <= bound
-    allowed = np.asarray(fits, dtype=np.float64)
+    cells = outer([(1, estimated([n])) for n in problem.sizes]).ravel() if sets is None else None
+    allowed = np.ones(len(family.sets)) if cells is None else (cells <= bound).astype(np.float64)
     return Room(problem, family, allowed, effort)
 
 

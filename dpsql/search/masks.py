@@ -6,11 +6,50 @@ sizes out anew each time took a fifth of planning.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsql.algebra.operator import Floats
+from dpsql.strategy.product_block import estimated
 
 KEPT = 1 << 15
 """Sets that are remembered: all those of 13 attributes, four times."""
+
+WORDS = 62
+"""Attributes whose masks are numbers of a word; those of more are Python's."""
+
+
+def as_array(masks: Collection[int]) -> NDArray[Any]:
+    """Return masks as an array, (masks,)."""
+    is_long = max(masks, default=0).bit_length() > WORDS
+    return np.array(list(masks), dtype=object if is_long else np.int64)
+
+
+def subsets_of(masks: NDArray[Any]) -> NDArray[Any]:
+    """Return the subsets of masks (m,) of e bits each in ascending order, (m, 2^e).
+
+    >>> subsets_of(np.array([0b101, 0b110])).tolist()
+    [[0, 1, 4, 5], [0, 2, 4, 6]]
+    """
+    found, rest = np.zeros((len(masks), 1), dtype=masks.dtype), masks
+    while rest.any():
+        bit = rest & -rest
+        found = np.concatenate([found, found | bit[:, np.newaxis]], axis=1)
+        rest = rest ^ bit
+    return found
+
+
+def bits_of(masks: Sequence[int], d: int) -> Floats:
+    """Return which of d attributes are in every mask, (masks, d)."""
+    shifts = range(d - 1, -1, -1)
+    if d <= WORDS:
+        table = np.array(masks, dtype=np.int64)[:, np.newaxis] >> np.array(list(shifts)) & 1
+        return np.asarray(table, dtype=np.float64)
+    return np.array([[mask >> k & 1 for k in shifts] for mask in masks], dtype=np.float64)
 
 
 @lru_cache(KEPT)
@@ -35,11 +74,9 @@ def names_of(names: tuple[str, ...], mask: int) -> tuple[str, ...]:
 
 @lru_cache(KEPT)
 def cells_of(sizes: tuple[int, ...], mask: int) -> int:
-    """Return the size of the extended tensor over a mask: prod (n_i + 1) where n_i > 1.
+    """Return how many numbers the estimate of a table over a mask keeps.
 
-    Of one cell the sum is the cell.
-
-    >>> cells_of((2, 3, 4), 0b101)
-    15
+    >>> cells_of((2, 3, 10), 0b101)
+    22
     """
-    return math.prod(sizes[i] + 1 for i in axes_of(len(sizes), mask) if sizes[i] > 1)
+    return estimated([sizes[i] for i in axes_of(len(sizes), mask)])

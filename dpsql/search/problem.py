@@ -346,7 +346,7 @@ class Problem:
         return names_of(self.names, mask)
 
     def cells(self, mask: int) -> int:
-        """Return the size of the extended tensor over a mask: prod (n_i + 1) where n_i > 1."""
+        """Return how many numbers the estimate of a table over a mask keeps."""
         return cells_of(self.sizes, mask)
 
     @property

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpsql.search.problem import Problem
 
 CELL_LIMIT = 1 << 27
-"""Largest product of (cells + 1) over the attributes of one block or one answer: 1 GiB."""
+"""Most numbers of the estimate of one block or of one answer: 1 GiB."""
 
 CERTIFIED = 1e-4
 """Relative distance to the lower bound at which the search stops: nothing better can be far."""

@@ -61,7 +61,7 @@ def aggregate(*kinds: type[exp.Expr]) -> Callable[[Builder], Builder]:
 
 @dataclass
 class Aggregates:
-    """The primitive sums that one SELECT needs, each once.
+    """The primitive sums that one SELECT needs, each once, with its number.
 
     ``tree`` is the SELECT, None where sums are of values whatever they stand beside.
     """
@@ -69,7 +69,7 @@ class Aggregates:
     scope: Scope
     further: Further
     tree: exp.Expr | None = None
-    found: list[Aggregate] = field(default_factory=list)
+    found: dict[Aggregate, int] = field(default_factory=dict)
 
     @cached_property
     def company(self) -> Company:
@@ -148,9 +148,7 @@ class Aggregates:
         """The column of a primitive, which is added unless it is there."""
         ordered = sorted(set(aggregate.conditions), key=repr)
         aggregate = replace(aggregate, conditions=tuple(ordered))
-        if aggregate not in self.found:
-            self.found.append(aggregate)
-        return exp.column(f"a{self.found.index(aggregate)}")
+        return exp.column(f"a{self.found.setdefault(aggregate, len(self.found))}")
 
     def linear(self, node: exp.Expr) -> tuple[Summand, ...]:
         """The summands of COUNT, COUNT_IF and SUM."""
@@ -363,13 +361,14 @@ class Aggregates:
 
     def answers(self, node: exp.Expr) -> bool:
         """Whether an aggregate would be answered here; nothing is noted."""
-        kept = list(self.found)
+        kept = len(self.found)
         try:
             self.build(node, Aggregate())
         except Error:
             return False
         finally:
-            self.found[:] = kept
+            while len(self.found) > kept:
+                self.found.popitem()
         return True
 
 

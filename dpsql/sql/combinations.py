@@ -44,6 +44,25 @@ class Combinations:
         with told(span):
             return self.sealed.truths(f"SELECT {held} FROM {rows} ORDER BY {place}")
 
+    def met(
+        self, sql: str, axes: Sequence[Given], listed: Given, span: Span
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of a list, in order, and the combinations with which they meet a condition.
+
+        One of equality takes as long as both lists, not as their product: DuckDB joins them.
+        Raises: ProgrammingError (E_DOMAIN_EVAL).
+        """
+        rows, place = self._filled(axes, {})
+        (_, values), *_ = listed.values()
+        self.sealed.fill("joint_row", {**listed, "listed": ("BIGINT", range(len(values)))})
+        with told(span):
+            found = self.sealed.columns(
+                f"SELECT listed, {place} AS place FROM ({rows}) JOIN joint_row"
+                f" ON CAST(({sql}) AS BOOLEAN)"
+            )
+        order = np.argsort(found["listed"], kind="stable")
+        return found["listed"][order], found["place"][order]
+
     def different(
         self, sql: str, axes: Sequence[Given], most: int, span: Span
     ) -> tuple[int, list[Any]]:

@@ -7,6 +7,7 @@ sums are measured together and fit each other. They are moments about the mean, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from sqlglot import exp, parse_one
 
@@ -46,6 +47,9 @@ RANGES: dict[type[exp.Expr], tuple[float, float]] = {
     exp.RegrSyy: (0.0, float("inf")),
 }
 """Where aggregates of two columns lie, whatever the data are."""
+
+KEPT = 64
+"""Formulas that are remembered as they are parsed."""
 
 SECOND = "(x2 / n - x / n * x / n)"
 THIRD = "(x3 / n - 3 * x / n * x2 / n + 2 * x / n * x / n * x / n)"
@@ -116,8 +120,14 @@ def _times(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return exp.Mul(this=exp.paren(left.copy()), expression=exp.paren(right.copy()))
 
 
+@lru_cache(KEPT)
+def _parsed(text: str) -> exp.Expr:
+    """A formula, which is not to be changed: those of a thousand pairs are the same few."""
+    return parse_one(text, read="duckdb")
+
+
 def _names(text: str) -> set[str]:
-    return {column.name for column in parse_one(text).find_all(exp.Column)}
+    return {column.name for column in _parsed(text).find_all(exp.Column)}
 
 
 def _with_means(text: str, means: Mapping[str, exp.Expr]) -> str:
@@ -125,7 +135,7 @@ def _with_means(text: str, means: Mapping[str, exp.Expr]) -> str:
         is_mean = isinstance(node, exp.Column) and node.name in means
         return exp.paren(means[node.name].copy()) if is_mean else node
 
-    return parse_one(text).transform(fill).sql("duckdb") if text else ""
+    return _parsed(text).transform(fill).sql("duckdb") if text else ""
 
 
 def _filled(text: str, found: Mapping[str, exp.Expr]) -> exp.Expr:
@@ -136,4 +146,4 @@ def _filled(text: str, found: Mapping[str, exp.Expr]) -> exp.Expr:
             return guard(node)
         return found[node.name].copy() if isinstance(node, exp.Column) else node
 
-    return exp.paren(parse_one(text, read="duckdb").transform(fill))
+    return exp.paren(_parsed(text).transform(fill))

@@ -54,7 +54,8 @@ def ends_of(aggregates: Aggregates, tree: exp.Expr) -> tuple[str, str] | None:
     None for what has a standard error; NULL for a mode, of which none is known.
     """
     places = {int(each.name[1:]) for each in tree.find_all(exp.Column) if each.name[0] == "a"}
-    ranks = {place: aggregates.found[place].rank for place in places}
+    known = list(aggregates.found)
+    ranks = {place: known[place].rank for place in places}
     if not any(ranks.values()):
         return None
     ends = []
@@ -66,7 +67,7 @@ def ends_of(aggregates: Aggregates, tree: exp.Expr) -> tuple[str, str] | None:
             if rank is None or rank.kind == "mode":
                 column.replace(exp.null())
                 continue
-            found = replace(aggregates.found[place], rank=replace(rank, end=end))
+            found = replace(known[place], rank=replace(rank, end=end))
             column.replace(aggregates.column(found))
         ends.append(sql_of(copy))
     return ends[0], ends[1]

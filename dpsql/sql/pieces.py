@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
+from dpsql.sql.combinations import Given
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.grids import grid_of
 from dpsql.sql.query import (
@@ -43,6 +44,9 @@ from dpsql.workload.term import (
 
 MAX_COMPARED = 1 << 26
 """Most combinations of classes of cells and public rows for rows that match none of these."""
+
+TOGETHER = 1 << 22
+"""Most pairs of combinations and rows of a listing compared at once: 64 MiB where all match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class Pieces:
         self.sources: dict[tuple[str | None, bool], Operand] = {}
         self.patterns: dict[tuple[tuple[Coupled, ...], int], Pattern] = {}
         self.known: dict[tuple[Aggregate, int], Split] = {}
+        self._met: dict[Coupled, tuple[int, NDArray[np.int64], NDArray[np.int64]]] = {}
         self._where: dict[int, dict[str | None, Mask]] = {}
 
     def source(self, column: str | None, listed: bool = False) -> Operand:
@@ -255,9 +260,42 @@ class Pieces:
             named = [(f"x{number}", part) for number, part in enumerate(each.parts)]
             axes = grid.axes((name, part) for name, part in named if part.column)
             alone = {name: self.values(part, row) for name, part in named if not part.column}
-            held = self.evaluator.combined.truth(each.sql, axes, alone, span)
+            held = self._beside(each, axes, alone, row, truth.size)
+            if held is None:
+                held = self.evaluator.combined.truth(each.sql, axes, alone, span)
             truth &= held.reshape(grid.shape)
         return Pattern({name: each.labels for name, each in grid.classes.items()}, truth, span)
+
+    def _beside(
+        self, each: Coupled, axes: Sequence[Given], alone: Given, row: int, size: int
+    ) -> NDArray[np.bool_] | None:
+        """Where a condition holds on ``size`` combinations, for one row of the listing.
+
+        Other rows are compared as well, as many as have room, and what they meet is kept. None
+        where that cannot be, or fails for some row.
+        """
+        step = TOGETHER // size
+        listed = {part: f"x{n}" for n, part in enumerate(each.parts) if part.listed}
+        if step < 2 or not listed or alone.keys() != set(listed.values()):
+            return None
+        start = row - row % step
+        if self._met.get(each, (None,))[0] != start:
+            given = {
+                name: self.evaluator.values(self.source(None, True), part)
+                for part, name in listed.items()
+            }
+            some = {
+                name: (kind, values[start : start + step]) for name, (kind, values) in given.items()
+            }
+            try:
+                found = self.evaluator.combined.met(each.sql, axes, some, each.span)
+            except ProgrammingError:
+                return None
+            self._met[each] = start, *found
+        _, rows, places = self._met[each]
+        held = np.zeros(size, dtype=np.bool_)
+        held[places[slice(*np.searchsorted(rows, [row - start, row - start + 1]))]] = True
+        return held
 
     def unmatched(self) -> Pattern:
         """The values that no row of the listing matches.

@@ -34,6 +34,9 @@ SPAN_TOLERANCE = 1e-7
 LARGE = 1 << 12
 """Most cells for which matrices of cells by cells are formed, 128 MiB each."""
 
+THIN = 16
+"""Cells for every row from which nothing as large as cells by cells is formed, either."""
+
 WRITTEN = 1 << 26
 """Most numbers of a query, half a GiB, that is compared with the row space."""
 
@@ -310,7 +313,8 @@ def _remembered(latest: Keepsakes[Axis], rows: Integers, find: Callable[[], Axis
 
 def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
     Q = rows.astype(np.float64)
-    if size > LARGE and not mixed:
+    is_thin = size >= STRUCTURED_FROM and len(rows) * THIN <= size
+    if (size > LARGE or is_thin) and not mixed:
         return _thin_axis(size, rows, Q)
     K, inverse, row_space = inverse_of(Q)
     ones = K.sum(axis=1)
@@ -325,11 +329,16 @@ def _full_axis(size: int, rows: Integers, mixed: bool) -> Axis:
 
 def _thin_axis(size: int, rows: Integers, Q: Floats) -> Axis:
     """Return the constants of few rows over many cells; nothing is as large as cells by cells."""
-    values, vectors = np.linalg.eigh(Q @ Q.T)
-    kept = values > 1e-13 * values[-1]
-    roots = np.sqrt(values[kept])
-    V = Q.T @ (vectors[:, kept] / roots)
-    half, inverse = V / roots, (V / roots) @ vectors[:, kept].T
+    if size > LARGE:
+        values, vectors = np.linalg.eigh(Q @ Q.T)
+        kept = values > 1e-13 * values[-1]
+        roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+        V = Q.T @ (vectors / roots)
+    else:
+        left, singular, right = np.linalg.svd(Q, full_matrices=False)
+        kept = singular > RANK * singular[0]
+        roots, vectors, V = singular[kept], left[:, kept], right[kept].T
+    half, inverse = V / roots, (V / roots) @ vectors.T
     w = half.sum(axis=0)
     tau = float(w @ w)
     if np.abs(V @ V.sum(axis=0) - 1).max() > SPAN_TOLERANCE:

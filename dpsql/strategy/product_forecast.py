@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,14 +20,19 @@ from dpsql.strategy.base import (
     distinct,
     not_measured,
 )
-from dpsql.strategy.product_block import AttributeRows, ProductBlock
+from dpsql.strategy.product_block import FEW, AttributeRows, ProductBlock
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
+    from dpsql.strategy.component_precisions import Lattice
     from dpsql.strategy.structured_axis import StructuredAxis
 
 CHUNK = 1 << 22
 """Numbers handled at once, 32 MiB, when many products are forecast together."""
+
+MANY = 1 << 10
+"""Sets of attributes within blocks from which on they are in one array, not looked up one by one:
+sixteen attributes have 65,536, which took most of the planning of GROUP BY ROLLUP."""
 
 REMEMBERED, SMALL = 1 << 22, 64
 """Numbers of what is remembered of factors, 32 MiB; and what one of few cells counts for."""
@@ -58,6 +63,7 @@ class ProductForecast(Forecast):
         self.single = frozenset(
             n for n, size in self.domain.items() if size == 1 and _has_sum(tables, n)
         )
+        self._within: dict[tuple[str, ...], Floats] = {}
         self._axes: dict[str, Axis | StructuredAxis] = {}
         self._parts: dict[tuple[str, Hashable], tuple[Floats, Floats, bool]] = {}
         self._added: dict[tuple[str, Hashable], tuple[float, float] | None] = {}
@@ -92,12 +98,54 @@ class ProductForecast(Forecast):
         """Return those of some attributes that components are over, in the same order."""
         return [name for name in names if name not in self.single]
 
+    def mask(self, names: Iterable[str]) -> int:
+        """Return those of some attributes that components are over, as a bit mask."""
+        return sum([self.bit[name] for name in names if name not in self.single])
+
+    def has_sum(self, name: str) -> bool:
+        """Say whether there are components without an attribute: that is not single."""
+        return name not in self.tables.full or self.axis(name).total > 0
+
+    def numbers(self, name: str) -> int:
+        """Return how many numbers of all components there are along an attribute."""
+        n = self.domain[name]
+        return n + (n > FEW and self.has_sum(name))
+
+    def precisions(self, names: Sequence[str]) -> Floats:
+        """Return the precision of all components within a set of attributes, (2,) for each.
+
+        Those without the attribute come first; there are none of single attributes. Zero is that of
+        components that no block measures. The result is not to be changed.
+        """
+        key = tuple(names)
+        if key not in self._within:
+            self._within[key] = self.precisions_with(self.several(names))
+        return self._within[key]
+
+    def precisions_with(self, names: Sequence[str], always: Collection[str] = ()) -> Floats:
+        """Return the same of components with other attributes besides; none of all is single."""
+        if self._lattice is None:
+            masks = [self.mask(always)]
+            for name in names:
+                masks = [m for mask in masks for m in (mask, mask | self.bit[name])]
+            found = [self.precision.get(mask, 0.0) for mask in masks]
+            return np.array(found).reshape((2,) * len(names))
+        return self._lattice.within(names, always)
+
+    @cached_property
+    def _lattice(self) -> Lattice | None:
+        if sum(2 ** len(self.several(block.attributes)) for block in self.blocks) < MANY:
+            return None
+        from dpsql.strategy.component_precisions import precision_of_all  # few are of many columns
+
+        return precision_of_all(self)
+
     @cached_property
     def precision(self) -> dict[int, float]:
         """Return component to precision; components that no block measures are absent."""
         lattice: dict[tuple[int, int], float] = {}
         for block, variance in zip(self.blocks, self.noise, strict=True):
-            key, precision = self._top(block, variance)
+            key, precision = self.top(block, variance)
             lattice[key] = lattice.get(key, 0.0) + precision
         for name in self.several(self.tables.full):
             bit, total = self.bit[name], self.axis(name).total
@@ -110,7 +158,7 @@ class ProductForecast(Forecast):
             out[fixed | free] = out.get(fixed | free, 0.0) + precision
         return out
 
-    def _top(self, block: ProductBlock, variance: float) -> tuple[tuple[int, int], float]:
+    def top(self, block: ProductBlock, variance: float) -> tuple[tuple[int, int], float]:
         """Return ((mask always resolved, mask of summable attributes), precision) of a block."""
         fixed, free, precision = 0, 0, 1 / variance
         for name in block.attributes:
@@ -161,21 +209,10 @@ class ProductForecast(Forecast):
 
         k counts the attributes that are not single.
         """
-        names = self.several(names)
-        found = np.array([self.precision.get(mask, 0.0) for mask in self._masks(names)])
+        found = self.precisions(names)
         missing = found <= 0
         with np.errstate(divide="ignore"):
-            inverse = np.where(missing, 0.0, 1 / found)
-        shape = (2,) * len(names)
-        return inverse.reshape(shape), missing.reshape(shape)
-
-    def _masks(self, names: Sequence[str]) -> list[int]:
-        """Return the components within a set of attributes, the last attribute fastest."""
-        masks = [0]
-        for name in self.several(names):
-            bit = self.bit[name]
-            masks = [m for mask in masks for m in (mask, mask | bit)]
-        return masks
+            return np.where(missing, 0.0, 1 / found), missing
 
     def supports(self, product: Product) -> bool:
         """Say whether the strategy measures enough to answer every row of a product."""
@@ -212,10 +249,10 @@ class ProductForecast(Forecast):
         out: Floats = tensor[np.newaxis]
         for name in names:
             means, spread, _ = self.parts(name, product.factors[name])
-            out = self._crossed(out, name, means**2, spread)
+            out = self.crossed(out, name, means**2, spread)
         return out
 
-    def _crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
+    def crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
         """Return numbers of rows by components, (rows, 2, ...), for each row of one more factor.
 
         ``means`` and ``spread`` are (rows of the factor,): its parts without and with the attribute
@@ -246,15 +283,14 @@ class ProductForecast(Forecast):
         """
         items = list(products)
         out = [0.0] * len(items)
-        groups: dict[int, list[tuple[int, list[float], list[tuple[float, float]]]]] = {}
-        precision = self.precision
+        groups: dict[int, list[tuple[int, Floats, list[tuple[float, float]]]]] = {}
         scales = [1.0] * len(items)
         for j, product in enumerate(items):
             names = self.names(product)
-            found = [precision.get(mask, 0.0) for mask in self._masks(names)]
+            found = self.precisions(names)
             sums = [self._plain_sums(name, product.factors[name]) for name in names]
             known = [pair for pair in sums if pair is not None]
-            if min(found) > 0 and len(known) == len(sums):
+            if found.min() > 0 and len(known) == len(sums):
                 if self.single:
                     pairs_of = dict(zip(names, known, strict=True))
                     alone = [pair[0] for name, pair in pairs_of.items() if name in self.single]
@@ -264,8 +300,7 @@ class ProductForecast(Forecast):
             else:
                 out[j] = self.total(product)
         for count, members in groups.items():
-            tensor = 1 / np.array([found for _, found, _ in members])
-            values = tensor.reshape(len(members), *(2,) * count)
+            values = 1 / np.stack([found for _, found, _ in members])
             pairs = np.array([known for _, _, known in members]).reshape(len(members), count, 2)
             for position in range(count):
                 means2, spread = np.moveaxis(
@@ -297,16 +332,9 @@ class ProductForecast(Forecast):
 
         On each attribute both have the same number of rows, or one of them is Total.
         """
-        names = [n for n in self.domain if n in left.factors or n in right.factors]
-        both = Product({n: left.factors.get(n) or right.factors[n] for n in names})
-        self.check(left)
-        self.check(right)
-        tensor, _ = self.inverse_precisions(list(both.factors))
-        out: Floats = tensor[np.newaxis]
-        for name in both.factors:
-            means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
-            out = self._crossed(out, name, means, spread)
-        return out
+        from dpsql.strategy.product_pairs import covariance  # few answers are of several products
+
+        return covariance(self, left, right)
 
     def paired(self, left: Product, right: Product) -> Floats:
         """Return the covariance of row r of one product with row r of the other.
@@ -314,17 +342,9 @@ class ProductForecast(Forecast):
         All factors have the same number of rows; row r of a product is the Kronecker product of
         their rows r. Both are rows of products that are supported.
         """
-        names = [n for n in self.domain if n in left.factors or n in right.factors]
-        tensor, _ = self.inverse_precisions(names)
-        out: Floats = tensor[np.newaxis]
-        for name in names:
-            means, spread = self.axis(name).cross(left.factors.get(name), right.factors.get(name))
-            if name in self.single:
-                out = out * means.reshape((-1,) + (1,) * (out.ndim - 1))
-                continue
-            shape = (-1,) + (1,) * (out.ndim - 2)
-            out = out[:, 0] * means.reshape(shape) + out[:, 1] * spread.reshape(shape)
-        return out
+        from dpsql.strategy.product_pairs import paired  # few answers are of several products
+
+        return paired(self, left, right)
 
     def variances(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``variance`` of many products; one-row products are handled together."""

@@ -16,7 +16,8 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.base import Estimate, by_single_rows, distinct_rows, not_measured
-from dpsql.strategy.product_block import ProductBlock
+from dpsql.strategy.component_tables import add_components, homes, largest
+from dpsql.strategy.product_block import FEW, ProductBlock
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.workload import Product
 
@@ -45,14 +46,15 @@ CHUNK = 1 << 22
 class ProductEstimate(Estimate):
     """What a release says: mutually uncorrelated components, and the forecast of their errors.
 
-    ``components[c]`` has the shape of the cells of the attributes in bit mask c and sums to zero
-    along each of them; none of these is single. Every answer is linear in components, so all
-    answers agree with each other.
+    Component c, over the attributes of bit mask c, sums to zero along each of them; none of these
+    is single. They are in ``tables``, by the masks of these, each in the first that has all its
+    attributes. Rows that do not answer the sum have components of all cells, none without them.
+    Every answer is linear in components, so all answers agree with each other.
     ``integers`` says that what was measured are integers.
     """
 
     forecast: ProductForecast
-    components: dict[int, Floats]
+    tables: dict[int, Floats]
     integers: bool = False
 
     def is_whole(self, product: Product) -> bool:
@@ -75,7 +77,7 @@ class ProductEstimate(Estimate):
         if not self.forecast.supports(product):
             raise not_measured(product)
         names = self.forecast.names(product)
-        tensor = self._extended(names)
+        tensor = self._components(names)
         position, scale = 0, 1.0
         for name in names:
             factor = product.factors[name]
@@ -94,26 +96,30 @@ class ProductEstimate(Estimate):
         """Return ``answer`` of many products; one-row products are answered together."""
         return by_single_rows(products, self.answer, self._single_rows)
 
-    def _extended(self, names: Sequence[str]) -> Floats:
-        """Return all components over names in one tensor: slot 0 of an axis is "not in it".
+    def _components(self, names: Sequence[str]) -> Floats:
+        """Return all components over some attributes in one table, which is not to be changed."""
+        mask = self.forecast.mask(names)
+        alone = len(self.tables) == 1
+        if mask and mask in self.tables and (alone or next(homes(self.tables, mask)) == mask):
+            return self.tables[mask]
+        names = self.forecast.several(names)
+        out = np.zeros([self.forecast.numbers(name) for name in names])
+        for top in homes(self.tables, mask):
+            out[self._part(mask, top)] += self.tables[top][self._part(top, mask)]
+        return out
 
-        Names that are single have no axis.
-        """
-        names = [name for name in names if name not in self.forecast.single]
-        sizes = [self.forecast.domain[name] for name in names]
-        bits = [self.forecast.bit[name] for name in names]
-        tensor = np.zeros([n + 1 for n in sizes])
-        for subset in range(1 << len(names)):
-            inside = [bool(subset >> k & 1) for k in range(len(names))]
-            part = self.components.get(sum(b for b, i in zip(bits, inside, strict=True) if i))
-            if part is not None:
-                where = tuple(slice(1, None) if i else slice(0, 1) for i in inside)
-                shape = [n if i else 1 for n, i in zip(sizes, inside, strict=True)]
-                tensor[where] = part.reshape(shape)
-        return tensor
+    def _part(self, mask: int, other: int) -> tuple[slice | int, ...]:
+        """Return where a table over one mask has the components that are over another, too."""
+        bits = [bit for bit in self.forecast.bit.values() if bit & mask]
+        return tuple(slice(None) if bit & other else 0 for bit in bits)
 
     def _ask(self, tensor: Floats, position: int, name: str, operator: Operator) -> Floats:
-        """Contract one axis of an extended tensor with [Qu, Q]."""
+        """Contract one axis of a table of components with the rows of a factor."""
+        if operator.n <= FEW:
+            found = np.tensordot(self._rows(name, operator), tensor, axes=(1, position))
+            return np.moveaxis(found, 0, position)
+        if not self.forecast.has_sum(name):
+            return np.array(operator.apply(tensor, position), dtype=np.float64)
         means, _, _ = self.forecast.parts(name, operator)
         lead = (slice(None),) * position
         out = np.array(operator.apply(tensor[(*lead, slice(1, None))], position), dtype=np.float64)
@@ -122,13 +128,27 @@ class ProductEstimate(Estimate):
         )
         return out
 
+    def _rows(self, name: str, operator: Operator) -> Floats:
+        """Return what the rows of a factor take of the numbers of a table, (rows, numbers)."""
+        rows = np.asarray(operator.dense(), dtype=np.float64)
+        if not self.forecast.has_sum(name):
+            return rows
+        if operator.n <= FEW:
+            rows = rows[:, :-1] - rows[:, -1:]
+        means, _, _ = self.forecast.parts(name, operator)
+        return np.concatenate([means[:, np.newaxis], rows], axis=1)
+
+    def _row(self, name: str, operator: Operator) -> Floats:
+        return np.asarray(self._rows(name, operator)[0])
+
     def _single_rows(self, names: tuple[str, ...], products: list[Product]) -> Floats:
         self.forecast.variances(products)
-        tensor = self._extended(names)
+        tensor = self._components(names)
         rows, places, scales = [], [], np.ones(len(products))
         for name in names:
-            row = partial(self._row, name)
-            table, place = distinct_rows([p.factors[name] for p in products], row)
+            table, place = distinct_rows(
+                [p.factors[name] for p in products], partial(self._row, name)
+            )
             if name in self.forecast.single:
                 scales *= table[place, 0]
                 continue
@@ -145,10 +165,6 @@ class ProductEstimate(Estimate):
             return np.asarray(scales * tensor[tuple(places)])
         return scales * _one_by_one(tensor, rows, places)
 
-    def _row(self, name: str, operator: Operator) -> Floats:
-        """Return [q'u, q'] of a one-row factor."""
-        return np.concatenate([self.forecast.parts(name, operator)[0], operator.dense()[0]])
-
 
 def solve(
     forecast: ProductForecast, values: Sequence[NDArray[Any]], integers: bool = False
@@ -162,7 +178,10 @@ def solve(
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """
-    components: dict[int, Floats] = {}
+    tables: dict[int, Floats] = {}
+    is_one = len(forecast.blocks) == 1 and not forecast.blocks[0].residual
+    if not is_one:
+        tables = dict.fromkeys(largest(forecast), np.empty(0))
     for block, value, variance in zip(forecast.blocks, values, forecast.noise, strict=True):
         precision = 1 / variance
         names = [name for name in block.attributes if name not in forecast.single]
@@ -171,8 +190,11 @@ def solve(
             precision *= total
         axes = [forecast.axis(name) for name in names]
         tensor = _local(forecast, block, names, axes, value)
-        _add_components(forecast, block, names, axes, tensor, precision, components)
-    return ProductEstimate(forecast, components, integers)
+        if is_one:
+            tables[sum([forecast.bit[name] for name in names])] = tensor
+        else:
+            add_components(forecast, block, names, tensor, precision, tables)
+    return ProductEstimate(forecast, tables, integers)
 
 
 def _without_singles(
@@ -222,12 +244,15 @@ def _solve_along(tensor: Floats, kinds: Iterable[tuple[int, tuple[Solved, bool]]
     """
     for position, (axis, residual) in kinds:
         tensor = _solve(tensor, position, axis, residual)
+        if axis.size <= FEW and (residual or axis.total > 0):  # the last cell follows
+            tensor = tensor[(*(slice(None),) * position, slice(-1))]
     return tensor
 
 
 def _is_of_cells(axis: Solved, residual: bool) -> bool:
     """Say whether an axis has the cells themselves as rows, and a sum of them."""
-    return isinstance(axis, Axis) and axis.inverse is None and axis.total > 0 and not residual
+    is_cells = isinstance(axis, Axis) and axis.inverse is None and axis.total > 0 and not residual
+    return is_cells and axis.size > FEW
 
 
 def _in_slabs(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]], along: int) -> Floats:
@@ -292,33 +317,6 @@ def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Float
         tensor -= means
         tensor /= axis.size
     return tensor
-
-
-def _add_components(
-    forecast: ProductForecast,
-    block: ProductBlock,
-    names: Sequence[str],
-    axes: list[Solved],
-    tensor: Floats,
-    precision: float,
-    components: dict[int, Floats],
-) -> None:
-    """Add the block's estimate of every component it measures, weighted by its precision."""
-    parts: list[tuple[int, float, tuple[int | slice, ...]]] = [(0, precision, ())]
-    for name, axis in zip(names, axes, strict=True):
-        bit = forecast.bit[name]
-        if name in block.residual:
-            parts = [(m | bit, p * axis.gain, (*w, slice(None))) for m, p, w in parts]
-        elif not axis.total:
-            parts = [(m | bit, p, (*w, slice(None))) for m, p, w in parts]
-        else:
-            parts = [(m, p * axis.total, (*w, 0)) for m, p, w in parts] + [
-                (m | bit, p, (*w, slice(1, None))) for m, p, w in parts
-            ]
-    for mask, part, where in parts:
-        share = part / forecast.precision[mask]
-        view = tensor[where] if share > 1 - 1e-15 else share * tensor[where]
-        components[mask] = components[mask] + view if mask in components else np.asarray(view)
 
 
 def _one_by_one(tensor: Floats, rows: list[Floats], places: list[NDArray[np.intp]]) -> Floats:

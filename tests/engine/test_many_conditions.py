@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import dpsql
+from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
 from dpsql.strategy.product_forecast import ProductForecast
 
@@ -52,15 +54,15 @@ def test_are_counted_and_free_again(
     count: int, wide: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 0
-    form = ProductForecast._masks
+    form = ProductForecast.precisions
 
-    def counted(self: ProductForecast, names: list[str]) -> list[int]:
+    def counted(self: ProductForecast, names: Sequence[str]) -> Floats:
         nonlocal most
         found = form(self, names)
-        most = max(most, len(found))
+        most = max(most, found.size)
         return found
 
-    monkeypatch.setattr(ProductForecast, "_masks", counted)
+    monkeypatch.setattr(ProductForecast, "precisions", counted)
     where = conditions(0, count)
     sql = f"SELECT a, COUNT(*) AS n, SUM(x) AS s FROM t WHERE {where} GROUP BY a ORDER BY a"
     rows = wide.execute(sql).fetchall()

@@ -55,6 +55,27 @@ def test_weights_are_the_sums_that_define_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIZES)
+def test_sums_in_two_halves_are_those_that_are_written_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    components, t, r = draw(name)
+    expected = components.values(t, r)
+    monkeypatch.setattr("dpsql.search.components.WRITTEN", 0)
+    np.testing.assert_allclose(components.values(t, r), expected, rtol=1e-12)
+
+
+def test_components_of_more_attributes_than_a_word_has_bits() -> None:
+    index = np.full((70, 70), -1)
+    for j in range(70):
+        index[j, [j, (j + 1) % 70]] = 0
+    components = Components(index, np.ones(70))
+    assert len(components.masks) == 1 + 70 + 70
+    assert all(len(group.positions) == 4 for group in components.groups)
+    top = components.groups[0]
+    assert [components.masks[c] for c in top.positions] == [0, 1 << 68, 1 << 69, 3 << 68]
+
+
+@pytest.mark.parametrize("name", SIZES)
 def test_derivatives_are_differences(name: str) -> None:
     """A weight is linear in every single entry, so that a difference is the derivative."""
     components, t, r = draw(name)

@@ -63,3 +63,33 @@ def test_disjoint_statements_need_no_joint_domain() -> None:
 
 def test_maximal() -> None:
     assert maximal([1, 2, 3, 4, 12, 8]) == [3, 12]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_components_within_the_same_sets_are_weighed_as_one(
+    noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a chain of sets there are as many as sets, not as many as subsets of the largest."""
+    names = "abcdef"
+    domain = dict(zip(names, (2, 3, 2, 4, 2, 5), strict=True))
+    workload = Workload(domain, [dict.fromkeys(names[:k], "identity") for k in range(7)])
+    problem = Problem(workload, noise)
+    sets = sorted(problem.components.supports)
+    family = Family(6, sets, problem.components.masks)
+    R, totals = Objective(problem, family).tables((None,) * 6)
+    w = np.linspace(1, 2, 7)
+    error, slope, _, _ = family.error(w, R, totals, noise)
+    monkeypatch.setattr("dpsql.search.family.CLASSED", 1)
+    seen: list[int] = []
+    measure = Family.measure
+
+    def noted(self: Family, each: Floats) -> tuple[Floats, Floats]:
+        seen.append(len(self.components))
+        return measure(self, each)
+
+    monkeypatch.setattr(Family, "measure", noted)
+    weighed = family.weighed(R, totals, noise)
+    found = weighed(w)
+    assert found[0] == pytest.approx(error, rel=1e-12)
+    np.testing.assert_allclose(found[1], slope, rtol=1e-10)
+    assert (seen[0], seen[-1]) == (64, 7)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from pathlib import Path
+from typing import Any
 
+import duckdb
+import numpy as np
 import pytest
 
+import dpsql
 from dpsql.errors import ProgrammingError, Span
 from dpsql.sealed import Sealed
 from dpsql.sql.combinations import Combinations, Given
@@ -61,3 +66,51 @@ def test_what_fails_on_some_combination_says_where_it_was_written() -> None:
         Combinations(Sealed()).values("(x0 || x1)::INT", axes, {}, SPAN)
     assert refused.value.code == "E_DOMAIN_EVAL"
     assert refused.value.span == SPAN
+
+
+def test_a_list_meets_the_combinations_that_each_of_its_rows_meets() -> None:
+    axes: list[Given] = [
+        {"x0": ("VARCHAR", ["p", "q", None])},
+        {"x1": ("VARCHAR", ["r", None, "p", "q"])},
+    ]
+    listed = ["pr", None, "qq", "none of these"]
+    combined = Combinations(Sealed())
+    for sql in ("x0 || x1 IS NOT DISTINCT FROM y", "x0 < y", "x0 = x1 AND y IS NULL"):
+        rows, places = combined.met(sql, axes, {"y": ("VARCHAR", listed)}, SPAN)
+        found = np.zeros((4, 12), dtype=np.bool_)
+        found[rows, places] = True
+        for row, value in enumerate(listed):
+            truth = combined.truth(sql, axes, {"y": ("VARCHAR", [value])}, SPAN)
+            assert found[row].tolist() == truth.tolist()
+        assert rows.tolist() == sorted(rows)
+
+
+def test_values_of_a_key_over_several_columns_are_compared_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one, as many queries as values were each as long as there are combinations."""
+    asked: list[str] = []
+    executed = Sealed._executed
+
+    def noted(self: Sealed, sql: str, *more: Any) -> Any:
+        asked.append(sql)
+        return executed(self, sql, *more)
+
+    monkeypatch.setattr(Sealed, "_executed", noted)
+    counts = []
+    with duckdb.connect() as scribe:
+        columns = ", ".join(f"'x' AS c{j}" for j in range(6))
+        scribe.execute(f"COPY (SELECT {columns}) TO '{tmp_path}/t.parquet'")
+    declared = "".join(f'c{j} = {{ type = "text", domain = ["x", "y"] }}\n' for j in range(6))
+    (tmp_path / "c.toml").write_text(
+        '[budget]\nepsilon = 10\n[table.t]\nsource = "t.parquet"\nprivacy_unit = "row"\n'
+        f"[table.t.column]\n{declared}"
+    )
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        for columns in ("c0 || c1 || c2", "c0 || c1 || c2 || c3 || c4 || c5"):
+            asked.clear()
+            cursor = connection.execute(f"SELECT {columns} AS k, COUNT(*) FROM t GROUP BY k")
+            counts.append((len(cursor.fetchall()), len(asked)))
+    (few, queries), (many, as_many) = counts
+    assert (few, many) == (8, 64)
+    assert as_many <= queries + 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -109,6 +110,16 @@ def test_lists_of_covariances_say_what_columns_of_them_do(
         asked = f"SELECT {known}, CAST({a0} AS DOUBLE) AS a0, {numbers}"
         found.append(sealed.run(f"SELECT TRY({text}) FROM ({asked})")[0][0])
     assert found == [None, None] or found[0] == pytest.approx(found[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [4, FEW + 1])
+def test_slopes_are_not_sought_among_the_columns_of_a_table(count: int) -> None:
+    """DuckDB compares ``d.s0`` with the name of every column, to say which one was meant."""
+    names = [f"a{j}" for j in range(count)]
+    text = stddev_sql(parse_one(f"sqrt(({' + '.join(names)}) / ({' * '.join(names)}))"), Needed())
+    assert text is not None
+    assert "lambda d" in text
+    assert not re.search(r"\bd\.", text)
 
 
 def test_the_text_of_an_error_grows_as_the_sum_does() -> None:

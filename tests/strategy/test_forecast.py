@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix
-from dpsql.algebra.operator import Permuted
+from dpsql.algebra.operator import Integers, Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
+from dpsql.strategy import product_forecast
 from dpsql.strategy.axis import Axis
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
 from dpsql.strategy.product import ProductStrategy, assemble
@@ -107,3 +108,31 @@ def test_covariance_with_a_total() -> None:
     cov = forecast.covariance(part, whole)
     assert cov.sum() == pytest.approx(forecast.variance(whole)[0])
     assert cov[0] == pytest.approx(cov[1])
+
+
+@pytest.mark.parametrize("kinds", ["full", "some residual", "not the sum"])
+def test_precisions_in_one_array_are_those_looked_up(
+    kinds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = {"a": 3, "b": 2, "one": 1, "c": 4}
+    full: dict[str, Integers | None] = dict.fromkeys(domain)
+    residual: dict[str, Integers | None] = {}
+    if kinds == "some residual":
+        del full["b"]
+        residual["b"] = None
+    if kinds == "not the sum":
+        full["b"] = np.array([[1, 0]])
+    sets = [("a", "b", "one", "c"), ("b", "one"), ("b", "c"), ("a", "b")]
+    blocks = tuple(
+        ProductBlock(each, frozenset(residual) & set(each), Fraction(1, 4)) for each in sets
+    )
+    strategy = ProductStrategy(domain, full, residual, blocks, "laplace", "test")
+    found = []
+    for many in (1, 1 << 10):
+        monkeypatch.setattr(product_forecast, "MANY", many)
+        forecast = strategy.forecast([1.0, 2.0, 3.0, 5.0])
+        asked = [["a"], ["b", "one"], ["a", "b", "one", "c"], ["b", "c"]]
+        found.append([forecast.precisions(names) for names in asked])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+    assert found[0][2].shape == (2, 2, 2)

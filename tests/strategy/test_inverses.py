@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.search import opt0 as p_identity
 from dpsql.strategy import axis
@@ -71,3 +72,20 @@ def test_rows_with_few_numbers_have_the_spread_of_dense_ones(
     monkeypatch.setattr(axis, "STRUCTURED_FROM", 1)
     monkeypatch.setattr(axis, "SPARSE", 1)
     assert found._spread(rows)[0] == pytest.approx(dense[0])
+
+
+def test_few_rows_over_many_cells_need_no_matrix_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    Q = np.random.default_rng(2).integers(0, 2, (20, 700))
+    thin = full_axis(700, Q, False)
+    monkeypatch.setattr(axis, "THIN", 700)
+    dense = full_axis(700, Q.copy(), False)  # the very same would be remembered
+    assert thin.Kt is None
+    assert dense.Kt is not None
+    asked = Dense(Q[:7] + Q[3:10])
+    (means, spread, answerable), expected = thin.parts(asked), dense.parts(asked)
+    assert answerable
+    assert expected[2]
+    np.testing.assert_allclose(means, expected[0], atol=1e-9)
+    np.testing.assert_allclose(spread, expected[1], rtol=1e-8)
+    assert thin.total == pytest.approx(dense.total, abs=1e-12)
+    assert not thin.parts(Identity(700))[2]

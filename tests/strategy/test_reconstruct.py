@@ -14,7 +14,7 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal, Prefix
 from dpsql.algebra.operator import Integers
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import ProgrammingError
-from dpsql.strategy import product_solve
+from dpsql.strategy import product_block, product_forecast, product_solve
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock
@@ -92,11 +92,13 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("slab", [None, 1, 50])
+@pytest.mark.parametrize(("slab", "few"), [(None, 8), (None, 3), (None, 0), (1, 0), (50, 3)])
 @pytest.mark.parametrize("kinds", [KINDS, [k for k in KINDS if "R" not in k], ["FFFF"]])
 def test_equals_dense_gls(
-    kinds: list[str], slab: int | None, noise: Noise, monkeypatch: pytest.MonkeyPatch
+    kinds: list[str], slab: int | None, few: int, noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (product_block, product_forecast, product_solve):
+        monkeypatch.setattr(module, "FEW", few)
     if slab is not None:
         monkeypatch.setattr(product_solve, "LARGE", 1)
         monkeypatch.setattr(product_solve, "SLAB", slab)
@@ -134,6 +136,8 @@ def test_equals_dense_gls(
 def test_slabs_give_the_same_digits_on_any_number_of_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for module in (product_block, product_forecast, product_solve):
+        monkeypatch.setattr(module, "FEW", 0)
     monkeypatch.setattr(product_solve, "LARGE", 1)
     monkeypatch.setattr(product_solve, "SLAB", 7)
     monkeypatch.setattr(product_solve, "NEAR", 7)
@@ -147,6 +151,23 @@ def test_slabs_give_the_same_digits_on_any_number_of_cores(
         estimate = strategy.solve(values, strategy.forecast([2.0]))
         found.append([estimate.answer(product).tolist() for product in PRODUCTS])
     assert found[0] == found[1] == found[2]
+
+
+def test_an_estimate_keeps_no_more_numbers_than_its_largest_blocks_measure() -> None:
+    """With a sum beside the two values of each, twelve columns had 3^12 numbers for 2^12 counts."""
+    names = [f"c{j}" for j in range(12)]
+    sets = [tuple(names), tuple(names[:5]), (names[3],), ()]
+    blocks = tuple(ProductBlock(each, frozenset(), Fraction(1, 4)) for each in sets)
+    full: dict[str, Integers | None] = dict.fromkeys(names)
+    strategy = ProductStrategy(dict.fromkeys(names, 2), full, {}, blocks, "laplace", "test")
+    values = [np.arange(block.rows) for block in strategy.blocks]
+    estimate = strategy.solve(values, strategy.forecast([2.0, 3.0, 1.0, 5.0]))
+    assert [table.size for table in estimate.tables.values()] == [2**12]
+    assert [block.estimated for block in strategy.blocks] == [2**12, 2**5, 2, 1]
+    whole = estimate.answer(Product(dict.fromkeys(names, Identity(2)))).reshape((2,) * 12)
+    some = estimate.answer(Product({names[3]: Identity(2), names[7]: Identity(2)}))
+    others = tuple(j for j in range(12) if j not in (3, 7))
+    assert some == pytest.approx(whole.sum(axis=others).ravel())
 
 
 def test_explicit_residual_rows() -> None:

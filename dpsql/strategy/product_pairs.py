@@ -1,0 +1,49 @@
+"""Covariances of the answers to two products, from the forecast of a union of Kronecker blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpsql.algebra.operator import Floats
+from dpsql.workload.workload import Product
+
+if TYPE_CHECKING:
+    from dpsql.strategy.product_forecast import ProductForecast
+
+
+def covariance(forecast: ProductForecast, left: Product, right: Product) -> Floats:
+    """Return the covariance of paired rows of two products.
+
+    On each attribute both have the same number of rows, or one of them is Total.
+    """
+    names = [n for n in forecast.domain if n in left.factors or n in right.factors]
+    both = Product({n: left.factors.get(n) or right.factors[n] for n in names})
+    forecast.check(left)
+    forecast.check(right)
+    tensor, _ = forecast.inverse_precisions(list(both.factors))
+    out: Floats = tensor[np.newaxis]
+    for name in both.factors:
+        means, spread = forecast.axis(name).cross(left.factors.get(name), right.factors.get(name))
+        out = forecast.crossed(out, name, means, spread)
+    return out
+
+
+def paired(forecast: ProductForecast, left: Product, right: Product) -> Floats:
+    """Return the covariance of row r of one product with row r of the other.
+
+    All factors have the same number of rows; row r of a product is the Kronecker product of
+    their rows r. Both are rows of products that are supported.
+    """
+    names = [n for n in forecast.domain if n in left.factors or n in right.factors]
+    tensor, _ = forecast.inverse_precisions(names)
+    out: Floats = tensor[np.newaxis]
+    for name in names:
+        means, spread = forecast.axis(name).cross(left.factors.get(name), right.factors.get(name))
+        if name in forecast.single:
+            out = out * means.reshape((-1,) + (1,) * (out.ndim - 1))
+            continue
+        shape = (-1,) + (1,) * (out.ndim - 2)
+        out = out[:, 0] * means.reshape(shape) + out[:, 1] * spread.reshape(shape)
+    return out

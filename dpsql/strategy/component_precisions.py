@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
+from dpsql.strategy.axis import Axis
+from dpsql.strategy.product_block import ProductBlock
 
 if TYPE_CHECKING:
-    from dpsql.strategy.product_forecast import ProductForecast
+    from dpsql.strategy.structured_axis import StructuredAxis
+
+
+class Measured(Protocol):
+    """What of the forecast of a union is read: its blocks, and what one measures of a component."""
+
+    domain: Mapping[str, int]
+    blocks: Sequence[ProductBlock]
+    noise: tuple[float, ...]
+
+    def several(self, names: Iterable[str]) -> list[str]:
+        """Return those of some attributes that components are over, in the same order."""
+
+    def top(self, block: ProductBlock, variance: float) -> tuple[tuple[int, int], float]:
+        """Return the masks of a block, and the precision of its largest component."""
+
+    def axis(self, name: str) -> Axis | StructuredAxis:
+        """Return the constants of one attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +53,16 @@ class Lattice:
         return out
 
 
-def precision_of_all(forecast: ProductForecast) -> Lattice | None:
+def precision_of_all(forecast: Measured, full: Collection[str]) -> Lattice | None:
     """Return the precision of all sets of the attributes that blocks resolve.
 
-    None where sets within blocks are few beside all others, and where an attribute is measured with
-    full rows and with residual ones.
+    ``full`` are attributes with full rows. None where sets within blocks are few beside all others,
+    and where an attribute is measured with full rows and with residual ones.
     """
     blocks = [forecast.several(block.attributes) for block in forecast.blocks]
     known = {name for names in blocks for name in names}
-    full, used = forecast.tables.full, [name for name in forecast.domain if name in known]
-    is_mixed = any(full.keys() & block.residual for block in forecast.blocks)
+    used = [name for name in forecast.domain if name in known]
+    is_mixed = any(block.residual.intersection(full) for block in forecast.blocks)
     if is_mixed or sum(2 ** len(names) for names in blocks) < 2 ** len(used):
         return None
     flat = np.zeros(2 ** len(used))

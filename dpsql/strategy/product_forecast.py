@@ -138,7 +138,7 @@ class ProductForecast(Forecast):
             return None
         from dpsql.strategy.component_precisions import precision_of_all  # few are of many columns
 
-        return precision_of_all(self)
+        return precision_of_all(self, self.tables.full)
 
     @cached_property
     def precision(self) -> dict[int, float]:

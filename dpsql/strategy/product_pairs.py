@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dpsql.algebra.operator import Floats
+from dpsql.strategy.axis import Axis
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
-    from dpsql.strategy.product_forecast import ProductForecast
+    from dpsql.strategy.structured_axis import StructuredAxis
 
 
-def covariance(forecast: ProductForecast, left: Product, right: Product) -> Floats:
+class Precise(Protocol):
+    """What of the forecast of a union is read: how precisely it measures every component."""
+
+    domain: Mapping[str, int]
+
+    @property
+    def single(self) -> Collection[str]:
+        """Attributes of one cell."""
+
+    def check(self, product: Product) -> None:
+        """Raise ProgrammingError E_NOT_MEASURED where a product is not supported."""
+
+    def inverse_precisions(self, names: Sequence[str]) -> tuple[Floats, Any]:
+        """Return the variance of all components within a set of attributes, (2, ...)."""
+
+    def axis(self, name: str) -> Axis | StructuredAxis:
+        """Return the constants of the rows of an attribute."""
+
+    def crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
+        """Return numbers of rows by components for each row of one more factor."""
+
+
+def covariance(forecast: Precise, left: Product, right: Product) -> Floats:
     """Return the covariance of paired rows of two products.
 
     On each attribute both have the same number of rows, or one of them is Total.
@@ -30,7 +54,7 @@ def covariance(forecast: ProductForecast, left: Product, right: Product) -> Floa
     return out
 
 
-def paired(forecast: ProductForecast, left: Product, right: Product) -> Floats:
+def paired(forecast: Precise, left: Product, right: Product) -> Floats:
     """Return the covariance of row r of one product with row r of the other.
 
     All factors have the same number of rows; row r of a product is the Kronecker product of

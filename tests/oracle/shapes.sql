@@ -65,7 +65,7 @@ BY n DESC;
 WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a) SELECT CASE WHEN a > 3 THEN 'big' ELSE 'small' END AS size,
 COUNT(*) AS k, SUM(n) FILTER (WHERE a > 2), COUNT(DISTINCT a // 2) FROM x GROUP BY size ORDER BY size;
 SELECT (SELECT COUNT(*) FROM t WHERE c) AS yes, (SELECT COUNT(*) FROM t) AS whole;
-SELECT a, COUNT(*) AS n FROM t GROUP BY a HAVING COUNT(*) > (SELECT COUNT(*) / 8 FROM t) ORDER BY n DESC, a;
+SELECT a, COUNT(*) AS n FROM t GROUP BY a HAVING COUNT(*) > (SELECT COUNT(*) / 8 FROM t) ORDER BY round(n) DESC, a;
 SELECT x.a, y, n FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) x JOIN (VALUES (1, 'one'), (2, 'two')) v(i, y) ON
 x.a = v.i;
 WITH x AS (SELECT a, COUNT(*) AS n FROM t GROUP BY a), y AS (SELECT SUM(n) AS s FROM x) SELECT a, n / s FROM x, y;

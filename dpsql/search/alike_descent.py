@@ -46,13 +46,22 @@ CHANGES = (0.03, 0.1, 0.3)
 SEED = 21
 
 
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """Combinations of the basis, (rows, rank), and their weighted error at a unit budget.
+
+    ``worst`` is the largest mean variance relative to its bound, 0 without bounds.
+    """
+
+    matrix: Floats
+    error: float
+    worst: float
+
+
 def descend_alike(
     few: Few, alike: Alike, effort: float = 1.0, bounds: Bounds | None = None
-) -> Floats:
-    """Return combinations of the basis of the least error under Laplace noise that is found.
-
-    The result has shape (queries, rank).
-    """
+) -> Combined:
+    """Return combinations of the least error under Laplace noise that is found."""
     loss = _AlikeLoss(few, alike, bounds)
     found: list[Floats] = []
     for start in _starts(few, alike, effort, bounds):
@@ -64,7 +73,8 @@ def descend_alike(
         if loss.worst(ended[-1]) <= BEYOND:
             break
     best = min(ended, key=loss.merit)
-    return np.asarray(best[alike.kinds] @ few.coefficients)
+    error, worst = loss.merit(best), loss.worst(best)
+    return Combined(best[alike.kinds] @ few.coefficients, error / max(1.0, worst), worst)
 
 
 def _starts(few: Few, alike: Alike, effort: float, bounds: Bounds | None) -> Iterator[Floats]:

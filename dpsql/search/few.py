@@ -8,8 +8,9 @@ from typing import TypeAlias
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.records import replace
 from dpsql.search.alike import Alike, find_alike
-from dpsql.search.alike_descent import descend_alike
+from dpsql.search.alike_descent import Combined, descend_alike
 from dpsql.search.few_descent import MOST_STEPS, STAGES, WORK, Bounds, descend, descent_cost
 from dpsql.search.few_queries import BINARY_PLACES, Few, distinct_queries, in_units, read_few
 from dpsql.search.meter import EIGEN, may_go_on, spend
@@ -69,7 +70,7 @@ def few_candidates(
     is_bounded = found.alike is None and not found.is_full
     matrix, lower = gaussian_optimum(found) if is_bounded else (NONE, 0.0)
     if alike is not None:
-        best = descend_alike(found, alike, effort)
+        best = descend_alike(found, alike, effort).matrix
         yield from ((each, lower) for each in _realise(problem, found, best))
     if not is_bounded or (alike is not None and not _is_quick(found)):
         return
@@ -123,7 +124,7 @@ def few_near(
             return None
         within = _within(few, alike, start, Bounds(shares, limits * ALMOST))
         return next(_realise(problem, few, within), None)
-    anew = [] if alike is None else [descend_alike(few, alike, NEAR)]
+    anew = [] if alike is None else [descend_alike(few, alike, NEAR).matrix]
     if start is not None and (alike is None or _is_quick(few)):
         anew.append(descend(few, start, stages=STAGES[1:], most=NEAR_STEPS))
     found: list[Strategy] = [known]
@@ -147,32 +148,33 @@ def _within(few: Few, alike: Alike | None, start: Floats | None, bounds: Bounds)
     And such as are near a start, or near the queries by themselves, where those are not within, or
     these are quick.
     """
-    found: list[Floats] = []
+    found: list[Combined] = []
     for part in (1.0, TIGHTER):
-        if alike is not None and not any(_is_within(few, each, bounds) for each in found):
+        if alike is not None and not any(map(_is_within, found)):
             aimed = Bounds(bounds.shares, bounds.limits * part)
-            found.append(descend_alike(few, alike, bounds=aimed))
+            each = descend_alike(few, alike, bounds=aimed)
+            found.append(replace(each, worst=each.worst * part))
     sizes = np.sqrt((bounds.shares / bounds.limits[:, np.newaxis]).max(axis=0))
-    is_found = any(_is_within(few, each, bounds) for each in found) and not _is_quick(few)
-    for each in () if start is None else (start, few.coefficients * sizes[:, np.newaxis]):
+    is_found = any(map(_is_within, found)) and not _is_quick(few)
+    for first in () if start is None else (start, few.coefficients * sizes[:, np.newaxis]):
         if not is_found:
-            found.append(descend(few, each, bounds=bounds))
-            is_found = _is_within(few, found[-1], bounds)
-    within = [each for each in found if _is_within(few, each, bounds)]
-    if within:
-        return min(within, key=lambda matrix: _error(few, matrix))
-    return min(found, key=lambda matrix: bounds.worst(few, matrix))
+            found.append(_combined(few, descend(few, first, bounds=bounds), bounds))
+            is_found = _is_within(found[-1])
+    within = [each for each in found if _is_within(each)]
+    best = min(within, key=lambda each: each.error, default=None)
+    return (best or min(found, key=lambda each: each.worst)).matrix
 
 
-def _is_within(few: Few, matrix: Floats, bounds: Bounds) -> bool:
-    return bounds.worst(few, matrix) * ALMOST <= 1
+def _is_within(combined: Combined) -> bool:
+    return combined.worst * ALMOST <= 1
 
 
-def _error(few: Few, matrix: Floats) -> float:
-    """Return the weighted error of combinations of the basis at a unit budget."""
+def _combined(few: Few, matrix: Floats, bounds: Bounds) -> Combined:
+    """Return combinations of an independent basis with their errors."""
     norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
-    found = few.coefficients @ np.linalg.pinv(matrix)
-    return float(norm**2 * few.weights2 @ np.square(found).sum(axis=1))
+    variances = np.square(few.coefficients @ np.linalg.pinv(matrix)).sum(axis=1) * norm**2
+    worst = float((bounds.shares @ variances / bounds.limits).max())
+    return Combined(matrix, float(few.weights2 @ variances), worst)
 
 
 def _combinations(problem: Problem, few: Few, known: Strategy) -> Floats | None:
@@ -282,7 +284,9 @@ def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
         return None
     if float((np.abs(whole) @ largest).max()) >= 2.0**53:
         return None
-    rows: Integers = whole @ basis
+    rows = (whole.astype(np.float64) @ basis.astype(np.float64)).astype(
+        np.int64
+    )  # exact: below 2^53
     rows //= max(1, int(np.gcd.reduce(rows, axis=None)))
     return rows if few.alike is None or _rank(rows) == few.alike.rank else None
 

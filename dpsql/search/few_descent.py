@@ -40,12 +40,6 @@ class Bounds:
     shares: Floats
     limits: Floats
 
-    def worst(self, few: Few, matrix: Floats) -> float:
-        """Return the largest mean variance for combinations of the basis, relative to its limit."""
-        norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
-        variances = np.square(few.coefficients @ np.linalg.pinv(matrix)).sum(axis=1)
-        return float((norm**2 * self.shares @ variances / self.limits).max())
-
 
 def descent_cost(few: Few, rows: int) -> float:
     """Return the products of numbers that one step takes for so many combinations of the basis."""

@@ -131,9 +131,11 @@ def means_of(strategy: Strategy, products: Sequence[Product]) -> Floats:
 def test_the_descent_is_no_worse_than_that_over_all_combinations(few: Few) -> None:
     scales = np.cbrt(few.weights2 / np.abs(few.queries).max(axis=1))
     every = error_of(few, descend(few, few.coefficients * scales[:, np.newaxis]))
-    found = error_of(few, descend_alike(few, alike_of(few)))
-    assert found <= 1.005 * every
-    assert found < error_of(few, few.coefficients)
+    found = descend_alike(few, alike_of(few))
+    assert found.error == pytest.approx(error_of(few, found.matrix))
+    assert found.worst == 0
+    assert every * 1.005 >= found.error
+    assert found.error < error_of(few, few.coefficients)
 
 
 def test_kinds_are_few_where_values_are_alike_and_too_many_where_none_are() -> None:

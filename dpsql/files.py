@@ -10,9 +10,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from dpsql.forks import fresh
 from dpsql.interrupts import Allowed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OWNER = 0o600
 """Rights of every file that dpsql keeps for itself, whatever the umask."""
@@ -22,6 +27,9 @@ MANY = 16
 
 _SAFE: int = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
 """A file is not handed to children, is no link to somewhere else, and has the bytes it is given."""
+
+
+_LOADING = fresh(Lock())
 
 
 class Trouble(NamedTuple):
@@ -291,6 +299,18 @@ def _write(fd: int, content: bytes) -> None:
         _sync(fd)
     finally:
         os.close(fd)
+
+
+def load_arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    """Return the arrays that numpy stored in a file, of any shape, by name; one thread at a time.
+
+    numpy reads their headers with ``ast``, of which Python 3.11 counts the depth for all threads
+    together: of two at once one fails with SystemError. Raises: as ``numpy.load``.
+    """
+    import numpy as np
+
+    with _LOADING, np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
 def real_paths(paths: Iterable[str]) -> list[str]:

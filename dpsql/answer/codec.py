@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpsql.algebra import blocks, operator, ranges
 from dpsql.algebra.operator import Operator
 from dpsql.errors import OperationalError
+from dpsql.files import load_arrays
 from dpsql.plan.plan import Part, Plan
 from dpsql.records import dataclass, fields
 from dpsql.strategy.noise_law import Noise, law
@@ -152,8 +153,7 @@ def packed(write: Callable[[Keep], dict[str, Any]]) -> bytes:
 
 def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the facts and the arrays that were packed. Raises: as ``decode``."""
-    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
+    arrays = load_arrays(io.BytesIO(body))
     return json.loads(arrays["facts"].tobytes()), arrays
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpsql.algebra.operator import Integers
-from dpsql.files import make_folder
+from dpsql.files import load_arrays, make_folder
 from dpsql.forks import fresh
 from dpsql.search.meter import ROOM, left_in_all, room, spend
 from dpsql.search.select import TEMPLATES, Selection, choose
@@ -160,9 +160,9 @@ def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
     try:
         if path.stat().st_size > FILE_LIMIT:
             return None
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            facts = json.loads(stored["facts"].tobytes())
-            arrays = {key: stored[key] for key in stored.files if key != "facts"}
+        with path.open("rb") as file:
+            arrays = load_arrays(file)
+        facts = json.loads(arrays.pop("facts").tobytes())
         strategy, lower = decode_strategy(facts, arrays), float(facts["lower"])
         coarse = tuple(decode_strategy(each, arrays) for each in facts["coarse"])
         known, work = facts["fingerprint"], float(facts["work"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpsql.strategy.structured_axis import StructuredAxis
 
 
-class Measured(Protocol):
+class MeasuredBlocks(Protocol):
     """What of the forecast of a union is read: its blocks, and what one measures of a component."""
 
     domain: Mapping[str, int]
@@ -53,7 +53,7 @@ class Lattice:
         return out
 
 
-def precision_of_all(forecast: Measured, full: Collection[str]) -> Lattice | None:
+def precision_of_all(forecast: MeasuredBlocks, full: Collection[str]) -> Lattice | None:
     """Return the precision of all sets of the attributes that blocks resolve.
 
     ``full`` are attributes with full rows. None where sets within blocks are few beside all others,

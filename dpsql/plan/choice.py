@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from dpsql.errors import ProgrammingError
 from dpsql.plan.chosen import (
     WORTHWHILE,
     Chosen,
     by_error,
     least_error,
+    where_it_fits,
     worst_of,
 )
 from dpsql.plan.limits import find_limits, plain_error
@@ -161,11 +161,8 @@ class Chooser(Weighing):
         together = self._together if is_searched and not any(map(self.is_least, known)) else None
         if together is None or self._is_small(together):
             return []
-        try:
+        with where_it_fits():
             return [self.select(together, family=ALIKE)]
-        except ProgrammingError as error:
-            if error.code != "E_TOO_LARGE":
-                raise
         return []
 
     def is_least(self, chosen: Chosen) -> bool:
@@ -212,11 +209,8 @@ class Chooser(Weighing):
             for name in names:
                 if least_error(found) <= enough or (name != FREE and not may_go_on(COMPARING)):
                     break
-                try:
+                with where_it_fits():
                     found.append(replace(self, mechanism=name, than=than).best())
-                except ProgrammingError as error:
-                    if error.code != "E_TOO_LARGE":
-                        raise
         return found
 
     def simpler(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
+from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.search.select import CERTIFIED
 from dpsql.strategy.base import Strategy
@@ -62,6 +64,16 @@ def by_error(chosen: Chosen) -> float:
     """
     joined = any(len(each.columns) > 1 for each in chosen.layout.resolutions.values())
     return float(f"{chosen.error * (1 + WORTHWHILE * joined):.{TOLD}e}")
+
+
+@contextmanager
+def where_it_fits() -> Iterator[None]:
+    """Go on after what does not fit a workload: a family that is refused with E_TOO_LARGE."""
+    try:
+        yield
+    except ProgrammingError as error:
+        if error.code != "E_TOO_LARGE":
+            raise
 
 
 def least_error(found: Iterable[Chosen]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import Total
 from dpsql.errors import ProgrammingError
-from dpsql.plan.chosen import Chosen, emphasised, least_error, total_error, worst_of
+from dpsql.plan.chosen import Chosen, emphasised, least_error, total_error, where_it_fits, worst_of
 from dpsql.records import dataclass, replace
 from dpsql.search.cache import cached_choice
 from dpsql.search.meter import may_go_on
@@ -320,13 +320,10 @@ class Weighing:
         workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
         if self.target.has_nodes:
             workload = resolved(workload)
-        try:
+        with where_it_fits():
             found = cached_choice(workload, self.noise, self.mechanism, self.effort * LESS, known)
-        except ProgrammingError as error:
-            if error.code != "E_TOO_LARGE":
-                raise
-            return None
-        return self.rated(layout, found.strategy, 0.0)
+            return self.rated(layout, found.strategy, 0.0)
+        return None
 
     def quick(
         self, start: Chosen, emphasis: Mapping[Place, float], reach: Reach = "near"

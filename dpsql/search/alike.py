@@ -41,6 +41,7 @@ SPREAD = 0.75
 and come to one and the same optimum from most starts."""
 
 SEED = 20
+"""Of numbers at random, which tell what is the same from what is not: equal plans every time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ FIRST, FINISHED = 2, 2
 """
 
 BEYOND = 1.004
-"""Ratio of a variance to its bound that counts as within."""
+"""Ratio of a variance to its bound that counts as within: bounds are as much below limits."""
 
 STEPS, LAST_STEPS = 300, 2000
 """Most steps of one of the first stages, and of a later one."""
@@ -44,6 +44,7 @@ CHANGES = (0.03, 0.1, 0.3)
 """By how much a start is changed, as a part of its largest number: in turns."""
 
 SEED = 21
+"""Of changes of starts: equal requests have equal plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,11 @@ class Combined:
 def descend_alike(
     few: Few, alike: Alike, effort: float = 1.0, bounds: Bounds | None = None
 ) -> Combined:
-    """Return combinations of the least error under Laplace noise that is found."""
+    """Return combinations of the least error under Laplace noise that is found.
+
+    ``effort`` scales the number of starts. Bounds, of mean variances at a unit budget, may be
+    missed. Source: LRM (Yuan et al. 2012) asks for the optimum over all combinations.
+    """
     loss = _AlikeLoss(few, alike, bounds)
     found: list[Floats] = []
     for start in _starts(few, alike, effort, bounds):

@@ -46,7 +46,7 @@ QUICK = 4e9
 """Products of numbers in descents over all combinations that go on beside those over kinds."""
 
 ALMOST, TIGHTER = 0.996, 0.98
-"""Part of the limits that is aimed at, and part of that where it is missed."""
+"""Part of the limits that is aimed at, and part of that where it is missed: see ``BEYOND``."""
 
 NONE: Floats = np.zeros(0)
 
@@ -108,8 +108,9 @@ def few_near(
 ) -> Strategy | None:
     """Return combinations like those of a strategy, for other weights or within limits.
 
-    ``limits`` are those of the mean variance of the rows of each of ``answers`` at a unit budget;
-    they may be missed. None where queries are not few.
+    ``limits`` (answers,) are those of the mean variance of the rows of each of ``answers`` at a
+    unit budget; they may be missed. Queries that are alike need nothing that is known. None where
+    queries are not few, nor most of many alike.
     """
     few = (read_few(problem) or read_many(problem)) if problem.d == 1 else None
     if few is None:

@@ -303,7 +303,7 @@ def polish(space: Room, best: Found) -> Found:
 
 
 def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrategy]:
-    """Yield combinations of few queries, then OPT_0: the identity and learned rows.
+    """Yield combinations of few queries, or of many alike, then OPT_0: the identity, learned rows.
 
     Where queries are few, OPT_0 starts from them and from their combinations too; from these alone
     where values are summed: random rows are far from such as go with a value, and seldom better.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 import dpsql
+from dpsql.dbapi.connection import Connection
 
 KEYS = """
 SELECT race, COUNT(*) AS n FROM adult WHERE sex = 'Male' GROUP BY race;
@@ -69,3 +72,31 @@ def test_combinations_are_looked_for_among_those_that_treat_alike_queries_alike(
         explanation = connection.explain(text)
         connection.executescript(text)
     assert explanation.rmse <= most * PLAIN
+
+
+def asked(connection: Connection, text: str) -> list[list[tuple[Any, ...]]]:
+    """The rows of every statement."""
+    cursor = connection.executescript(text)
+    found = [cursor.fetchall()]
+    while cursor.nextset():
+        found.append(cursor.fetchall())
+    return found
+
+
+def test_combinations_answer_a_file_of_another_writer_and_are_free_again(demo: Path) -> None:
+    """What is explained and asked between two of the same requests changes nothing about these."""
+    path = demo / "adult.parquet"
+    frame = pd.read_parquet(path)
+    frame.to_parquet(path, row_group_size=5000)
+    counts = frame[frame.race == "Black"].groupby(["age", "relationship"]).size()
+    with dpsql.connect(demo / "adult.toml", epsilon=1) as connection:
+        forecast = connection.explain(MANY).rmse
+        first = asked(connection, MANY)
+        connection.explain(LEARNED)
+        asked(connection, LEARNED)
+        charged = len(connection.engine.entries())
+        assert asked(connection, MANY) == first
+        assert len(connection.engine.entries()) == charged
+    errors = [count - counts.get((age, role), 0) for age, role, count in first[2]]
+    assert len(errors) == 74 * 6
+    assert sum(float(each) ** 2 for each in errors) / len(errors) < 4 * forecast**2

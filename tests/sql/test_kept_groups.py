@@ -147,8 +147,11 @@ def test_expected_and_measured_errors_agree(visits: Connection) -> None:
     for column in range(1, 5):
         ratios = []
         for row in range(4):
-            values = [result.rows[row][column] for result in found]
-            shown = [(result.stddev[column] or ())[row] for result in found]
+            # noise may leave so little of a group that its variance is NULL: once in some 10,000
+            known = [result for result in found if result.rows[row][column] is not None]
+            assert len(known) >= RUNS - 3
+            values = [result.rows[row][column] for result in known]
+            shown = [(result.stddev[column] or ())[row] for result in known]
             expected = statistics.fmean(each or 0 for each in shown)
             ratios.append(statistics.variance(values) / expected**2)
         # Of 60 runs of Laplace noise one in a million is beyond: simulated, as tails are long.

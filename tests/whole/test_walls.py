@@ -227,11 +227,6 @@ def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
     assert calls["find_keys"] <= {"engine/engine.py"}
 
 
-def test_no_module_is_long() -> None:
-    lengths = {p: len(p.read_text().splitlines()) for p in (ROOT / "dpsql").rglob("*.py")}
-    assert {str(path): lines for path, lines in lengths.items() if lines > 400} == {}
-
-
 def test_nothing_derives_from_classes_of_sqlglot() -> None:
     """``sqlglot[c]`` has them compiled, and of those there are no others."""
     found = []

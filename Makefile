@@ -11,7 +11,7 @@ FOLDER := $(shell df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000 { pri
 # Workers, and the command lines that tests start, read compiled modules where those may be kept.
 TESTS  := $(FOLDER) PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-fast check format bench audit fuzz docs clean
+.PHONY: demo test test-fast check format bench accuracy audit fuzz docs clean
 
 demo: $(VENV)/.demo
 	@mkdir -p build/demo
@@ -71,6 +71,10 @@ format: $(VENV)/.test
 
 bench: $(VENV)/.demo
 	$(BIN)/python -m benchmarks
+
+# All published cells, each a test of its own; those that are quick are in make test.
+accuracy: $(VENV)/.test
+	PUBLISHED=1 $(TESTS) tests/search/test_published.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -58,10 +58,6 @@ IDLE_STARTS, IDLE_GAIN = 3, 1e-4
 """Joint descents in a row without gain after which no more are started; a third as many where each
 searches for weights over many sets, which takes seconds."""
 
-FIRST_STEPS, LOSING = 30, 1.5
-"""Steps after which a descent ends that is so many times above the best: of 21 starts of two
-requests 13 were so far above it, and none of these came nearer than 1.29 times in the end."""
-
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
 
@@ -224,14 +220,14 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
     if has_full and space.open:
         _, block = search_kron(problem, restarts=1 + int(2 * effort), rough=True)
         start = Union(block.union.thetas, space.around_full())
-        found.append(_joint_against(space, start, found[0].error))
+        found.append(_joint(space, start, 1e-6))
     rng = np.random.default_rng(1)
     best, idle = min(found, key=lambda f: f.error), 0
     for seed in range(1, space.joint_starts(base)):
         thetas = random_thetas(base, rng)
         if space.open:
             w = rng.random(len(space.family.sets)) ** 2 * space.allowed
-            other = _joint_against(space, Union(thetas, w), best.error)
+            other = _joint(space, Union(thetas, w), 1e-6)
         else:
             other = _weights_then_joint(space, thetas, seed)
         idle = 0 if other.error < best.error * (1 - IDLE_GAIN) else idle + 1
@@ -255,12 +251,6 @@ def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: in
         allowed=space.allowed,
     )
     return _joint(space, weighted.union, 1e-6)
-
-
-def _joint_against(space: Room, start: Union, error: float) -> Found:
-    """Descend as ``_joint`` does, but no further where the first steps end far above an error."""
-    first = _joint(space, start, 1e-6, FIRST_STEPS)
-    return first if first.error > LOSING * error else _joint(space, first.union, 1e-6)
 
 
 def _joint(space: Room, start: Union, ftol: float, maxiter: int = 300) -> Found:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.operator import Floats
-from dpsql.search import laplace
 from dpsql.search import opt0 as p_identity
 from dpsql.search.family import Family
-from dpsql.search.joint import Found, Objective, Union, descend, initial_thetas, realise
+from dpsql.search.joint import Objective, Union, descend, realise
 from dpsql.search.problem import Problem
 from dpsql.search.select import select
 from dpsql.workload.workload import Workload
@@ -138,27 +137,6 @@ def test_small_entries_are_not_lost_beside_large_ones(sizes: tuple[int, int]) ->
     workload = Workload(domain, products)
     joint, marginals = (select(workload, "laplace", name) for name in ("joint", "marginals"))
     assert joint.unit_error(workload) <= 1.001 * marginals.unit_error(workload)
-
-
-@pytest.mark.parametrize("part", [2.0, 0.5])
-def test_a_start_far_above_the_best_is_not_descended_from_to_the_end(
-    part: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[int] = []
-    known = laplace._joint
-
-    def counted(space: laplace.Room, start: Union, ftol: float, maxiter: int = 300) -> Found:
-        steps.append(maxiter)
-        return known(space, start, ftol, maxiter)
-
-    monkeypatch.setattr(laplace, "_joint", counted)
-    workload = Workload({"a": 6, "b": 3}, [{"a": "prefix", "b": "identity"}, {"a": "identity"}])
-    problem = Problem(workload, "laplace")
-    space = laplace.room(problem, 1 << 20, 1.0)
-    start = Union(initial_thetas(problem), np.ones(len(space.family.sets)))
-    first = known(space, start, 1e-6, laplace.FIRST_STEPS)
-    laplace._joint_against(space, start, first.error / laplace.LOSING * part)
-    assert steps == ([laplace.FIRST_STEPS] if part < 1 else [laplace.FIRST_STEPS, 300])
 
 
 def test_families_that_are_not_searched_are_not_written_out() -> None:

@@ -234,24 +234,35 @@ class Releases(Shelf[Release]):
 
     remembered = DECODED
 
-    def candidates(self, request: str, scopes: Sequence[str], *, own: bool = True) -> Stored:
+    def candidates(
+        self, names: Sequence[str], scopes: Sequence[Sequence[str]], *, own: bool = True
+    ) -> Stored:
         """What may answer a request; without ``own`` releases of others alone.
 
-        The newest measured all of the scopes; newest first.
+        ``names`` are those that the request has, and ``scopes`` those of its tables, of each kind
+        that was ever stored. The newest measured all of the scopes of a kind; newest first.
         """
 
         def load(db: sqlite3.Connection) -> Stored:
-            same = self._load(db, request) if own else None
-            if same is not None:
-                return Stored(same, {}, {})
-            linked = db.execute("SELECT release FROM implied WHERE request = ?", (request,))
+            for name in names if own else ():
+                same = self._load(db, name)
+                if same is not None:
+                    return Stored(same, {}, {})
+            linked = db.execute(
+                f"SELECT release FROM implied WHERE request IN ({_marks(names)})", names
+            )
+            firsts = [each[0] for each in scopes]
             newest = db.execute(
-                "SELECT request FROM measured WHERE scope = ? ORDER BY seq DESC, request LIMIT ?",
-                (scopes[0], LATEST),
+                f"SELECT request FROM measured WHERE scope IN ({_marks(firsts)}) "
+                "ORDER BY seq DESC, request LIMIT ?",
+                (*firsts, LATEST),
             )
             found = [self._named(db, rows.fetchall()) for rows in (linked, newest)]
-            wanted = set(scopes)
-            latest = {n: each for n, each in found[1].items() if wanted <= {*each.scopes}}
+            latest = {
+                name: each
+                for name, each in found[1].items()
+                if any({*wanted} <= {*each.scopes} for wanted in scopes)
+            }
             return Stored(None, found[0], latest)
 
         stored, count = self.file.read_with_count(load)
@@ -383,6 +394,10 @@ def _tables(*names: str, key: str = "request") -> dict[str, str]:
         name: f"CREATE TABLE IF NOT EXISTS {name} (\n    {columns}\n) WITHOUT ROWID"
         for name in names
     }
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _digest(key: str, body: bytes) -> str:

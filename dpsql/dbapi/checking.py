@@ -80,9 +80,9 @@ class Counting(Measuring):
         """What is measured."""
         return self.counts
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """What identical counts on the same data have in common."""
-        return desk.run_name(self.counts.fingerprint, self.price.tables)
+        return desk.run_names(self.counts.fingerprint, self.price.tables)
 
 
 def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table, ...]:

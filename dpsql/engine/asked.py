@@ -99,7 +99,7 @@ class Public(Job[Request]):
         """Nothing is stored."""
         raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """Nothing is stored."""
         raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 

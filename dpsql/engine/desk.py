@@ -50,6 +50,9 @@ ASKED = 64
 SMALL = 10_000
 """Fields of results, and cells of columns, up to which a request is kept."""
 
+Versions = tuple[str, ...]
+"""Digests of one version of data: as they are stored now, and as they were stored before."""
+
 NO_SUCH_KEY = "E_NOT_IN_DOMAIN"
 HELD = 1 << 28
 """Bytes, about, of statements that are kept in their compiled form: 15,000 small ones."""
@@ -107,12 +110,8 @@ class Desk(ABC):
         """What is left of the budget."""
 
     @abstractmethod
-    def versions(self, tables: Iterable[str]) -> str:
+    def versions(self, tables: Iterable[str]) -> Versions:
         """What changes with the data of these tables. Raises: DataUnavailable."""
-
-    @abstractmethod
-    def each_version(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """``versions`` of every table by itself. Raises: DataUnavailable."""
 
     @abstractmethod
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
@@ -330,13 +329,20 @@ class Desk(ABC):
         Then one for each domain that had to be found.
         """
         named = list(tables)
-        return self._scopes(named, self.each_version(named) if named else (), released)
+        return self._scopes([(each, self.versions([each])[0]) for each in named], released)
+
+    def _each_scope(
+        self, tables: Sequence[str], versions: Sequence[Versions], released: Iterable[str]
+    ) -> list[tuple[str, ...]]:
+        """``scopes`` by digests of each kind."""
+        kinds = [zip(tables, kind, strict=True) for kind in zip(*versions, strict=True)]
+        return [self._scopes(kind, released) for kind in kinds]
 
     def _scopes(
-        self, tables: Iterable[str], versions: Iterable[str], released: Iterable[str]
+        self, versions: Iterable[tuple[str, str]], released: Iterable[str]
     ) -> tuple[str, ...]:
         always = (self.ledger_id, self.meaning)
-        facts = [repr((*always, *pair)) for pair in zip(tables, versions, strict=True)]
+        facts = [repr((*always, *pair)) for pair in versions]
         facts += [repr((*always, domain)) for domain in released]
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
@@ -346,26 +352,36 @@ class Desk(ABC):
             f"{each.what.lower()} {each.name} {'is' if each.what == 'DOMAIN' else 'are'} of an "
             f"earlier version of {each.table} (entry {each.receipt[1]} of the ledger)"
             for each in found
-            if each.data != self.versions([each.table])
+            if each.data not in self.versions([each.table])
         )
 
-    def request_name(self, request: Request) -> str:
-        """What identical requests on the same data have in common."""
+    def request_names(self, request: Request) -> tuple[str, ...]:
+        """What identical requests on the same data have in common, by digests of each kind."""
         return self.known_by(request)[0]
 
-    def known_by(self, request: Request) -> tuple[str, tuple[str, ...]]:
-        """What identical requests on the same data have in common, and the scopes of its tables."""
-        tables = list(request.tables)
-        each = self.each_version(tables)
-        versions = each[0] if len(each) == 1 else self.versions(tables)
-        facts = [self.ledger_id, request.fingerprint(), versions, self.meaning]
-        name = hashlib.sha256(repr(facts).encode()).hexdigest()
-        return name, self._scopes(tables, each, request.released)
+    def known_by(self, request: Request) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+        """What identical requests on the same data have in common, and the scopes of its tables.
 
-    def run_name(self, fingerprint: str, tables: Iterable[str]) -> str:
-        """What identical plans or runs on the same data have in common."""
-        facts = (fingerprint, self.scopes(tables))
-        return hashlib.sha256(repr(facts).encode()).hexdigest()
+        Both by digests of each kind, the one that is stored now first.
+        """
+        tables = list(request.tables)
+        each = [self.versions([table]) for table in tables]
+        versions = each[0] if len(each) == 1 else self.versions(tables)
+        names = [
+            hashlib.sha256(
+                repr([self.ledger_id, request.fingerprint(), version, self.meaning]).encode()
+            ).hexdigest()
+            for version in versions
+        ]
+        return tuple(names), tuple(self._each_scope(tables, each, request.released))
+
+    def run_names(self, fingerprint: str, tables: Iterable[str]) -> tuple[str, ...]:
+        """What identical plans or runs on the same data have in common, by digests of each kind."""
+        named = list(tables)
+        kinds = self._each_scope(named, [self.versions([each]) for each in named], ())
+        return tuple(
+            hashlib.sha256(repr((fingerprint, scopes)).encode()).hexdigest() for scopes in kinds
+        )
 
     def within(self, tables: Iterable[str]) -> tuple[str, ...]:
         """The budgets that a request on tables is charged to, each in full, beside the whole."""

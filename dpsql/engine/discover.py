@@ -61,9 +61,9 @@ class Finding(Job[Discovered]):
         """Where domains are stored."""
         return desk.store.domains
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """One for all: who else finds anything is awaited, for its column and its name."""
-        return "found"
+        return ("found",)
 
     def find(self, desk: Desk) -> Discovered | None:
         """What was found of the column, which is not found again, where that was allowed for.
@@ -99,7 +99,7 @@ class Finding(Job[Discovered]):
             self.epsilon,
             self.price.delta,
             self.noise,
-            desk.versions([self._place[0]]),
+            desk.versions([self._place[0]])[0],
             receipt,
             self.facts()[1:],
             joint=bool(parts_of(self.column)),

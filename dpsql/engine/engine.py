@@ -21,7 +21,7 @@ from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
 from dpsql.engine.asked import explain_workload, read_job
-from dpsql.engine.desk import Desk
+from dpsql.engine.desk import Desk, Versions
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.job import Charge, Job, Price, Step
 from dpsql.engine.room import PLENTY, refuse_full
@@ -201,15 +201,11 @@ class Engine(Desk):
         """Every charge so far."""
         return self.ledger.entries()
 
-    def versions(self, tables: Iterable[str]) -> str:
+    def versions(self, tables: Iterable[str]) -> Versions:
         """What changes with the data of these tables. Raises: DataUnavailable."""
+        named = list(tables)
         with self.vaults.turn(self.declared):
-            return self.vaults.versions(tables)
-
-    def each_version(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """``versions`` of every table by itself. Raises: DataUnavailable."""
-        with self.vaults.turn(self.declared):
-            return self.vaults.each_version(tables)
+            return self.vaults.versions(named), self.vaults.earlier_versions(named)
 
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""

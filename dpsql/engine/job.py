@@ -128,12 +128,18 @@ class Step(ABC, Generic[T]):
         """Where what is published of it is stored."""
 
     @abstractmethod
+    def keys(self, desk: Desk) -> tuple[str, ...]:
+        """What identical steps on the same data have in common: as it is stored, then as before."""
+
     def key(self, desk: Desk) -> str:
-        """What identical steps on the same data have in common."""
+        """What it is stored under."""
+        return self.keys(desk)[0]
 
     def find(self, desk: Desk) -> T | None:
         """What is published that will do, for free."""
-        return self.shelf(desk).find(self.key(desk))
+        shelf = self.shelf(desk)
+        found = (shelf.find(key) for key in self.keys(desk))
+        return next((each for each in found if each is not None), None)
 
     def known(self, desk: Desk) -> T | None:
         """What of that is known without waiting for those who are at the same."""
@@ -194,10 +200,10 @@ class Looking(Job[T]):
     def learn(self, handle: Any, receipt: tuple[str, int, str]) -> T:
         """What the run ends with, through the handle alone."""
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """What identical runs on the same data have in common."""
         run = self.run
-        return desk.run_name(run.fingerprint, [run.table])
+        return desk.run_names(run.fingerprint, [run.table])
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> T:
         """Look; a run that fails stays paid."""

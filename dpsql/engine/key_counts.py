@@ -149,7 +149,7 @@ def find_counted(desk: Desk, place: tuple[str, str], terms: Terms) -> Discovered
     if found is None or found.counted is None or terms.fresh or terms.epsilon is None:
         return None
     try:
-        is_same = found.data == desk.versions([place[0]])
+        is_same = found.data in desk.versions([place[0]])
     except DataUnavailable:
         return None
     return found if is_same and found.epsilon >= terms.epsilon else None

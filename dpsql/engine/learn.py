@@ -162,9 +162,9 @@ class LearningTable(Learning):
         """Where synthetic tables are stored."""
         return desk.store.tables
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """The name of the table."""
-        return self.name.casefold()
+        return (self.name.casefold(),)
 
     def find(self, desk: Desk) -> None:
         """Nothing: what has the name already is another table, perhaps of another process.
@@ -220,9 +220,9 @@ class LearningWorkload(Learning):
         """Where models without a name of their own are stored."""
         return desk.store.learned
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """What identical requests on the same data have in common."""
-        return desk.request_name(self.request)
+        return desk.request_names(self.request)
 
     def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:
         """The answers of the model."""

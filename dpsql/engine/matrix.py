@@ -175,9 +175,9 @@ class Asking(Measuring, Job[Release]):
         choice.check(self.request)
         return replace(self, choice=choice)
 
-    def key(self, desk: Desk) -> str:
+    def keys(self, desk: Desk) -> tuple[str, ...]:
         """What identical requests on the same data have in common."""
-        return self._chosen.name
+        return (self._chosen.name,)
 
     def known(self, desk: Desk) -> Release | None:
         """The release that was chosen."""
@@ -257,17 +257,18 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     before first, so that repetitions agree; with ``reuse = always`` in any case.
     Public facts and published numbers alone decide. Raises: as planning; DataUnavailable.
     """
-    name, scopes = desk.known_by(request)
+    names, scopes = desk.known_by(request)
+    name = names[0]
     if reuse == "never":
         return Choice(name, planned=desk.plan(request))
     releases = desk.store.releases
-    stored = releases.candidates(name, scopes)
+    stored = releases.candidates(names, scopes)
     changes = stored.changes
     if stored.own is not None:
         found = _own(request, name, stored.own)
         if found is not None:
             return Choice(name, found)
-        stored = releases.candidates(name, scopes, own=False)
+        stored = releases.candidates(names, scopes, own=False)
     implied = tuple(_determining(desk, request, stored))
     planned = _plan(desk, request, bool(implied))
     if planned is None:

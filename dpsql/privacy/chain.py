@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -344,6 +345,16 @@ def first_state(entry: Entry) -> State:
 def id_of(salt: bytes) -> str:
     """Return the public name that follows from a ledger's secret salt."""
     return hashlib.sha256(salt).hexdigest()[:32]
+
+
+def subkey(salt: bytes, use: str) -> bytes:
+    """Derive the key of one use from a ledger's secret salt, 32 bytes; nothing else is keyed by it.
+
+    Source: Krawczyk and Eronen, RFC 5869 (HKDF with SHA-256, of one block).
+    Guarantee: who learns the key of a use learns neither the salt nor the key of another use.
+    """
+    extracted = hmac.digest(b"dpsql", salt, "sha256")
+    return hmac.digest(extracted, use.encode() + b"\1", "sha256")
 
 
 def _new_id() -> str:

@@ -15,6 +15,7 @@ from dpsql.catalog.derive import bases_of
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
+from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault import readers
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
@@ -173,12 +174,15 @@ class Vaults:
 
         Guarantee: without the ledger's salt it tells nothing of the sizes and times of files.
         """
-        facts = [(table, self[table].data_version) for table in tables]
-        return hmac.digest(self._salt, repr(("version", facts)).encode(), "sha256").hex()
+        return self._version(subkey(self._salt, "versions"), tables)
 
-    def each_version(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """``versions`` of every table by itself."""
-        return tuple([self.versions([table]) for table in tables])
+    def earlier_versions(self, tables: Iterable[str]) -> str:
+        """``versions`` as they were keyed by the salt itself: what was stored then is found."""
+        return self._version(self._salt, tables)
+
+    def _version(self, key: bytes, tables: Iterable[str]) -> str:
+        facts = [(table, self[table].data_version) for table in tables]
+        return hmac.digest(key, repr(("version", facts)).encode(), "sha256").hex()
 
     def beside(self, tables: Iterable[str]) -> Vaults:
         """Vaults over the rows that are read by now, for a thread that takes no turns here."""

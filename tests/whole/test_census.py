@@ -68,7 +68,7 @@ def test_the_tables_are_exact_without_noise_and_repeated_free(census: Connection
         first = answers(census.executescript(script))
     assert len(first) == FIRST
     assert np.abs(np.array([r.rows[0][0] for r in first[::SOME]]) - truths(script)).max() < 1e-3
-    latest = census.engine.store.releases.candidates("", census.engine.scopes(["person"])).latest
+    latest = census.engine.store.releases.candidates([], [census.engine.scopes(["person"])]).latest
     (release,) = latest.values()
     assert release.plan.parts[0].strategy.method == "symmetric"
     again = answers(census.executescript(script))

@@ -57,7 +57,7 @@ class CodeSql:
     relation: str
     asked: Sequence[tuple[Asked, str]]
     owner: OwnerSql | None
-    salt: str
+    key: str
 
     @property
     def columns(self) -> dict[str, tuple[int, Column]]:
@@ -92,7 +92,7 @@ class CodeSql:
 
     def _key(self, owner: OwnerSql) -> str:
         d = self.dialect
-        return d.first_digits(d.md5([d.literal(self.salt), owner.name]), KEY)
+        return d.first_digits(d.md5([d.literal(self.key), owner.name]), KEY)
 
     def _layers(self, i: int, column: Column) -> Layers:
         """A column as it is fetched, what its cells are found by, its codes, and its places."""
@@ -130,7 +130,7 @@ class CodeSql:
         return [
             *kept,
             "u",
-            f"{d.first_digits(d.md5([d.literal(self.salt), 'k', *content]), 16)} AS h",
+            f"{d.first_digits(d.md5([d.literal(self.key), 'k', *content]), 16)} AS h",
         ]
 
 

@@ -29,19 +29,19 @@ def counted_in_place(table: Table, stored: StoredTable) -> CountingTable | None:
     return as_counting(stored)
 
 
-def open_pushed(table: Table, reader: object, salt: bytes) -> PushedCodes | None:
+def open_pushed(table: Table, reader: object, key: str) -> PushedCodes | None:
     """What a server counts of the rows of a reader, None where its rows are fetched."""
     counting = counted_in_place(table, reader.stored) if isinstance(reader, StoredRows) else None
-    return None if counting is None else PushedCodes(table, counting, salt.hex())
+    return None if counting is None else PushedCodes(table, counting, key)
 
 
 class PushedCodes:
     """The codes of a table on a server, and the views of them that were asked for so far."""
 
-    def __init__(self, table: Table, stored: CountingTable, salt: str) -> None:
+    def __init__(self, table: Table, stored: CountingTable, key: str) -> None:
         self._table = table
         self._stored = stored
-        self._salt = salt
+        self._key = key
         self._counter: Counter | None = None
         self._codes = ""
         self._views: dict[frozenset[str], str] = {}
@@ -123,4 +123,4 @@ class PushedCodes:
         pairs = [(each, types[each.column]) for each in asked if each.form != "key"]
         from dpsql.privacy.vault.code_sql import CodeSql  # most rows are counted here
 
-        return CodeSql(self._table, d, counter.relation, pairs, owner, self._salt)
+        return CodeSql(self._table, d, counter.relation, pairs, owner, self._key)

@@ -13,8 +13,8 @@ from dpsql.workload.cells import AnyResolution
 
 LONGEST = 600
 """Characters of a line that are shown."""
-SALT = "..."
-"""What is shown instead of the secret that decides which rows of a unit are kept."""
+KEY = "..."
+"""What is shown instead of the key that decides which rows of a unit are kept."""
 Types = Mapping[str, str]
 """The native types of columns by name, where somebody has looked."""
 
@@ -62,7 +62,7 @@ def _codes(table: Table, relation: str, types: Types) -> CodeSql:
     if unit is not None:
         stored = types.get(unit.casefold(), dialect.usual.get("text", "text"))
         owner = dialect.owner(f"t.{dialect.identifier(unit)}", stored)
-    return CodeSql(table, dialect, relation, asked, owner, SALT)
+    return CodeSql(table, dialect, relation, asked, owner, KEY)
 
 
 def _short(line: str) -> str:

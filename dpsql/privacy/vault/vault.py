@@ -14,6 +14,7 @@ from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import ProgrammingError
+from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
@@ -140,7 +141,7 @@ class TableVault:
         self, table: Table, salt: bytes, shared: dict[str, TableVault] | None = None
     ) -> None:
         self._table = table
-        self._salt = salt.hex()
+        self._key = subkey(salt, f"rows of {table.name.casefold()}").hex()
         self._columns = frozenset(table.columns)
         self._rows: Rows | None = None
         self._lined_up = False
@@ -150,7 +151,7 @@ class TableVault:
         self.sources = self._reader.paths
         self._all = frozenset(declared(table))
         self._apart = self._reader.apart
-        self._pushed = open_pushed(table, self._reader, salt)
+        self._pushed = open_pushed(table, self._reader, self._key)
         self._stated = stated_versions(table)
         self.data_version = self._fingerprint()
 
@@ -236,7 +237,7 @@ class TableVault:
         """Return a vault over the rows read by now, with a session of its own."""
         other = copy.copy(self)
         other._views, other._rows = {}, self._rows and self._rows.beside()
-        other._pushed = open_pushed(self._table, self._reader, bytes.fromhex(self._salt))
+        other._pushed = open_pushed(self._table, self._reader, self._key)
         return other
 
     def close(self) -> None:
@@ -261,7 +262,7 @@ class TableVault:
             raise ValueError
         stored, parts = self.stored, stored_parts(self._table, column)
         names = [stored.columns[position(self._table, stored, each.name)][0] for each in parts]
-        digest = Digest(self._salt)
+        digest = Digest(self._key)
         if self._table.engine in SERVERS:
             unit = ask_all(stored, self._table)[1]
             return read_pairs(stored, column, names[0], unit, digest)
@@ -336,7 +337,7 @@ class TableVault:
     def _line_up(self, columns: frozenset[str]) -> None:
         rows = self._load(columns)
         if not self._lined_up:
-            self._rows, self._lined_up = lined_up(rows, self._table, self._salt), True
+            self._rows, self._lined_up = lined_up(rows, self._table, self._key), True
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +346,7 @@ class RelatedRows:
 
     table: DerivedTable
     bases: Sequence[TableVault]
-    salt: str
+    key: str
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -366,7 +367,7 @@ class RelatedRows:
 
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
-        return rows_of(self.table, self.table.relation, take_stock(tables, rows, Digest(self.salt)))
+        return rows_of(self.table, self.table.relation, take_stock(tables, rows, Digest(self.key)))
 
 
 def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> RowReader:
@@ -375,7 +376,8 @@ def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> Ro
     bases = [_open_base(base, salt, shared) for base in table.bases]
     stored = {base.name: vault.stored for base, vault in zip(table.bases, bases, strict=True)}
     check_keys(table.bases, {name.casefold(): each for name, each in stored.items()})
-    return RelatedRows(table, bases, salt.hex())
+    key = subkey(salt, f"relation {table.name.casefold()}").hex()
+    return RelatedRows(table, bases, key)
 
 
 def _open_base(table: Table, salt: bytes, shared: dict[str, TableVault]) -> TableVault:
@@ -393,7 +395,8 @@ def open_vault(
 ) -> TableVault:
     """Open the source of a table; rows are not read yet.
 
-    ``salt`` is the ledger's secret; it decides which rows of a unit with too many are kept.
+    ``salt`` is the ledger's secret; a key of the table, derived from it, decides which rows of a
+    unit with too many are kept.
     ``shared`` are the vaults that are open already: the tables of a relation are read once.
     Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
     """

@@ -47,12 +47,13 @@ def _fits(value: Any) -> bool:
 def frame_columns(result: Numbers, stddev: bool) -> list[FrameColumn]:
     """The columns of a result, and after each noisy one its standard errors where asked for.
 
-    No two have the same name: the second ``n`` is ``n_1``.
+    An error that is not worked out is NaN. No two have the same name: the second ``n`` is ``n_1``.
     """
     found: list[FrameColumn] = []
     taken: set[str] = set()
+    told = result.errors
     for j, (name, kind) in enumerate(zip(result.columns, result.value_types, strict=True)):
-        own, errors = _free_name(name, taken), result.stddev[j]
+        own, errors = _free_name(name, taken), told[j]
         found.append(FrameColumn(own, kind, [row[j] for row in result.rows]))
         if stddev and errors is not None:
             found.append(FrameColumn(_free_name(own + STDDEV, taken), "number", errors))

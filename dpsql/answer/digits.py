@@ -11,6 +11,8 @@ from dpsql.errors import printable
 
 MAX_DECIMALS = 12
 """Decimal places that are shown: a float of ordinary size has no more to tell."""
+NOT_KNOWN = "not known"
+"""What stands where an error is not worked out."""
 
 
 def decimals_for(stddevs: Iterable[float | None]) -> int:
@@ -18,10 +20,13 @@ def decimals_for(stddevs: Iterable[float | None]) -> int:
 
     >>> decimals_for([1.41, 86.0]), decimals_for([86.0]), decimals_for([0.0031, None])
     (1, 0, 4)
+    >>> decimals_for([math.nan]), decimals_for([])
+    (2, 0)
     """
-    finite = [s for s in stddevs if s is not None and 0 < s < math.inf]
+    told = [s for s in stddevs if s is not None]
+    finite = [s for s in told if 0 < s < math.inf]
     if not finite:
-        return 0
+        return 2 if any(map(math.isnan, told)) else 0
     return min(MAX_DECIMALS, max(0, 1 - math.floor(math.log10(min(finite)))))
 
 
@@ -35,15 +40,30 @@ def fixed(value: float, decimals: int) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
+def short(value: float) -> str:
+    """Write an error with four significant digits.
+
+    >>> short(5.26135), short(86.0), short(12345.6), short(math.nan)
+    ('5.261', '86', '12346', 'not known')
+    """
+    if math.isnan(value):
+        return NOT_KNOWN
+    return fixed(value, 0) if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def plain(value: object) -> str:
     """Write one value in full precision: ISO dates, lower-case booleans, shortest float.
 
     >>> plain(True), plain(0.1), plain(dt.date(2024, 2, 1)), plain("x"), plain([1, None])
     ('true', '0.1', '2024-02-01', 'x', '[1, NULL]')
+    >>> plain(math.nan)
+    'NaN'
     """
     match value:
         case bool():
             return "true" if value else "false"
+        case float() if math.isnan(value):
+            return "NaN"
         case dt.date() | dt.time():
             return value.isoformat()
         case list():
@@ -57,22 +77,38 @@ def plain(value: object) -> str:
 def column_texts(
     values: Sequence[object], stddev: Sequence[float | None] | None, null: str = "NULL"
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-    """The cells of a column as text, and their standard errors; None where none is known.
+    """The cells of a column as text, and their standard errors; None where there are none.
 
-    Noisy numbers are rounded in view of the least error of the column.
+    Noisy numbers are rounded in view of the least error of the column. ``stddev`` are errors as
+    ``Numbers.errors`` tells them: one that is NaN is not known.
 
     >>> column_texts([12.345, None], [1.41, None])
     (('12.3', 'NULL'), ('1.4', ''))
+    >>> column_texts([72.5], [math.nan])
+    (('72.5',), ('not known',))
     >>> column_texts([10603.712396, 9.5], None)[0]
     ('10603.71', '9.5')
     """
     if stddev is None or all(each is None for each in stddev):
         return _exact_cells(values, null), None
+    if not any(0 < each < math.inf for each in stddev if each is not None):
+        return _exact_cells(values, null), tuple(error_text(each, 0) for each in stddev)
     decimals = decimals_for(stddev)
     whole = all(float(str(v)).is_integer() for v in values if isinstance(v, int | float))
     places = 0 if whole else decimals
     cells = tuple(_noisy(v, s, places, null) for v, s in zip(values, stddev, strict=True))
-    return cells, tuple("" if s is None else fixed(s, decimals) for s in stddev)
+    return cells, tuple(error_text(each, decimals) for each in stddev)
+
+
+def error_text(stddev: float | None, decimals: int) -> str:
+    """Write a standard error with a fixed number of decimals.
+
+    >>> error_text(1.414, 1), error_text(math.nan, 1), error_text(None, 1)
+    ('1.4', 'not known', '')
+    """
+    if stddev is None:
+        return ""
+    return NOT_KNOWN if math.isnan(stddev) else fixed(stddev, decimals)
 
 
 def _exact_cells(values: Sequence[object], null: str) -> tuple[str, ...]:

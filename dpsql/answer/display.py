@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from dpsql.answer.dataframes import frame_columns
-from dpsql.answer.digits import column_texts
+from dpsql.answer.digits import NOT_KNOWN, column_texts, short
 from dpsql.answer.numbers import Numbers
 from dpsql.errors import printable
 from dpsql.records import dataclass, replace
@@ -82,10 +82,10 @@ def shown_rows(count: int) -> list[int | None]:
 
 def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[Texts]:
     """The columns of some rows of a result; digits follow from the errors of all rows."""
-    kinds = zip(result.columns, result.value_types, result.stddev, strict=True)
-    for j, (name, kind, stddev) in enumerate(kinds):
+    kinds = zip(result.columns, result.value_types, result.errors, strict=True)
+    for j, (name, kind, told) in enumerate(kinds):
         values = [result.rows[i][j] for i in rows]
-        errors = None if stddev is None else [stddev[i] for i in rows]
+        errors = None if told is None else [told[i] for i in rows]
         yield Texts(printable(name), *column_texts(values, errors), kind in _NUMBERS)
 
 
@@ -100,6 +100,26 @@ def count_text(result: Numbers, shown: int) -> str:
     part = f" ({shown} shown)" if shown < rows else ""
     plural = "" if rows == 1 else "s"
     return f"{rows:,} row{plural}{part}, {columns} column{'' if columns == 1 else 's'}"
+
+
+def errors_text(result: Numbers, mark: str = " ") -> str:
+    """The standard errors of all noisy columns: their range, or that none is known.
+
+    >>> from dpsql.answer.result import Result
+    >>> rows, errors = ((7, 1.5), (8, 2.5)), ((1414.2, 1414.2), (8.0, None))
+    >>> errors_text(Result(("n", "d"), ("integer", "number"), rows, errors, ""))
+    'n 1414; d 8, some not known'
+    """
+    return "; ".join(
+        f"{printable(name)}{mark}{_span(known, unknown)}" for name, known, unknown in result.spans
+    )
+
+
+def _span(known: Sequence[float], unknown: int) -> str:
+    if not known:
+        return NOT_KNOWN
+    ends = list(dict.fromkeys(map(short, (min(known), max(known)))))
+    return " to ".join(ends) + (f", some {NOT_KNOWN}" if unknown else "")
 
 
 def said_of(result: Numbers) -> list[str]:

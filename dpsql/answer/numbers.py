@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsql.errors import decimal_text
 from dpsql.records import dataclass
@@ -11,6 +12,8 @@ from dpsql.strategy.noise_law import law
 
 DRAFT = "scratch: a draft, not for publication"
 """The note of every answer in scratch mode."""
+ERRORLESS = frozenset({"text", "boolean"})
+"""Types of values that have no standard error: there is no distance between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +41,31 @@ class ReceiptInfo:
     head: str
 
 
+def told_error(error: float | None, value: object, kind: str) -> float | None:
+    """The standard error of a noisy value as it is told: NaN beside a number that has none.
+
+    >>> told_error(1.5, 7, "number"), told_error(None, 8, "number"), told_error(None, None, "date")
+    (1.5, nan, None)
+    """
+    is_missing = error is None and value is not None and kind not in ERRORLESS
+    return math.nan if is_missing else error
+
+
+class Span(NamedTuple):
+    """A noisy column: its name, the standard errors that are known, and how many are not."""
+
+    name: str
+    known: tuple[float, ...]
+    unknown: int
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """The answer to one statement.
 
     ``stddev`` and ``intervals`` have one entry per column: ``None`` for a column without noise,
-    else one standard error (95 % interval) per row, ``None`` where the number is NULL.
+    else one standard error (95 % interval) per row, ``None`` where the number is NULL or no error
+    is worked out. ``errors`` tells these two apart.
     ``biased`` says that numbers come from a model or were projected: there are no standard errors.
     ``standing`` are those of the ``notes`` that every answer about the same columns has: which rows
     never count. ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
@@ -76,6 +98,35 @@ class Numbers:
         whole = self.whole or (False,) * len(self.types)
         pairs = zip(self.types, whole, strict=True)
         return tuple("integer" if w and kind == "number" else kind for kind, w in pairs)
+
+    @property
+    def errors(self) -> tuple[tuple[float | None, ...] | None, ...]:
+        """What is told of the error of every value; each output asks here, and nowhere else.
+
+        Shaped like ``stddev``: ``None`` for a column that is exact or a key, or tells errors
+        itself. In others a standard error, NaN beside a number whose error is not worked out, and
+        ``None`` where there is no number.
+        """
+        return tuple(
+            None
+            if errors is None
+            else tuple(
+                told_error(error, row[j], kind)
+                for row, error in zip(self.rows, errors, strict=True)
+            )
+            for j, (errors, kind) in enumerate(zip(self.stddev, self.types, strict=True))
+        )
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """What is told of the errors of every noisy column with a number, in short."""
+        found = []
+        for name, errors in zip(self.columns, self.errors, strict=True):
+            told = [each for each in errors or () if each is not None]
+            known = [each for each in told if not math.isnan(each)]
+            if told:
+                found.append(Span(name, tuple(known), len(told) - len(known)))
+        return tuple(found)
 
     @property
     def intervals(self) -> tuple[tuple[tuple[float, float] | None, ...] | None, ...]:

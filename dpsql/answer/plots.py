@@ -18,6 +18,7 @@ MOST_BARS = 60
 """Groups without an order that are still told apart on an axis."""
 
 SPAN = "with 95 % intervals"
+WITHOUT = "standard errors not known"
 
 MOST_CELLS = 40
 """Values of a key that are still labelled beside a heat map."""
@@ -99,21 +100,21 @@ def _draw_line(result: Numbers, j: int, key: int, ax: Any) -> None:
     if not np.isnan(halves).all():
         low, high = values - halves, values + halves
         ax.fill_between(places, low, high, alpha=0.25, color=line.get_color(), lw=0)
-        ax.set_title(SPAN, fontsize="small")
+    ax.set_title(WITHOUT if np.isnan(halves).all() else SPAN, fontsize="small")
 
 
 def _draw_bars(result: Numbers, j: int, keys: Sequence[int], ax: Any) -> None:
     values, halves = _spans(result, j)
     values, halves = values[:MOST_BARS], halves[:MOST_BARS]
     names = [_label(tuple(row[k] for k in keys)) for row in result.rows[:MOST_BARS]]
-    errors = None if np.isnan(halves).all() else np.nan_to_num(halves)
+    errors = None if np.isnan(halves).all() else halves
     places = np.arange(len(values))
     ax.barh(places, values, xerr=errors, capsize=3, alpha=0.8)
     ax.set_yticks(places, names)
     ax.invert_yaxis()
     cut = len(result.rows) > MOST_BARS
     said = [f"the first {MOST_BARS} of {len(result.rows):,} rows"] if cut else []
-    said += [] if errors is None else [SPAN]
+    said += [WITHOUT if errors is None else SPAN]
     ax.set_title(", ".join(said), fontsize="small")
     if len(names) > 12:
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.28 * len(names)))
@@ -135,8 +136,8 @@ def _draw_heat(result: Numbers, j: int, keys: Sequence[int], ax: Any) -> None:
             label.set(rotation=45, ha="right", rotation_mode="anchor")
     ax.set(xlabel=result.columns[keys[1]], ylabel=result.columns[keys[0]])
     known = [each for each in result.stddev[j] or () if each is not None]
-    spread = f" (standard errors up to {max(known):.3g})" if known else ""
-    ax.figure.colorbar(image, ax=ax, label=f"{result.columns[j]}{spread}")
+    spread = f"standard errors up to {max(known):.3g}" if known else WITHOUT
+    ax.figure.colorbar(image, ax=ax, label=f"{result.columns[j]} ({spread})")
 
 
 def _label(values: Sequence[object]) -> str:

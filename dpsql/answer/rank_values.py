@@ -37,7 +37,7 @@ def read_rank(answer: Answer, counts: Floats, spreads: Floats, groups: int) -> l
 
 def _mode(row: Floats, values: tuple[Any, ...]) -> Any:
     best = int(np.argmax(row)) if len(row) else 0
-    return values[best] if len(row) and row[best] >= 0.5 else None
+    return values[best] if len(row) and min(row[best], row.sum()) >= 0.5 else None
 
 
 def quantile(
@@ -62,7 +62,7 @@ def quantile(
     if not len(row):
         return None
     totals, count = _monotone(row)
-    if count < 0.5:
+    if row[-1] < 0.5:
         return None
     if not interpolate:
         return values[_find(totals, _first_rank(place, count, False))]
@@ -118,7 +118,7 @@ def quantile_end(
     if not len(row) or not np.isfinite(spread).all():
         return None
     totals, count = _monotone(row)
-    if count < 0.5:
+    if row[-1] < 0.5:
         found = 0 if end < 0 else len(row) - 1
     else:
         wide = spread + place * spread[-1]

@@ -13,7 +13,7 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 from dpsql.sealed import PATIENT, Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 from dpsql.sql.query import Output
@@ -36,7 +36,8 @@ _TYPES = {
 }
 EXACT = 2.0**53
 """The largest whole number that a double tells from its neighbours."""
-UNKNOWN = "no standard error is known for columns chosen by noisy numbers or not smooth in them"
+UNKNOWN = "the standard error of {} is not worked out"
+"""The note of columns with a number whose error is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +80,15 @@ def build_result(
         (select,), (numbers,) = item.selects, filled
         plain = select.query.shell.plain
         parts = _project(select, numbers) if plain else _evaluate(select, numbers, cost, sealed)
-        unknown = any(output.unsmooth for output in select.query.shell.outputs)
     else:
         assert joint is not None
         parts = _put_together(item, filled, cost, sealed, joint)
-        outer = item.outer
-        known = zip(outer.noisy, outer.errors, outer.influences, strict=True)
-        unknown = any(noisy and e is None and not found for noisy, e, found in known)
-    notes = (UNKNOWN,) if unknown else ()
     clipped = dict.fromkeys(note for select in item.selects for note in select.clipped())
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)
         clipped[f"values above {level} are clipped to it: the sums are biased downwards"] = None
     whole = exact_columns(whole_columns(item, filled), parts.rows)
-    return Result(
+    result = Result(
         item.columns,
         parts.types,
         settled_rows(parts.rows, parts.types, whole),
@@ -101,8 +97,10 @@ def build_result(
         whole=whole,
         cost=cost,
         receipt=receipt,
-        notes=(*notes, *clipped, *item.decided),
     )
+    unknown = ", ".join(span.name for span in result.spans if span.unknown)
+    notes = (UNKNOWN.format(unknown),) if unknown else ()
+    return replace(result, notes=(*notes, *clipped, *item.decided))
 
 
 def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
@@ -202,7 +200,7 @@ def _evaluate(
     places = itertools.count(count)
     errors = tuple(
         _spreads(index, None if output.stddev is None else next(places), found)
-        if output.noisy
+        if output.noisy and not output.uncertainty
         else None
         for index, output in enumerate(shell.outputs)
     )

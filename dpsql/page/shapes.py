@@ -32,7 +32,7 @@ def shape_result(result: Result) -> Shape:
         "rows": [[shape_value(each) for each in row] for row in result.rows[:MOST_ROWS]],
         "stddev": [
             None if errors is None else [shape_value(each) for each in errors[:MOST_ROWS]]
-            for errors in result.stddev
+            for errors in result.errors
         ],
         "count": len(result.rows),
         "interval": law(noise).interval if noise is not None else 0.0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
+from dpsql.answer.display import errors_text
 from dpsql.answer.result import Result, listing
 from dpsql.catalog import Catalog
 from dpsql.catalog.describe import describe_table
@@ -52,14 +53,22 @@ class Asker:
     """Asks on behalf of one analyst; its connection is opened by the first statement."""
 
     def __init__(
-        self, site: Site, twin: Twin | None, analyst: str | None, ticks: Ticks | None = None
+        self,
+        site: Site,
+        twin: Twin | None,
+        analyst: str | None,
+        ticks: Ticks | None = None,
+        shows_errors: bool = False,
     ) -> None:
         self._caller = Caller(site, analyst, ticks)
         self._twin = twin
         self.last_charge = "nothing was asked"
         self._ticks = ticks or Ticks()
         self._told: tuple[Terms, str] | None = None
-        self.settings = {"show_stddev": "off", "statement_timeout": "0"}
+        self.settings = {
+            "show_stddev": "on" if shows_errors else "off",
+            "statement_timeout": "0",
+        }
         self._first = dict(self.settings)
         self._local: dict[str, object] = {}
         self.cancel = self._caller.cancel
@@ -276,7 +285,7 @@ def charge_of(result: Result) -> str:
 
 
 def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
-    """What a client is told of an answer: its cost, once for all that share it, and its notes."""
+    """What a client is told of an answer: its cost, once for all with the same, errors, notes."""
     if result.cost is not None and result.receipt is not None:
         key = f"{result.receipt.seq} {result.cost.free}"
         if key not in seen:
@@ -284,6 +293,9 @@ def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
             head = "free" if result.cost.free else f"charged: {result.cost}"
             entry = f"ledger entry {result.receipt.seq}, head {result.receipt.head}"
             yield Told("NOTICE", "00000", head, entry)
+    errors = errors_text(result)
+    if errors:
+        yield Told("NOTICE", "00000", f"standard error: {errors}")
     for note in result.notes:
         if note not in seen:
             seen.add(note)

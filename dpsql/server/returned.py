@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from dpsql.answer.numbers import told_error
 from dpsql.answer.result import Result
 from dpsql.records import dataclass
 from dpsql.server.messages import TEXT, Head, ProtocolError
@@ -88,7 +89,8 @@ class ResultTable:
                 values.append(encode(value, kinds[position], wanted[len(values)]))
                 errors = result.stddev[position] if noisy and noisy[position] else None
                 if errors is not None:
-                    values.append(encode(errors[number], TYPES["number"], wanted[len(values)]))
+                    error = told_error(errors[number], value, result.types[position])
+                    values.append(encode(error, TYPES["number"], wanted[len(values)]))
             yield values
 
 

@@ -112,7 +112,10 @@ def read_tls(cert: Path | None, key: Path | None, address: Address) -> ssl.SSLCo
 
 @dataclass
 class Server:
-    """Listens at an address, until it is closed."""
+    """Listens at an address, until it is closed.
+
+    ``shows_errors`` says that sessions begin with columns of standard errors.
+    """
 
     site: Site
     users: Users
@@ -122,6 +125,7 @@ class Server:
     most: int = MOST_SESSIONS
     ticks: Ticks = field(default_factory=Ticks)
     binding: bytes | None = None
+    shows_errors: bool = False
     meter: Meter = field(default_factory=Meter)
     failures: Failures = field(default_factory=Failures)
     _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
@@ -212,7 +216,7 @@ class Server:
         if guest is None:
             return
         key = (guest.process, guest.secret)
-        asker = Asker(self.site, self.twin, guest.analyst, self.ticks)
+        asker = Asker(self.site, self.twin, guest.analyst, self.ticks, self.shows_errors)
         with self._lock:
             if len(self._askers) >= self.most:
                 raise Refusal("53300", "sorry, too many clients already")

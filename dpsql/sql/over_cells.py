@@ -95,7 +95,7 @@ class CellExpressions(Expressions):
             aggregate=int(column[1:]) if column.startswith("a") else None,
             slopes=tuple(slopes.items()),
             whole=is_whole(tree),
-            unsmooth=noisy and not spread and stddev is None and not column.startswith("a"),
+            uncertainty=isinstance(only, exp.Var) and is_noise(only),
             over=frozenset(int(name[1:]) for name in numbers) if direct else None,
         )
 

@@ -163,9 +163,9 @@ class Output:
     ``key`` is the index of the grouping key the column simply repeats, if it does.
     ``aggregate`` is the index of the aggregate the column simply repeats, if it does.
     ``slopes`` are SQL for the derivatives by noisy numbers where the column is smooth arithmetic.
-    ``whole`` says that the column is an integer to SQL, ``unsmooth`` that it is computed from noisy
-    numbers so that no standard error is known. ``over`` are the aggregates that it is computed
-    from, None for any of them.
+    ``whole`` says that the column is an integer to SQL, ``uncertainty`` that it tells of an error
+    itself: DP_STDDEV, the end of an interval, a report. ``over`` are the aggregates that it is
+    computed from, None for any of them.
     """
 
     name: str
@@ -176,7 +176,7 @@ class Output:
     aggregate: int | None = None
     slopes: tuple[tuple[Number, str], ...] = ()
     whole: bool = False
-    unsmooth: bool = False
+    uncertainty: bool = False
     over: frozenset[int] | None = None
 
 

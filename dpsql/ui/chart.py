@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from dpsql.answer.digits import error_text
 from dpsql.errors import ProgrammingError, printable, text_width
 from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain
@@ -12,7 +15,7 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One group: its label, value, standard deviation and 95 % interval."""
+    """One group: its label, value, standard error (NaN where not known) and 95 % interval."""
 
     label: str
     value: float
@@ -45,7 +48,8 @@ def bars_of(
             continue
         value = float(str(row[j]))
         pair = (intervals[j] or ())[i] if intervals is not None and intervals[j] else None
-        low, high = pair or (value - Z95 * deviation, value + Z95 * deviation)
+        half = 0.0 if math.isnan(deviation) else Z95 * deviation
+        low, high = pair or (value - half, value + half)
         label = ", ".join("NULL" if row[k] is None else plain(row[k]) for k in keys)
         bars.append(Bar(printable(label), value, deviation, low, high))
     return grid.columns[j], bars
@@ -64,7 +68,9 @@ def draw_bars(name: str, bars: list[Bar], width: int = 80, unicode: bool = True)
         return f"{printable(name)}: nothing to draw\n"
     decimals = decimals_for(bar.stddev for bar in bars)
     sign = "±" if unicode else "+/-"
-    notes = [f"{fixed(b.value, decimals)} {sign} {fixed(b.stddev, decimals)}" for b in bars]
+    notes = [
+        f"{fixed(bar.value, decimals)} {sign} {error_text(bar.stddev, decimals)}" for bar in bars
+    ]
     labels = [clip(bar.label, max(8, width // 3)) for bar in bars]
     left, right = max(map(text_width, labels)), max(map(len, notes))
     room = max(10, width - left - right - 3)

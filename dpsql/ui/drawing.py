@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from dpsql.answer.digits import error_text
 from dpsql.errors import printable
 from dpsql.records import dataclass
 from dpsql.ui.chart import Z95
@@ -84,7 +85,8 @@ def _points(grid: Grid, column: int, keys: Sequence[int], intervals: Intervals) 
         if error is None or not isinstance(value, int | float) or not math.isfinite(value):
             continue
         pair = pairs[i] if pairs is not None else None
-        low, high = pair or (value - Z95 * error, value + Z95 * error)
+        half = 0.0 if math.isnan(error) else Z95 * error
+        low, high = pair or (value - half, value + half)
         named = tuple("NULL" if row[k] is None else printable(plain(row[k])) for k in keys)
         found.append(Point(named, float(value), error, low, high))
     return found
@@ -261,7 +263,7 @@ def draw_ratios(entries: Iterable[tuple[str, float, str]]) -> str:
 
 
 def _said(point: Point, decimals: int) -> str:
-    return f"{fixed(point.value, decimals)} ± {fixed(point.stddev, decimals)}"
+    return f"{fixed(point.value, decimals)} ± {error_text(point.stddev, decimals)}"
 
 
 def _name(text: str, y: float) -> str:

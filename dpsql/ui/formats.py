@@ -140,8 +140,13 @@ def json_value(value: object) -> object:
 def _records(grid: Grid, style: Style) -> list[str]:
     grid = _with_errors(grid, style)
     return [
-        _json_text(dict(zip(grid.columns, map(json_value, row), strict=True))) for row in grid.rows
+        _json_text(dict(zip(grid.columns, map(_json_cell, row), strict=True))) for row in grid.rows
     ]
+
+
+def _json_cell(value: object) -> object:
+    """The JSON form of a cell; an error that is not known is "NaN", as PostgreSQL writes it."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else json_value(value)
 
 
 def _json_text(value: object) -> str:

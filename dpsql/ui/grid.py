@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from dpsql.answer.digits import column_texts
 from dpsql.answer.digits import decimals_for as decimals_for
 from dpsql.answer.digits import fixed as fixed
 from dpsql.answer.digits import plain as plain
+from dpsql.answer.digits import short as short
 from dpsql.errors import cell_width, printable, text_width
 from dpsql.records import dataclass
 
@@ -39,20 +39,12 @@ def floor_text(value: Fraction, digits: int = 4) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def short(value: float) -> str:
-    """Write a forecast error with four significant digits.
-
-    >>> short(5.26135), short(86.0), short(12345.6)
-    ('5.261', '86', '12346')
-    """
-    if math.isnan(value):
-        return "not known"
-    return fixed(value, 0) if abs(value) >= 1000 else f"{value:.4g}"
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns, their types, rows, and per column either None or one stddev per row."""
+    """Columns, their types, rows, and per column what is told of the error in every row.
+
+    ``stddev`` is as ``Numbers.errors``: None for a column without noise, NaN for what is not known.
+    """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -62,7 +54,7 @@ class Grid:
     @classmethod
     def of(cls, result: Result) -> Grid:
         """Take what a format needs from a result; every row of a draft says that it is one."""
-        grid = cls(result.columns, result.value_types, result.rows, result.stddev)
+        grid = cls(result.columns, result.value_types, result.rows, result.errors)
         return grid.marked() if result.is_draft and grid.columns else grid
 
     def marked(self) -> Grid:

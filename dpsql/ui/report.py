@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from dpsql.answer.display import errors_text
 from dpsql.errors import printable
 from dpsql.records import dataclass
 from dpsql.ui.formats import Style, json_value, render_markdown
@@ -76,14 +77,16 @@ def slug(text: str) -> str:
     return safe[:MAX_NAME].strip("_") or "result"
 
 
-def error_range(result: Result) -> dict[str, dict[str, float]]:
-    """Return the least and greatest stddev of every noisy column."""
-    found = {}
-    for name, deviations in zip(result.columns, result.stddev, strict=True):
-        finite = [s for s in deviations or () if s is not None]
-        if finite:
-            found[name] = {"min": min(finite), "max": max(finite)}
-    return found
+def error_range(result: Result) -> dict[str, dict[str, float | None]]:
+    """Return the least and greatest stddev of every noisy column, and how many are not known."""
+    return {
+        name: {
+            "min": min(known, default=None),
+            "max": max(known, default=None),
+            "not_known": unknown,
+        }
+        for name, known, unknown in result.spans
+    }
 
 
 def summary_json(batch: BatchReport) -> bytes:
@@ -236,8 +239,7 @@ def comparison_label(name: str) -> str:
 def _statements_grid(batch: BatchReport) -> Grid:
     rows: list[tuple[object, ...]] = []
     for answer in batch.answers:
-        errors = error_range(answer.result)
-        text = "; ".join(f"{n} ±{_span(e['min'], e['max'])}" for n, e in errors.items())
+        text = errors_text(answer.result, " ±")
         text = "; ".join(each for each in (text, "biased" if answer.result.biased else "") if each)
         where = answer.file or answer.name
         rows.append((where, len(answer.result.rows), text, " ".join(answer.result.sql.split())))
@@ -257,7 +259,3 @@ def notes_lines(batch: BatchReport) -> list[str]:
         for note, n in found.items()
     ]
     return ["## Notes", "", *lines, ""] if lines else []
-
-
-def _span(low: float, high: float) -> str:
-    return short(low) if short(low) == short(high) else f"{short(low)} to {short(high)}"

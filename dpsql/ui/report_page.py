@@ -10,6 +10,7 @@ import base64
 from collections.abc import Iterator
 from html import escape
 
+from dpsql.answer.digits import NOT_KNOWN
 from dpsql.errors import printable
 from dpsql.ui.drawing import draw_column, draw_ratios
 from dpsql.ui.formats import encode, render_html
@@ -30,6 +31,11 @@ MAX_CSV = 4 << 20
 MAX_CHARTS = 4
 """Charts of one statement."""
 
+LEAD = (
+    "Answers with differential privacy. Every noisy number has its standard error (±) beside it, "
+    f"or that it is {NOT_KNOWN}; whiskers and bands are 95 % intervals."
+)
+"""The first line; it is true of every report."""
 ABOUT_ERRORS = (
     '<p class="small">Each in the unit of its column, as root mean square over its rows. Plain '
     "noise is noise on every number by itself; at least is what no strategy could go below, were "
@@ -86,9 +92,7 @@ def render_report(batch: BatchReport) -> bytes:
 {CSS}
 </style></head><body>
 <header><h1>{title}</h1>
-<p class="lead">Answers with differential privacy. Every number has its standard error (±) beside
-it; whiskers and bands are 95 % intervals. All tables come from one estimate and agree with each
-other.</p>
+<p class="lead">{LEAD}</p>
 {_facts(batch)}</header>
 <nav><h2>Contents</h2><ol>
 {"".join(map(_entry, batch.answers))}</ol></nav>

@@ -35,6 +35,7 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--twin", metavar="auto|DSN|off", default="auto", help="The empty PostgreSQL.")
 @click.option("--sessions", metavar="N", type=click.IntRange(1, 10_000), default=200)
 @click.option("--tick", metavar="1s", help="Answers wait for multiples of it; none by default.")
+@click.option("--show-stddev", is_flag=True, help="Columns of standard errors unless SET off.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
 @click.option("--check", is_flag=True, help="Look at permissions and options, and stop.")
@@ -47,6 +48,7 @@ def serve(
     twin: str,
     sessions: int,
     tick: str | None,
+    show_stddev: bool,
     metrics: str | None,
     http: str | None,
     check: bool,
@@ -84,7 +86,9 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     import_all()
     made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
-    server = Server(site, known, address, context, made, sessions, ticks, binding)
+    server = Server(
+        site, known, address, context, made, sessions, ticks, binding, shows_errors=show_stddev
+    )
     database = site.catalog.path.stem
     tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
 

@@ -98,8 +98,8 @@ def test_json_and_jsonl_hold_the_same_records() -> None:
     assert records == [json.loads(line) for line in text_of("jsonl").splitlines()]
     assert records[0] == {"sex": "F", "day": "2024-02-01", "n": 1203.3671, "ratio": 0.251}
     assert records[2]["sex"] == 'a,"b"|\x1b[31m'
-    not_finite = Grid.exact(("x",), ("number",), [(float("nan"),)])
-    assert json.loads(text_of("json", not_finite)) == [{"x": None}]
+    not_finite = Grid.exact(("x",), ("number",), [(float("inf"),), (float("nan"),)])
+    assert json.loads(text_of("json", not_finite)) == [{"x": None}, {"x": "NaN"}]
 
 
 def test_markdown_escapes_pipes() -> None:

@@ -13,6 +13,13 @@ export function drawable(result) {
   return result.columns.map((each, i) => i).filter((i) => result.columns[i].noisy);
 }
 
+// The columns that name the rows: those before the first noisy one, else all without noise.
+function keys(result) {
+  const first = result.columns.findIndex((each) => each.noisy);
+  const all = result.columns.map((_, i) => i).filter((i) => !result.columns[i].noisy);
+  return first > 0 ? all.filter((i) => i < first) : all;
+}
+
 function nice(low, high, count) {
   const rough = (high - low || 1) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -23,7 +30,7 @@ function nice(low, high, count) {
 }
 
 function points(result, column) {
-  const labels = result.columns.map((_, i) => i).filter((i) => !result.columns[i].noisy);
+  const labels = keys(result);
   return result.rows.map((row, j) => {
     const error = result.stddev[column][j];
     const half = typeof error === "number" ? result.interval * error : 0;
@@ -40,7 +47,7 @@ function scale(data, from, to) {
 }
 
 function title(each) {
-  const near = typeof each.error === "number" ? ` ± ${spread(each.error)}` : "";
+  const near = each.error === null ? "" : ` ± ${spread(each.error)}`;
   return draw("title", {}, `${each.label || "all"}: ${told(each.value, each.error)}${near}`);
 }
 
@@ -99,7 +106,7 @@ function standing(data, width) {
 
 export function chart(result, column) {
   const data = points(result, column);
-  const labels = result.columns.filter((each) => !each.noisy);
+  const labels = keys(result).map((i) => result.columns[i]);
   const stands = data.length > MOST_LYING ||
     (data.length > 8 && labels.length === 1 && ORDERED.includes(labels[0].type));
   const box = make("div", { class: "plot" });

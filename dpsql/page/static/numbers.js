@@ -20,7 +20,9 @@ export function told(value, error) {
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+// What is told of an error; one that is not worked out is sent as "NaN".
 export function spread(error) {
+  if (error === "NaN") return "not known";
   if (typeof error !== "number") return short(error);
   return error.toLocaleString("en", { maximumFractionDigits: decimals(error) });
 }

@@ -11,7 +11,7 @@ function cell(result, row, j, i) {
   if (value === null) return make("td", { class: "null" }, "NULL");
   if (errors === null) return make("td", { class: typeof value === "number" ? "number" : undefined }, plain(value));
   const error = errors[j];
-  return make("td", { class: "number", title: `${value} ± ${error}` },
+  return make("td", { class: typeof value === "number" ? "number" : undefined, title: error === null ? plain(value) : `${value} ± ${error === "NaN" ? spread(error) : error}` },
     told(value, error), error === null ? null : make("span", { class: "pm" }, ` ± ${spread(error)}`));
 }
 

@@ -27,6 +27,18 @@ Streaming costs 1.5 to 2 microseconds and 24 bytes per row once, counting 1.3 to
 per row and covering set, or a tenth of that where codes are kept.
 """
 
+KINDS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".duckdb": "duckdb",
+    ".db": "duckdb",
+}
+"""What files hold, by the ends of their names."""
+
 _ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
 
 
@@ -38,6 +50,17 @@ def engine_of(source: str) -> str | None:
     """
     found = _ENGINE.match(source)
     return found and found[1]
+
+
+def kind_of(path: str) -> str | None:
+    """Return what a file holds by the last two parts of its name, or the last one.
+
+    >>> [kind_of(each) for each in ("a.parquet", "b/a.1.CSV.gz", "*.csv", ".csv", "a.gz", "csv")]
+    ['parquet', 'csv', 'csv', None, None, None]
+    """
+    _, *suffixes = os.path.basename(path).lower().lstrip(".").split(".")
+    kinds = (KINDS.get("".join(f".{each}" for each in suffixes[-n:])) for n in (2, 1))
+    return next(filter(None, kinds), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +189,15 @@ class Table:
             return read == "push"
         is_large = (self.row_count_hint or 0) >= PUSHED_FROM
         return SERVERS.get(self.engine) == "push" or (self.engine in SERVERS and is_large)
+
+    @property
+    def kind(self) -> str | None:
+        """What holds the rows: an engine, or a kind of files; None where the name tells neither."""
+        if self.engine is not None:
+            return self.engine
+        if self.option("format") is not None:
+            return self.option("format")
+        return "duckdb" if self.option("table") else kind_of(self.source)
 
     def told(self, names: Sequence[str]) -> Sequence[str]:
         """Those of some columns that are named where it is said which rows are left out."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpsql.catalog.guess import guess_family, is_identifier, words_of
+from dpsql.catalog.view import NO_LINES
 from dpsql.records import dataclass, replace
 
 HEAD = """\
@@ -124,6 +125,7 @@ def _section(table: DraftedTable, name: str, shared: Sequence[str]) -> Iterator[
     yield f"[table.{name}.column]"
     if table.untyped:
         yield "# The file names columns without types: those here are guessed from the names."
+        yield f"# {NO_LINES[0].upper()}{NO_LINES[1:]}: `dpsql check` counts them."
     width = max((len(_key(column)) for column, _ in table.columns), default=0)
     declared: set[str] = set()
     for column, family in table.columns:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import Budget, Catalog, Column, Table, Unit, View
+from dpsql.catalog.catalog import KINDS, Budget, Catalog, Column, Table, Unit, View
 from dpsql.catalog.read_calendar import MAX_CELLS
 from dpsql.catalog.read_domain import read_domain, read_other
 from dpsql.catalog.read_place import Place, read_pair, show
@@ -44,7 +44,6 @@ LONGEST_ANALYST = 100
 """Characters of a name, which every charge of the analyst keeps in the ledger."""
 LARGEST_EPSILON = Fraction(10**6)
 """In units of 1e-12 it is 1e18, and a ledger keeps totals as integers below 2^62."""
-DATA_FILES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".duckdb", ".db")
 BUDGET_KEYS = (
     *("epsilon", "delta", "max_epsilon_per_request", "discovery_delta", "default_epsilon"),
 )
@@ -56,7 +55,7 @@ def read_catalog(path: Path) -> Catalog:
     Raises: CatalogError with code E_POLICY, E_EPSILON, E_DELTA or E_DEGENERATE_BOUNDS.
     """
     place = Place(path)
-    if path.name.lower().endswith(DATA_FILES):
+    if path.name.lower().endswith(tuple(KINDS)):
         name = printable(path.name)
         draft = f"`dpsql init {name} -o {name.split('.')[0]}.toml`"
         place.fail("this is data, not a catalog", f"{draft} drafts a catalog for it")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
-from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, children
+from dpsql.catalog.origins import named, trace
+from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, children, scanned
 from dpsql.errors import printable
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 4
 """Columns that are named one by one."""
-TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-"""Sources whose columns are text, which may be no number."""
+TYPED = ("parquet", "duckdb", "delta", *SERVERS)
+"""Sources whose columns have types, so that a number is a number."""
+NO_LINES = "lines that are not CSV in UTF-8 with as many fields as the header are left out"
+"""A line that is no row in no way depends on what is asked, nor do others on it."""
 
 
 def leaves_out(table: Table, column: Column) -> bool:
@@ -29,10 +32,12 @@ def leaves_out(table: Table, column: Column) -> bool:
     if column.sought is not None and column.sought.parts:
         return False
     if column.bounds is not None or isinstance(column.domain, BoundedBins):
-        is_numbers = bool(table.source) and table.engine in (None, *SERVERS)
-        is_numbers = is_numbers and not table.source.lower().endswith(TEXTS)
-        return not column.null or not is_numbers
+        return not column.null or not _has_types(table)
     return column.domain is not None and (column.other is None or not column.null)
+
+
+def _has_types(table: Table) -> bool:
+    return bool(table.source) and table.kind in TYPED
 
 
 def view_of(table: Table, columns: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -52,7 +57,7 @@ def left_out(table: Table, columns: Iterable[str] | None = None) -> str | None:
     >>> from dpsql.catalog.catalog import Unit
     >>> from dpsql.catalog.domain import IntegerRange
     >>> severity = Column("severity", "integer", IntegerRange(1, 5))
-    >>> visits = Table("visits", "v.csv", Unit("patient_id", 20), {"severity": severity})
+    >>> visits = Table("visits", "v.parquet", Unit("patient_id", 20), {"severity": severity})
     >>> print(left_out(visits, ["severity"]))
     visits: at most 20 rows of each patient_id count, none without one; rows with undeclared \
 severity are left out
@@ -61,47 +66,106 @@ severity are left out
         return None
     view = table.told(view_of(table, columns))
     where = " where these columns are mentioned" if columns is None else ""
-    said = [_of_units(table)] if table.unit.column is not None else []
-    met = _met_within(table) if isinstance(table, DerivedTable) else []
-    if met:
-        said.append(f"rows of different units never meet by {_names(met)}")
+    said = [*no_lines(table), *_of_units(table)]
+    said += _within(table) if isinstance(table, DerivedTable) else []
     if table.complete and view:
         said.append("by declaration no row has undeclared values, and any that has is left out")
     elif view:
-        found = [table.columns[name] for name in table.columns if name in view]
-        said.append(_of_columns(found) + where)
+        said.append(f"rows {_of_columns(table, view)} are left out{where}")
     return f"{printable(table.title)}: {'; '.join(said)}" if said else None
 
 
-def _of_columns(found: Sequence[Column]) -> str:
-    listed = [each for each in found if each.domain is not None and each.other is None]
-    listed = [each for each in listed if not isinstance(each.domain, BoundedBins)]
-    undeclared = [printable(each.name) for each in listed]
-    missing = [printable(each.name) for each in found if each not in listed]
-    rows = [f"with undeclared {_names(undeclared)}"] if undeclared else []
-    rows += [f"without {_names(missing)}"] if missing else []
-    return f"rows {', or '.join(rows)} are left out"
+def no_lines(table: Table) -> list[str]:
+    """What is left out of a source before its rows are rows, whatever is asked."""
+    bases = table.bases if isinstance(table, DerivedTable) else (table,)
+    found: dict[str, None] = {}
+    for base in bases:
+        where = {"csv": "", None: "where files are CSV, "}.get(base.kind)
+        if where is not None:
+            of = "" if base.name == table.name else f" of {printable(base.name)}"
+            found[f"{where}{NO_LINES.replace('lines', f'lines{of}', 1)}"] = None
+    return list(found)
 
 
-def _of_units(table: Table) -> str:
+def of_sources(tables: Iterable[Table]) -> list[str]:
+    """What is left out of the sources of private tables whatever is asked, for the curator."""
+    private = [table for table in tables if not table.public and not table.synthetic]
+    return [f"{printable(each.title)}: {said}" for each in private for said in no_lines(each)]
+
+
+def _within(table: DerivedTable) -> Iterator[str]:
+    """Which rows take no part in what a relation makes of them."""
+    origins = trace(table.relation, named(table.bases)).read
+    for base in table.bases:
+        view = view_of(base, [key for name, key in origins if name == base.name.casefold()])
+        if view:
+            rows = f"rows of {printable(base.name)} {_of_columns(base, view)}"
+            yield f"{rows} meet no condition and add to no sum"
+
+
+def _of_columns(table: Table, keys: Sequence[str]) -> str:
+    """Which rows some columns leave out: all kinds of them, and none besides."""
+    found: dict[str, list[str]] = {}
+    for column in (each for key, each in table.columns.items() if key in keys):
+        for kind in _kinds_left_out(table, column):
+            found.setdefault(kind, []).append(printable(column.name))
+    rows = [f"with undeclared {_names(found['undeclared'])}"] if "undeclared" in found else []
+    rows += [f"whose {_names(found['unfound'])} was not found"] if "unfound" in found else []
+    rows += [f"without {_names(found['missing'])}"] if "missing" in found else []
+    rows += [f"whose {_names(found['unread'])} is no number"] if "unread" in found else []
+    return ", or ".join(rows)
+
+
+def _kinds_left_out(table: Table, column: Column) -> Iterator[str]:
+    """The kinds of values that put a row outside the view; NULL is undeclared if it has no cell."""
+    if column.domain is not None and not isinstance(column.domain, BoundedBins):
+        if column.other is not None:
+            yield "missing"
+        else:
+            yield "unfound" if column.released else "undeclared"
+        return
+    if not column.null:
+        yield "missing"
+    if not table.source:  # of other columns, where an undeclared value has no result
+        yield "undeclared"
+    elif not _has_types(table):
+        yield "unread"
+
+
+def _of_units(table: Table) -> Iterator[str]:
+    """Which rows do not count for what their units are, and which never meet."""
+    if table.unit.column is None:
+        return
     most = table.unit.max_rows
     rows = "1 row of each" if most == 1 else f"{most:,} rows of each"
     count = "counts" if most == 1 else "count"
-    return f"at most {rows} {printable(str(table.unit.column))} {count}, none without one"
+    said = f"at most {rows} {printable(table.unit.column)} {count}, none without one"
+    bases = table.bases if isinstance(table, DerivedTable) else ()
+    for base in bases:
+        if base.unit.through is not None:
+            keys = [printable(own) for own, _ in base.unit.through.on]
+            said += f", none whose {_names(keys)} is in no row of {base.unit.through.table}"
+    yield said
+    met = _met_within(table) if isinstance(table, DerivedTable) else []
+    if met:
+        yield f"rows of different units never meet by {_names(met)}"
 
 
 def _met_within(table: DerivedTable) -> list[str]:
-    """The columns with ids of other units by which rows are matched, as their tables call them."""
-    named = {name.casefold() for base in table.bases for name in base.unit_columns}
-    return list(dict.fromkeys(_matched(table.relation, named))) if named else []
+    """The keys by which rows of other tables, or ids of other units, are matched within a unit."""
+    others = {name.casefold() for base in table.bases for name in base.unit_columns}
+    units = {str(base.unit.column).casefold() for base in table.bases} - others
+    keys = dict.fromkeys(_matched(table.relation, others))
+    return [printable(key) for key in keys if key.casefold() not in units]
 
 
-def _matched(relation: UnitLocal, named: Set[str]) -> Iterator[str]:
+def _matched(relation: UnitLocal, others: Set[str]) -> Iterator[str]:
     if isinstance(relation, JoinRows | MeetRows):
-        keys = (key.rsplit(".", 1)[-1] for pair in relation.on for key in pair)
-        yield from (key for key in keys if key in named)
+        keys = [key.rsplit(".", 1)[-1] for pair in relation.on for key in pair]
+        is_other = scanned(relation.left) != scanned(relation.right)
+        yield from (key for key in keys if is_other or key in others)
     for each in children(relation):
-        yield from _matched(each, named)
+        yield from _matched(each, others)
 
 
 def _names(names: Sequence[str]) -> str:

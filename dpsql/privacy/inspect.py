@@ -18,7 +18,7 @@ from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.held import one_snapshot
-from dpsql.privacy.vault.lines import count_unread
+from dpsql.privacy.vault.lines import REMEDIES, find_unread
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
 from dpsql.records import dataclass, replace
@@ -46,12 +46,23 @@ class ColumnFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class LostLines:
+    """Lines of files that are no rows for one reason: how many, the first, and what to do."""
+
+    why: str
+    count: int
+    file: str
+    first: int
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What the declared views of a table leave out, exactly.
 
     ``unowned`` are rows without a privacy unit. ``crowded`` units have more than ``max_rows`` rows;
     ``dropped`` are the rows beyond. ``most`` rows count where no column is mentioned, ``least``
-    where all are. ``unread`` are the lines of CSV files that are no rows.
+    where all are. ``unread`` are the lines of CSV files that are no rows, by reason.
     """
 
     table: str
@@ -67,7 +78,7 @@ class Figures:
     most: int
     least: int
     columns: tuple[ColumnFigures, ...]
-    unread: int
+    unread: tuple[LostLines, ...]
 
 
 def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
@@ -134,8 +145,19 @@ def _count(table: Table, stored: StoredTable) -> Figures:
         most=int(np.minimum(of_units, limit).sum()),
         least=int(np.minimum(inside, limit).sum()),
         columns=columns,
-        unread=sum(map(count_unread, stored.paths)) if stored.kind == "csv" else 0,
+        unread=_unread(stored) if stored.kind == "csv" else (),
     )
+
+
+def _unread(stored: StoredTable) -> tuple[LostLines, ...]:
+    """The lines of files that are no rows, by reason, the most frequent first."""
+    first: dict[str, tuple[str, int]] = {}
+    count = Counter[str]()
+    for path in stored.paths:
+        for number, why in find_unread(path):
+            first.setdefault(why, (os.path.basename(path), number))
+            count[why] += 1
+    return tuple(LostLines(why, n, *first[why], REMEDIES[why]) for why, n in count.most_common())
 
 
 def _opened(table: Table) -> Table:

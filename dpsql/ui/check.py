@@ -90,8 +90,10 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
     kind = found.kind if found.kind in SERVERS else f"{found.kind}{files}"
     lines = [f"{printable(found.table)}: {kind}, opens; {found.rows:,} rows"]
     if found.unread:
-        why = "other numbers of fields, quotes that are not closed, text that is not UTF-8"
-        lines.append(f"  {found.unread:,} lines are no rows ({why}) and never count")
+        lines.append(f"  {sum(e.count for e in found.unread):,} lines are no rows and never count")
+    for each in found.unread:
+        at = f"first in line {each.first:,} of {printable(each.file)}"
+        lines.append(f"    {each.count:,} have {each.why}, {at}: {each.remedy}")
     if found.unit is not None:
         unit = printable(found.unit)
         lines.append(f"  {found.unowned:,} rows without {unit} never count")

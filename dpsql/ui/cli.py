@@ -27,7 +27,7 @@ from dpsql.ui.connect import (
     sit,
     with_settings,
 )
-from dpsql.ui.tell import describe_error, tell
+from dpsql.ui.tell import describe_error, tell, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -207,15 +207,19 @@ def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[st
     if output is None:
         print(draft_catalog(*data, **options), end="")
         return OK
+    from dpsql.catalog.view import NO_LINES
     from dpsql.ui.streams import OutputFile
 
     path = Path(output)
     with OutputFile(path, force) as target:
-        target.commit(draft_catalog(*data, folder=path.parent, **options).encode())
+        drafted = draft_catalog(*data, folder=path.parent, **options)
+        target.commit(drafted.encode())
     tell(
         f"wrote {output}; decide whom it protects (privacy_unit), and declare domains and bounds "
         "from public knowledge, never from the data"
     )
+    if NO_LINES[1:] in drafted:
+        tell_note(NO_LINES)
     return OK
 
 

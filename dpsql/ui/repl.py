@@ -23,7 +23,7 @@ from dpsql.ui.grid import clip, floor_text
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command
 from dpsql.ui.style import screen_width
-from dpsql.ui.tell import colour_wanted, speaks_unicode, tell
+from dpsql.ui.tell import colour_wanted, speaks_unicode, tell, tell_note
 from dpsql.ui.texts import run_piece
 
 if TYPE_CHECKING:
@@ -42,8 +42,12 @@ Reader = Callable[[], str]
 
 def run_prompt(session: Session) -> int:
     """Read and answer until the user leaves; return the exit status."""
+    from dpsql.catalog.view import of_sources  # the connection is open by now
+
     fancy = os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
     tell(f"dpsql {__version__} on {session.name}. SQL ends with ;  .help lists commands.")
+    for note in of_sources(session.connection.catalog.tables.values()):
+        tell_note(note)
     read = make_reader(session) if fancy else lambda: read_plainly(session)
     while True:
         try:

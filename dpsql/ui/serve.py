@@ -14,7 +14,7 @@ import click
 
 from dpsql.errors import UsageError
 from dpsql.ui.connect import WIDE
-from dpsql.ui.tell import tell
+from dpsql.ui.tell import tell, tell_note
 
 if TYPE_CHECKING:
     from dpsql.page.serving import Page
@@ -54,6 +54,7 @@ def serve(
     check: bool,
 ) -> int:
     """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
+    from dpsql.catalog.view import of_sources
     from dpsql.dbapi.site import open_site  # the engine: a second
     from dpsql.server.binding import end_point
     from dpsql.server.lobby import SWITCHING
@@ -91,6 +92,8 @@ def serve(
     )
     database = site.catalog.path.stem
     tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
+    for note in of_sources(site.catalog.tables.values()):
+        tell_note(note)
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

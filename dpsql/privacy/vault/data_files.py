@@ -5,20 +5,10 @@ from __future__ import annotations
 import glob
 import os
 
+from dpsql.catalog.catalog import kind_of
 from dpsql.files import real_paths
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.delta import is_delta
-
-KINDS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".duckdb": "duckdb",
-    ".db": "duckdb",
-}
 
 READABLE = {
     "parquet": "a Parquet file is written as a whole, and not encrypted",
@@ -41,20 +31,24 @@ def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
     Raises: DataUnavailable (E_DATA), naming table and source.
     """
     paths = _find_paths(source, table)
-    kinds = {_kind(path) for path in paths}
+    kinds = {kind_of(path) for path in paths}
     if len(kinds) != 1 or None in kinds or (kinds == {"duckdb"} and len(paths) > 1):
         unavailable(table, source, "not Parquet, CSV, compressed CSV or one DuckDB file")
-    return kinds.pop() or "", paths
+    kind, named = kinds.pop() or "", kind_of(source)
+    if named not in (None, kind):  # what is said of rows that are left out goes by the name
+        problem = f"its name says {named}, and it leads to {kind}"
+        unavailable(table, source, problem, "name the file itself, or give the link its ending")
+    return kind, paths
 
 
 def is_data_file(name: str) -> bool:
     """Say whether a file can be read as data, by its name."""
-    return _kind(name) is not None
+    return kind_of(name) is not None
 
 
 def is_parquet(source: str) -> bool:
     """Say whether files match ``source`` and all are Parquet, by their names."""
-    return {_kind(path) for path in match_files(source)} == {"parquet"}
+    return {kind_of(path) for path in match_files(source)} == {"parquet"}
 
 
 def _find_paths(source: str, table: str) -> tuple[str, ...]:
@@ -69,14 +63,3 @@ def _find_paths(source: str, table: str) -> tuple[str, ...]:
     if not all(os.access(path, os.R_OK) for path in paths):
         unavailable(table, source, "permission denied")
     return paths
-
-
-def _kind(path: str) -> str | None:
-    """What a file holds by the last two parts of its name, or the last one.
-
-    >>> [_kind(each) for each in ("a.parquet", "b/a.1.CSV.gz", ".csv", "a.gz", "csv")]
-    ['parquet', 'csv', None, None, None]
-    """
-    _, *suffixes = os.path.basename(path).lower().lstrip(".").split(".")
-    kinds = (KINDS.get("".join(f".{each}" for each in suffixes[-n:])) for n in (2, 1))
-    return next(filter(None, kinds), None)

@@ -23,6 +23,17 @@ Flags = npt.NDArray[np.bool_]
 BLOCK = 1 << 22
 """Bytes that are split at once."""
 MAX_HEADER = 1 << 20
+NOT_UTF8 = "bytes that are not UTF-8"
+STRAY = "a carriage return within it"
+UNCLOSED = "a quote that is not closed"
+FIELDS = "another number of fields than the header"
+REMEDIES = {
+    NOT_UTF8: "write the file in UTF-8: iconv -f cp1252 -t utf-8 old.csv > new.csv",
+    STRAY: "end lines with a newline, and write values that hold line ends as Parquet",
+    UNCLOSED: "write values that hold line ends as Parquet; a quote within quotes is doubled",
+    FIELDS: "write as many delimiters in every line as in the header",
+}
+"""Why a line is no row, and what would make it one."""
 
 
 def read_header(path: str) -> list[str]:
@@ -59,17 +70,37 @@ def read_rows(path: str, columns: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
     yield {"line": np.empty(0, dtype=object), "is_apart": np.empty(0, dtype=np.bool_)}
 
 
-def count_unread(path: str) -> int:
-    """How many lines of a file are no rows, without those that are blank: they never count.
+def find_unread(path: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file that are no rows, but for blank ones: their number, and why.
 
+    It is for the curator, and for files that are public. The header is line 1.
     Raises: as :func:`read_header` and :func:`read_rows`.
     """
-    columns, unread = len(read_header(path)), 0
+    columns, cut, number = len(read_header(path)), _delimiter(path), 2
     for block in _blocks(path):
-        found = len(split_lines(block, _delimiter(path), columns)["line"])
-        rows = [line for line in block.split(b"\n") if line.strip(b"\r") or columns == 1]
-        unread += len(rows) - found
-    return unread
+        lines = block.split(b"\n")
+        if len(split_lines(block, cut, columns)["line"]) < len(lines):
+            for i, line in enumerate(lines):
+                why = _fault(line.removesuffix(b"\r"), cut, columns)
+                if why:
+                    yield number + i, why
+        number += len(lines)
+
+
+def _fault(line: bytes, delimiter: str, columns: int) -> str:
+    """Say why a line is no row; nothing where it is one, or blank."""
+    text = _decode_line(line)
+    if text is None:
+        return NOT_UTF8
+    if not text or split_line(text, delimiter, columns) is not None:
+        return ""
+    if "\r" in text:
+        return STRAY
+    try:
+        next(csv.reader([text], delimiter=delimiter, strict=True))
+    except (csv.Error, StopIteration):
+        return UNCLOSED
+    return FIELDS
 
 
 def fields_sql(path: str) -> str:

@@ -15,6 +15,7 @@ from dpsql.errors import InternalError
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.footers import BESIDES
+from dpsql.privacy.vault.lines import REMEDIES, find_unread
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.source import Source, connect, open_source, stored_types
 
@@ -73,6 +74,8 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
             stored = stored_types(connection, source)
             types = [_type(table, source, name, kind) for name, kind in stored]
             lines = list(range(len(types))) if source.kind == "csv" else []
+            for path in source.paths if lines else ():
+                _refuse_unread(table, path)
             rows = _select(connection, source, types, lines)
         except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
             unavailable(table.name, table.source, "the rows cannot be read")
@@ -83,6 +86,13 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
             column = partial(list, [row[place] for row in rows])
         found[name] = (kind, PublicValues(len(rows), column))
     return found
+
+
+def _refuse_unread(table: Table, path: str) -> None:
+    """Refuse a public file of which a line would go unseen."""
+    for number, why in find_unread(path):
+        problem = f"line {number:,} is no row, it has {why}"
+        unavailable(table.name, table.source, problem, REMEDIES[why])
 
 
 def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:

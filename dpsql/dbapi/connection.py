@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -330,6 +331,13 @@ class Connection(Exceptions):
     @property
     def _charges(self) -> Charges:
         return Charges() if self._engine is None else self.engine.charges
+
+    def at_most(self, epsilon: Fraction) -> AbstractContextManager[None]:
+        """Refuse (E_PRICE), for as long as this lasts, what would cost more in all.
+
+        Guarantee: a refusal comes before the rows are read, and charges nothing.
+        """
+        return self._charges.at_most(epsilon)
 
     def set(self, name: str, value: str) -> None:
         """SET a session setting from its text."""

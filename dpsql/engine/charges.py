@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TypeVar
 
-from dpsql.errors import Interrupted
+from dpsql.errors import Interrupted, OperationalError, decimal_text
 from dpsql.interrupts import Held, Watched, check
 from dpsql.privacy.accounting import Cost
 from dpsql.privacy.chain import Cause
@@ -22,7 +22,8 @@ class Charges:
     """How many charges were begun and made, their epsilon, and how much of it is stored for.
 
     Stored is what came of a charge: a release, a threshold or a model. ``source`` names the file
-    that the statements came from, if any.
+    that the statements came from, if any. ``most`` is what ``epsilon`` may come to, None without
+    a bound: a price was shown.
     """
 
     begun: int = 0
@@ -30,6 +31,27 @@ class Charges:
     epsilon: Fraction = Fraction(0)
     stored: Fraction = Fraction(0)
     source: str = ""
+    most: Fraction | None = None
+
+    @contextmanager
+    def at_most(self, epsilon: Fraction) -> Iterator[None]:
+        """Have all that is charged meanwhile cost no more than a price that was shown."""
+        self.most = self.epsilon + epsilon
+        try:
+            yield
+        finally:
+            self.most = None
+
+    def refuse_dearer(self, cost: Cost) -> None:
+        """Refuse a charge beyond the price that was shown. Raises: OperationalError (E_PRICE)."""
+        if self.most is None or self.epsilon + cost.epsilon <= self.most:
+            return
+        shown = decimal_text(max(Fraction(0), self.most - self.epsilon))
+        raise OperationalError(
+            "E_PRICE",
+            f"it would cost epsilon {decimal_text(cost.epsilon)}, not {shown} as was shown",
+            hint="nothing was charged for it; look at its forecast, and run it again",
+        )
 
     @contextmanager
     def paid(

@@ -154,6 +154,7 @@ class Engine(Desk):
         """
         price = step.price
         charge = Membrane(self, self.ledger, self.vaults).afford(price)
+        self.charges.refuse_dearer(charge.cost)
         with (
             self._rows(step) as vaults,
             vaults.turn(self.declared),

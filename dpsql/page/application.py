@@ -7,6 +7,7 @@ import importlib.resources
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
 from typing import Any
 
 from starlette.applications import Starlette
@@ -196,10 +197,9 @@ class Application:
 
     async def _run(self, request: Request, visit: Visit) -> Response:
         _check_asks(visit)
-        asked = await _read(request, sql=str, epsilon=str)
-        return _shaped(
-            await self.teller.run(request, visit, asked["sql"], _epsilon(asked["epsilon"]))
-        )
+        asked = await _read(request, sql=str, epsilon=str, price=str)
+        epsilon, price = _epsilon(asked["epsilon"]), _price(asked["price"])
+        return _shaped(await self.teller.run(request, visit, asked["sql"], epsilon, price))
 
     async def _save(self, request: Request, visit: Visit) -> Response:
         number = request.path_params["number"]
@@ -226,6 +226,13 @@ def _epsilon(text: str) -> str:
     if not re.fullmatch(r"[0-9.eE+-]{1,40}", text):
         raise Unfit("epsilon is a number")
     return text
+
+
+def _price(text: str) -> Fraction | None:
+    """The price that was shown, as a forecast tells it; None where none was. Raises: Unfit."""
+    if not re.fullmatch(r"|[0-9]{1,60}(/0*[1-9][0-9]{0,60})?", text):
+        raise Unfit("price is that of a forecast, or empty")
+    return Fraction(text) if text else None
 
 
 def _before(request: Request) -> int | None:

@@ -67,6 +67,7 @@ def shape_forecast(found: Explanation) -> Shape:
     """A forecast: what it would cost, and the errors to expect."""
     return {
         "epsilon": decimal_text(found.epsilon),
+        "price": "0" if found.free else str(found.epsilon),
         "noise": found.noise,
         "method": found.method,
         "rmse": shape_value(found.rmse) if math.isfinite(found.rmse) else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from fractions import Fraction
 from typing import Any
 
 from starlette.requests import Request
@@ -46,8 +47,13 @@ class Teller:
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
-    async def run(self, request: Request, visit: Visit, text: str, epsilon: str) -> Shape:
-        """Answer a script, all its SELECTs for one charge. Raises: Busy; Gone."""
+    async def run(
+        self, request: Request, visit: Visit, text: str, epsilon: str, price: Fraction | None
+    ) -> Shape:
+        """Answer a script, all its SELECTs for one charge, for no more than the price shown.
+
+        Where no ``price`` was forecast, ``epsilon`` is what was shown. Raises: Busy; Gone.
+        """
         if visit.running is not None:
             raise Busy("the statement before this one is not answered yet")
         if visit.forecasting is not None:
@@ -55,9 +61,12 @@ class Teller:
         wish = visit.running = Cancellation()
 
         def work() -> Shape:
-            visit.caller.connection.set("epsilon", epsilon)
+            connection = visit.caller.connection
+            connection.set("epsilon", epsilon)
+            shown = connection.terms.epsilon if price is None else price
             many = len(split_statements(text)) > 1
-            visit.results = tuple(visit.caller.run(text, many, LONGEST_RUN, wish))
+            with connection.at_most(shown or Fraction(0)):
+                visit.results = tuple(visit.caller.run(text, many, LONGEST_RUN, wish))
             return {"results": [shape_result(each) for each in visit.results]}
 
         self.meter.serve()

@@ -19,6 +19,7 @@ STATES = {
     "E_NOT_IN_DOMAIN": "22023",
     "E_LITERAL": "22P02",
     "E_BUDGET": "53400",
+    "E_PRICE": "53400",
     "E_EPSILON": "22023",
     "E_DELTA": "22023",
     "E_SETTING": "22023",

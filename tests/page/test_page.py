@@ -6,11 +6,13 @@ import contextlib
 import http.client
 import json
 import logging
+import random
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,33 @@ def test_a_script_is_one_charge_and_a_repetition_is_free(ana: Knocker) -> None:
     assert ana.run(COUNT, "0.02")["results"][0]["free"]
 
 
+NO_PRICES = (b"0", b'"free"', b'"-1"', b'"1/0"', b'"1e9"', b'" "', b'"%b"' % (b"9" * 99))
+
+
+def test_a_run_costs_no_more_than_was_shown(ana: Knocker) -> None:
+    """Statements and scripts, new and known, at prices below, at and above what they cost."""
+    chosen = random.Random(12)
+    refused = 0
+    for turn in range(24):
+        sql = chosen.choice([f"SELECT COUNT(*) AS p{turn % 7} FROM t WHERE size <> {turn % 7}"])
+        script = chosen.choice(["{}", "{}; SELECT 1", "SET epsilon = 0.05; {}"]).format(sql)
+        forecast = ana.post("/api/forecast", sql=script, epsilon="0.01").told
+        cost = Fraction(forecast["price"])
+        assert (cost == 0) == forecast["free"]
+        price = chosen.choice([None, Fraction(0), cost / 3, cost, 2 * cost])
+        shown = Fraction("0.01") if price is None else price
+        before = Fraction(ana.get("/api/budget").told["remaining"])
+        told = ana.run(script, "0.01", "" if price is None else str(price))
+        spent = before - Fraction(ana.get("/api/budget").told["remaining"])
+        refused += "error" in told
+        assert spent == (0 if "error" in told else cost)
+        assert ("error" in told) == (cost > shown), (script, price, told)
+        if "error" in told:
+            assert told["error"]["code"] == "E_PRICE"
+            assert "nothing was charged" in told["error"]["hint"]
+    assert refused > 3
+
+
 def test_what_is_saved_is_what_was_shown(ana: Knocker) -> None:
     assert ana.get("/api/results/1.csv").status == 404
     shown = ana.run(COUNT)["results"][0]
@@ -197,8 +226,8 @@ def test_the_curator_sees_all_and_asks_nothing(page: Page, ana: Knocker) -> None
     assert {each["name"]: each["total"] for each in told["budgets"]} == {"ana": "90", "bo": "1"}
     assert "AS seen" in told["entries"][0]["sql"]
     assert told["entries"][0]["within"] == ["analyst:ana"]
-    for path in ("/api/run", "/api/forecast"):
-        assert cora.post(path, sql=COUNT, epsilon="1").status == 400
+    assert cora.post("/api/forecast", sql=COUNT, epsilon="1").status == 400
+    assert cora.post("/api/run", sql=COUNT, epsilon="1", price="").status == 400
     assert cora.get("/api/vocabulary").told["tables"][0]["name"] == "t"
     assert ana.get("/api/curator").status == 403
 
@@ -234,7 +263,9 @@ def test_requests_that_another_site_causes_are_refused(
     page: Page, ana: Knocker, changed: dict[str, str | None], status: int
 ) -> None:
     before = ana.get("/api/budget").told
-    body = json.dumps({"sql": "SELECT COUNT(*) AS forged FROM t", "epsilon": "1"}).encode()
+    body = json.dumps(
+        {"sql": "SELECT COUNT(*) AS forged FROM t", "epsilon": "1", "price": ""}
+    ).encode()
     assert ana.send("POST", "/api/run", body, **changed).status == status
     assert ana.get("/api/budget").told == before
 
@@ -255,7 +286,8 @@ def test_what_another_site_could_read_is_refused(ana: Knocker) -> None:
         *(b"", b"{", b"[]", b"null", b"1", b"[" * 100_000, b"\xff\xfe"),
         *(b'{"sql": 1, "epsilon": "1"}', b'{"sql": "x"}', b'{"sql": "x", "epsilon": ""}'),
         *(b'{"sql": "x", "epsilon": "1", "more": 1}', b'{"sql": "\\ud800", "epsilon": "1"}'),
-        b'{"sql": "x", "epsilon": "1; DROP"}',
+        *(b'{"sql": "x", "epsilon": "1; DROP", "price": ""}', b'{"sql": "x", "epsilon": "1"}'),
+        *(b'{"sql": "x", "epsilon": "1", "price": %b}' % each for each in NO_PRICES),
     ],
 )
 def test_bodies_that_are_not_what_they_should_be(ana: Knocker, body: bytes) -> None:
@@ -306,7 +338,7 @@ def test_what_is_sent_is_confined(page: Page, ana: Knocker) -> None:
 def test_hostile_text_comes_back_as_data(ana: Knocker) -> None:
     mean = "</script><img src=x onerror=alert(1)>"
     found = ana.run(f"SELECT '{mean}' AS \"{mean}\", COUNT(*) AS n FROM t")
-    caught = ana.post("/api/run", sql=f"SELECT {mean}", epsilon="1")
+    caught = ana.post("/api/run", sql=f"SELECT {mean}", epsilon="1", price="")
     assert caught.headers["content-type"] == "application/json"
     assert "error" in caught.told
     assert "error" in found or found["results"][0]["columns"][0]["name"] == mean
@@ -367,12 +399,12 @@ def test_a_browser_that_goes_away_ends_what_it_asked(
 
     with monkeypatch.context() as patch:
         patch.setattr(Caller, "run", wait)
-        body = json.dumps({"sql": COUNT, "epsilon": "1"}).encode()
+        body = json.dumps({"sql": COUNT, "epsilon": "1", "price": ""}).encode()
         away = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
         headers = {"X-Dpsql": "page", "Content-Type": "application/json", "Cookie": ana.cookie}
         away.request("POST", "/api/run", body, headers)
         assert begun.wait(60)
-        assert ana.post("/api/run", sql=COUNT, epsilon="1").status == 503
+        assert ana.post("/api/run", sql=COUNT, epsilon="1", price="").status == 503
         away.close()
         assert ended.wait(60)
     for _ in range(1000):  # the visit hears of it in the event loop

@@ -97,6 +97,6 @@ class Knocker:
         self.cookie = found[1] if found else ""
         return caught
 
-    def run(self, sql: str, epsilon: str = "0.01") -> Any:
-        """Ask something."""
-        return self.post("/api/run", sql=sql, epsilon=epsilon).told
+    def run(self, sql: str, epsilon: str = "0.01", price: str = "") -> Any:
+        """Ask something for a price that was shown; none was, unless it is said."""
+        return self.post("/api/run", sql=sql, epsilon=epsilon, price=price).told

@@ -22,6 +22,7 @@ export class Forecast {
     this.most = 1;
     this.left = 1;
     this.field.value = "0.1";
+    this.price = "";
     this.slide.addEventListener("input", () => {
       this.field.value = tidy(LEAST * (this.most / LEAST) ** (this.slide.value / 1000));
       this.changed();
@@ -40,7 +41,11 @@ export class Forecast {
     this.changed();
   }
 
+  // The price goes with the first key: what is shown is never that of another statement.
   changed() {
+    this.stop();
+    this.price = "";
+    this.say([make("p", { class: "muted" }, "…")]);
     const value = Number(this.epsilon);
     if (value > 0) {
       const place = Math.log(value / LEAST) / Math.log(this.most / LEAST);
@@ -49,7 +54,6 @@ export class Forecast {
     }
     const share = this.left > 0 ? (100 * value) / this.left : 100;
     find("#share").textContent = value > 0 ? `${short(+share.toPrecision(2))} % of what is left` : "";
-    clearTimeout(this.timer);
     this.timer = setTimeout(() => this.look(), PAUSE);
   }
 
@@ -78,9 +82,14 @@ export class Forecast {
     find("#curve").replaceChildren(...curve);
   }
 
+  free() {
+    this.price = "0";
+    this.say([make("p", { class: "muted" }, "Nothing to forecast: this is free.")]);
+  }
+
   refuse(told) {
     if (NOTHING_ASKED.includes(told.code) && /there is no SELECT/.test(told.message))
-      return this.say([make("p", { class: "muted" }, "Nothing to forecast: this is free.")]);
+      return this.free();
     if (told.start !== undefined) this.point(told.start, told.end);
     this.say([
       make("p", { class: "wrong" }, told.message),
@@ -89,6 +98,7 @@ export class Forecast {
   }
 
   show(found) {
+    this.price = found.price;
     const lines = found.lines.map(([label, text]) => make("tr", {}, make("th", {}, label), make("td", {}, text)));
     const details = make("details", {}, make("summary", {}, "How"), make("table", { class: "lines" }, make("tbody", {}, lines)));
     if (found.free)

@@ -153,7 +153,7 @@ async function run() {
   box.setAttribute("aria-busy", "true");
   forecast.stop();
   try {
-    const found = await post("/api/run", { sql, epsilon: forecast.epsilon }, running.signal);
+    const found = await post("/api/run", { sql, epsilon: forecast.epsilon, price: forecast.price }, running.signal);
     box.replaceChildren(...results(found.results));
     if (/\b(create|drop)\b/i.test(sql)) await learn();
   } catch (error) {

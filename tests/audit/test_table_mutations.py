@@ -164,8 +164,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     """Change the SQL that fetches doubles."""
     fetch_column = fetched_columns.fetch_column
 
-    def changed(asked: Asked, raw: str, stored: str, index: int) -> Fetch:
-        found = fetch_column(asked, raw, stored, index)
+    def changed(asked: Asked, raw: str, stored: str) -> Fetch:
+        found = fetch_column(asked, raw, stored)
         return replace(found, value=sql.format(raw)) if stored == "DOUBLE" else found
 
     monkeypatch.setattr(files, "fetch_column", changed)

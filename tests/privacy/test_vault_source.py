@@ -25,7 +25,7 @@ from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.described import describe_data
 from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.risky import refuse_unreadable
-from dpsql.privacy.vault.source import WRITTEN, connect, create_enum, is_switched_off, open_source
+from dpsql.privacy.vault.source import connect, is_switched_off, open_source
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.sealed import hush
 from tests.support.one_reader import one_reader
@@ -410,15 +410,6 @@ def test_nothing_reads_statistics(tmp_path: Path) -> None:
         sql = f"{asked} FROM read_parquet(?)"
         assert connection.execute(sql, [str(path)]).fetchall() == [(1000, 1000)]
         assert is_switched_off(connection)
-
-
-@pytest.mark.parametrize("more", [[], ["a\0b"], [f"value {i}" for i in range(WRITTEN)]])
-def test_declared_texts_are_cells_in_declared_order(more: list[str]) -> None:
-    odd = ["z", "", "it's", "''", "\\", "$1", "; --", "/*", "\n", '"', "é", "e\u0301", " ", "NULL"]
-    with scribe() as connection:
-        create_enum(connection, "declared", [*odd, *more])
-        (found,) = connection.execute("SELECT enum_range(NULL::declared)").fetchall()
-        assert found[0] == [*odd, *more]
 
 
 def test_a_bar_that_stays_is_refused() -> None:

@@ -29,7 +29,15 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.failures import CHANGED, FAILED, Unread, unread
-from dpsql.privacy.vault.fetched_columns import Fetch, UnitIdentity, fetch_column, fetch_unit
+from dpsql.privacy.vault.fetched_columns import (
+    Fetch,
+    TextPlaces,
+    UnitIdentity,
+    fetch_column,
+    fetch_unit,
+    hash_sql,
+    narrow_sql,
+)
 from dpsql.privacy.vault.footers import BESIDES
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
@@ -39,11 +47,10 @@ from dpsql.privacy.vault.source import (
     RowQuery,
     Source,
     connect,
-    create_enum,
     family,
     open_source,
 )
-from dpsql.records import dataclass, field
+from dpsql.records import dataclass, field, replace
 
 ROWS = 1 << 16
 """How many rows of up to COLUMNS columns are handed over at once: 64 MiB."""
@@ -161,12 +168,13 @@ def fetch_rows(
     fetches = [
         _fetch_key(source, place)
         if each.form == "key"
-        else fetch_column(each, source.column_sql(place), source.columns[place][1], i)
-        for i, (each, place) in enumerate(zip(asked, places, strict=True))
+        else fetch_column(each, source.column_sql(place), source.columns[place][1])
+        for each, place in zip(asked, places, strict=True)
     ]
-    for i, fetch in enumerate(fetches):
-        if fetch.texts:
-            create_enum(connection, f"e{i}", fetch.texts)
+    fetches = [
+        replace(each, places=TextPlaces.of(connection, each.texts)) if each.texts else each
+        for each in fetches
+    ]
     owner = None if unit is None else _position(source, unit)
     identity = None if owner is None else _identity(source, owner)
     wanted = tuple(dict.fromkeys([*places, *([] if owner is None else [owner])]))
@@ -240,10 +248,8 @@ def _fetch_key(source: Source, place: int) -> Fetch:
     found, (_, stored) = _identity(source, place), source.columns[place]
     if family(stored) == "integer" and stored not in SHORT:  # are the keys of narrower integers
         raw = source.column_sql(place)
-        rest = f"CAST(hash(TRY_CAST({raw} AS VARCHAR)) >> 1 AS BIGINT)"
-        return Fetch(
-            f"COALESCE(TRY_CAST({raw} AS BIGINT), {rest})", False, found.known, key=np.int64
-        )
+        value = f"COALESCE({narrow_sql(raw, stored)}, {hash_sql(raw)})"
+        return Fetch(value, False, found.known, key=np.int64)
     return Fetch(found.value, False, found.known, key=found.dtype)
 
 

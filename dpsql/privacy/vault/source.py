@@ -37,7 +37,6 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 """What a session sets is no part of it: how many rows there are could be told by where reading
 fails. DuckDB reads before a request is measured, so that either has half of the memory."""
-WRITTEN = 1000  # values of an ENUM that are written out, which takes a fifth of the time
 NEEDED = {"unused_columns"}
 """Steps of the optimiser that stay on: columns that nobody asked for are not read."""
 
@@ -311,16 +310,6 @@ def is_switched_off(connection: duckdb.DuckDBPyConnection) -> bool:
     listed = "(SELECT list(name) FROM duckdb_optimizers())"
     ((off, in_order, steps),) = connection.execute(f"SELECT {settings}, {listed}").fetchall()
     return in_order is True and "statistics_propagation" in {*steps} - NEEDED <= {*off.split(",")}
-
-
-def create_enum(connection: duckdb.DuckDBPyConnection, name: str, texts: Sequence[str]) -> None:
-    """Create an ENUM type of declared values, in declared order."""
-    if len(texts) <= WRITTEN and "\0" not in "".join(texts):
-        connection.execute(f"CREATE TEMP TYPE {name} AS ENUM ({', '.join(map(literal, texts))})")
-        return
-    listed = "SELECT unnest(range(len($1))) AS cell, unnest(CAST($1 AS VARCHAR[])) AS text"
-    connection.execute(f"CREATE TEMP TABLE {name} AS {listed}", [list(texts)])
-    connection.execute(f"CREATE TEMP TYPE {name} AS ENUM (SELECT text FROM {name} ORDER BY cell)")
 
 
 def harden(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...]) -> None:

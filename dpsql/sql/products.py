@@ -13,6 +13,8 @@ from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.live_cells import live_cells
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
@@ -174,7 +176,7 @@ class _Products:
             masks = [each.get(name) for each in where]
             known = [mask for mask in masks if mask is not None]
             partly = known and len(known) == len(masks)
-            mask = np.logical_or.reduce(known) if partly else None
+            mask = self.live(name, where, np.logical_or.reduce(known) if partly else None)
             if keys[indices[0]].ranges:
                 axis = ranges(self.table.columns[name], indices[0], mask)
                 axes.append(Grouping(name, axis.keys, () if empty else axis.groups, axis.explicit))
@@ -184,6 +186,28 @@ class _Products:
             axes.append(partition(name, indices, values, kept))
         absent = frozenset(range(len(keys))) - frozenset(chosen)
         return Branch(tuple(axes), absent, fixed)
+
+    def live(self, name: str, where: Sequence[Mapping[str | None, Mask]], own: Mask | None) -> Any:
+        """The items of a column that are kept, less those that the rows of a relation cannot have.
+
+        What a sub-query or a join leaves out appears no more than what WHERE excludes.
+        """
+        if not isinstance(self.table, DerivedTable):
+            return own
+        (masks,) = where if len(where) == 1 else ({},)
+        kept = {}
+        for column, mask in masks.items():
+            if column is not None:
+                cells = self.evaluator.cells(self.source(column))
+                size = self.table.columns[column].size
+                ones = np.ones(int(mask.sum()), np.bool_)
+                kept[column] = mask if cells is None else _spread(ones, cells[mask], size, False)
+        found = live_cells(self.table, name, kept)
+        if found is None:
+            return own
+        cells = self.evaluator.cells(self.source(name))
+        items = found if cells is None else found[cells]
+        return items if own is None else own & items
 
     def check_size(self, branches: Sequence[Branch]) -> None:
         rows = sum(branch.rows for branch in branches)

@@ -10,7 +10,6 @@ from functools import reduce
 from operator import and_
 
 from dpsql.catalog.describe import describe_values
-from dpsql.catalog.domain import Bins
 from dpsql.errors import Span, printable
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.query import Condition, Coupled, Expression, Query
@@ -44,24 +43,9 @@ def find_decided(
     for each in query.expressions():
         for literal in () if each in never else each.undeclared:
             found[_undeclared(literal, source(each.column))] = None
-    for key in query.keys:
-        top = None if key.sql == "v" or key.ranges else _top(key, source(key.column), evaluator)
-        if top is not None:
-            found[top] = None
     if not query.aggregates:
         found[KEYS_ALONE] = None
     return tuple(found)
-
-
-def _top(key: Expression, source: Operand, evaluator: Evaluator) -> str | None:
-    """Say that the upper end of bins counts with what is below it, where a key would tell them."""
-    column = source.column
-    if column is None or not isinstance(column.domain, Bins) or source.lookup is not None:
-        return None
-    if evaluator.is_same(column, key.sql):
-        return None
-    top = float(column.domain.edges[-1])
-    return f"{printable(column.name)} = {top:g} counts with what is just below it"
 
 
 def _by_column(query: Query) -> Iterator[tuple[str, list[Expression]]]:

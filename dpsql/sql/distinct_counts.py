@@ -41,7 +41,7 @@ def distinct_values(scope: Scope, value: exp.Expr) -> Expression | None:
         return None
     check_scalar(value, scope.locate)
     for tree in scope.written_out(value):
-        check_edges(column, tree, scope.locate, scope.evaluator.is_same_below_top, grouping=True)
+        check_edges(column, tree, scope.locate, scope.evaluator.is_same, grouping=True)
     return scope.expression(column, value)
 
 

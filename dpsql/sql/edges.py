@@ -138,11 +138,65 @@ def check_edges(
             return
 
         def refused(node: exp.Expr) -> NoReturn:
+            capped = _below_top(column, domain, tree)
+            if capped is not None and _is_steady(column, capped, same):
+                raise _refuse_top(column, tree, capped, locate)
             raise _refuse(column, domain, node, locate)
 
         from dpsql.sql.steady import Steadiness  # few cut through cells
 
         Steadiness(column, same, refused).check(tree)
+
+
+class _CutError(Exception):
+    """An expression differs within a cell."""
+
+
+def _is_steady(column: Column, tree: exp.Expr, same: Same) -> bool:
+    """Whether an expression has one value on every cell of a column."""
+
+    def refused(_: exp.Expr) -> NoReturn:
+        raise _CutError
+
+    from dpsql.sql.steady import Steadiness
+
+    with contextlib.suppress(_CutError):
+        Steadiness(column, same, refused).check(tree)
+        return True
+    return False
+
+
+def _below_top(column: Column, domain: Bins | Periods, tree: exp.Expr) -> exp.Expr | None:
+    """An expression that on the last bin has the value of its lower edge: that holds both ends.
+
+    FLOOR(x / 10) begins a new group at the upper edge of the last bin, of that one value.
+    """
+    if not isinstance(domain, Bins) or tree.find(exp.Predicate, exp.Case, exp.If):
+        return None
+    low = exp.Literal.number(domain.representatives[-1])
+    own = exp.column(column.name)
+    is_last = exp.GTE(this=own, expression=low)
+    branch = exp.If(this=is_last, true=_with(tree, low))
+    return exp.Case(ifs=[branch], default=_with(tree, own))
+
+
+def _with(tree: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """An expression over one column with something else in its place."""
+    return tree.copy().transform(lambda n: value.copy() if isinstance(n, exp.Column) else n)
+
+
+def _refuse_top(
+    column: Column, tree: exp.Expr, capped: exp.Expr, locate: Locate
+) -> ProgrammingError:
+    assert isinstance(column.domain, Bins)
+    top = _edge_text(column.domain.edges[-1])
+    what = f"the last bin of {printable(column.name)} holds its upper edge, {top}, too"
+    return ProgrammingError(
+        "E_BIN_EDGE",
+        f"{what}: this would cut through it",
+        hint=f"{capped.sql('duckdb', comments=False)} counts {top} with what is below",
+        span=locate(tree),
+    )
 
 
 def is_daily(column: Column) -> bool:
@@ -309,8 +363,11 @@ def _nearest(column: Column, domain: Bins, node: exp.Expr) -> str:
         kind = _MIRROR[kind]
     is_upper = isinstance(test, exp.Between) and test.args["high"] is node
     sign = ">=" if kind is exp.GT else "<" if kind is exp.LTE or is_upper else ""
-    number = int(value) if value.denominator == 1 else float(value)
-    return f"{column.name} {sign} {number} works; " if sign else ""
+    return f"{column.name} {sign} {_edge_text(value)} works; " if sign else ""
+
+
+def _edge_text(edge: Fraction) -> str:
+    return str(int(edge) if edge.denominator == 1 else float(edge))
 
 
 def _divided(node: exp.Expr) -> str:

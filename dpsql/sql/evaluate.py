@@ -83,8 +83,8 @@ class Evaluator:
         self._tables: dict[Hashable, tuple[str, NDArray[np.int64] | None]] = {}
         self._masks: dict[Hashable, Mask] = {}
         self._values: dict[Hashable, tuple[str, tuple[Any, ...]]] = {}
-        self._ends: dict[tuple[Column, str, bool], bool] = {}
-        self._at_ends: dict[tuple[Column, bool], str] = {}
+        self._ends: dict[tuple[Column, str], bool] = {}
+        self._at_ends: dict[Column, str] = {}
 
     def prepare(self, source: Operand, conditions: Iterable[Expression]) -> None:
         """Evaluate many conditions in a few queries; later look-ups are free.
@@ -136,31 +136,21 @@ class Evaluator:
 
         The ends are the first and the last value that a cell can hold.
         """
-        return self._is_same(column, sql, True)
-
-    def is_same_below_top(self, column: Column, sql: str) -> bool:
-        """As ``is_same``, but for the upper end of the last bin, which counts with what is below.
-
-        FLOOR(x / 10) would begin a new group there, of that one value.
-        """
-        return self._is_same(column, sql, not isinstance(column.domain, Bins))
-
-    def _is_same(self, column: Column, sql: str, closed: bool) -> bool:
-        asked = column, sql, closed
+        asked = column, sql
         if asked not in self._ends:
             self._ends[asked] = self._ask_ends(*asked)
         return self._ends[asked]
 
-    def _ask_ends(self, column: Column, sql: str, closed: bool) -> bool:
-        if (column, closed) not in self._at_ends:
+    def _ask_ends(self, column: Column, sql: str) -> bool:
+        if column not in self._at_ends:
             known = f"e{len(self._at_ends)}"
-            lows, highs = ends(column, closed)
+            lows, highs = ends(column)
             kind = sql_type(column)
             cells = ("BIGINT", range(len(lows)))
             self.sealed.fill(f"{known}lo", {"i": cells, "v": (kind, lows)})
             self.sealed.fill(f"{known}hi", {"i": cells, "v": (kind, highs)})
-            self._at_ends[column, closed] = known
-        table = self._at_ends[column, closed]
+            self._at_ends[column] = known
+        table = self._at_ends[column]
         lo, hi = (f"(SELECT i, ({sql}) AS x FROM {table}{end})" for end in ("lo", "hi"))
         differ = f"FROM {lo} AS a JOIN {hi} AS b USING (i) WHERE a.x IS DISTINCT FROM b.x"
         try:
@@ -326,17 +316,14 @@ def sql_type(column: Column) -> str:
     return _SQL_TYPES[column.type]
 
 
-def ends(column: Column, closed: bool = True) -> tuple[list[Value], list[Value]]:
-    """The first and the last value that every cell can hold; the last bin may be left open."""
+def ends(column: Column) -> tuple[list[Value], list[Value]]:
+    """The first and the last value that every cell can hold."""
     domain = column.domain
     lows, highs = list(column.cells), list(column.cells)
     if isinstance(domain, Bins):
         whole = column.type == "integer"
         lows[: domain.size] = [int(e) if whole else float(e) for e in domain.edges[:-1]]
         highs[: domain.size] = [end_of_bin(domain, k, whole=whole) for k in range(domain.size)]
-        if not closed:
-            top = domain.edges[-1]
-            highs[domain.size - 1] = int(top) - 1 if whole else math.nextafter(top, -math.inf)
     if isinstance(domain, Periods):
         highs[: domain.size] = ends_of_periods(domain)
     return lows, highs

@@ -126,13 +126,8 @@ class Keys:
                 span=self.scope.locate(node),
             )
         for tree in self.scope.written_out(node):
-            check_edges(
-                column,
-                tree,
-                self.scope.locate,
-                self.scope.evaluator.is_same_below_top,
-                grouping=True,
-            )
+            same = self.scope.evaluator.is_same
+            check_edges(column, tree, self.scope.locate, same, grouping=True)
         return self.scope.expression(column, node)
 
     def ranges(self, node: exp.Expr) -> Expression:

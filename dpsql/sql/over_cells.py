@@ -169,9 +169,8 @@ class CellExpressions(Expressions):
             for part in node.walk():
                 part.meta[STEADY] = True
             column = self.scope.table.columns[names.pop()]
-            check_edges(
-                column, node, self.locate, self.scope.evaluator.is_same_below_top, grouping=True
-            )
+            same = self.scope.evaluator.is_same
+            check_edges(column, node, self.locate, same, grouping=True)
 
     def divided(self, node: exp.Div) -> exp.Expr:
         """A ratio with a noisy count that is not positive is NULL: no error, no wild sign."""

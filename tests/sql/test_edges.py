@@ -20,6 +20,7 @@ import pytest
 import dpsql
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.dbapi.connection import Connection
+from dpsql.sql import evaluate
 from tests.support.grammar import verdict
 from tests.support.tables import Tables, World, open_tables
 
@@ -38,6 +39,8 @@ privacy_unit = "row"
 [table.t.column]
 n = { type = "number", domain = [-2, 10], bins = [-2, 0, 0.5, 3, 10], null = true }
 k = { type = "integer", domain = [0, 9], bins = [0, 2, 5, 9] }
+score = { type = "integer", bins = [0, 20, 40, 60, 80, 100, 120], null = true }
+price = { type = "number", bounds = [-10, 40], step = 10 }
 day = { type = "date", domain = ["2023-12-28", "2024-01-05"], by = "day", null = true }
 week = { type = "date", domain = ["2023-12-18", "2024-01-20"], by = "week" }
 month = { type = "date", domain = ["2023-11-15", "2024-03-02"], by = "month" }
@@ -198,6 +201,23 @@ class Writer:
         return self.pick(f"date_trunc('{unit}', #)", f"EXTRACT({part} FROM #)", "month(#)", *more)
 
 
+def stepped_key(rng: random.Random, width: int) -> str:
+    """A key that is the same on all of a bin of a width, but perhaps at the edge that closes it."""
+    inner = rng.choice(["#", "(#)", f"(# - {width})", f"(# + {2 * width})", "(# * 1)", "(0.0 + #)"])
+    outer = rng.choice(
+        [
+            *("floor({x} / {w})", "{x} // {w}", "trunc({x} / {w})", "ceil(({x} + 1) / {w})"),
+            *("CAST(floor({x} / {w}) AS INTEGER)", "floor({x} / {w}) * {w}", "-floor({x} / {w})"),
+            *(
+                "least(floor({x} / {w}), 3)",
+                "greatest(floor({x} / {w}), 1)",
+                "round({x} // {w}, 1)",
+            ),
+        ]
+    )
+    return outer.format(x=inner, w=rng.choice([width, 2 * width]))
+
+
 def samples(column: dpsql.catalog.Column, rng: random.Random) -> list[list[object]]:
     """Values of every cell, its ends among them; the first one is its representative."""
     domain = column.domain
@@ -244,7 +264,8 @@ def instants(first: dt.date, after: dt.date, rng: random.Random) -> list[object]
 
 
 ROW = (
-    "SELECT 1.0 AS n, 1 AS k, DATE '2024-01-01' AS day, DATE '2024-01-01' AS week,"
+    "SELECT 1.0 AS n, 1 AS k, 1 AS score, 1.0 AS price,"
+    " DATE '2024-01-01' AS day, DATE '2024-01-01' AS week,"
     " DATE '2024-01-01' AS month, DATE '2024-01-01' AS quarter, DATE '2024-01-01' AS year,"
     " DATE '2024-01-01' AS eight, TIMESTAMP '2024-01-01' AS hour, TIMESTAMP '2024-01-01' AS part,"
     " TIMESTAMP '2024-01-01' AS shift, TIMESTAMP '2024-01-01' AS whole,"
@@ -322,6 +343,65 @@ def check_all(
                 sql = f"SELECT COUNT(*) AS c FROM t WHERE {own}"
             if accepted(connection, sql):
                 yield sql, splits(database, text)
+
+
+WAYS = (
+    "SELECT {} AS g, COUNT(*) AS c FROM t GROUP BY g",
+    "SELECT COUNT(DISTINCT {}) AS c FROM t",
+    "SELECT {name}, {} AS g, COUNT(*) AS c FROM t GROUP BY {name}",
+    "SELECT g, COUNT(*) AS c FROM (SELECT {} AS g FROM t) x GROUP BY g",
+    "SELECT COUNT(*) AS c FROM t WHERE {} = 2",
+    "SELECT SUM({}) AS c FROM t",
+)
+"""Where an expression over a binned column may stand."""
+
+
+def closed_edges(world: World, seed: int, count: int) -> Iterator[tuple[str, bool]]:
+    """Keys of bins that are accepted, and whether they move the edge that closes the last one.
+
+    What is told to move it in the caller's own words is accepted, and cuts nothing.
+    """
+    connection, database = world
+    rng = random.Random(seed)
+    for _ in range(count):
+        name, width = rng.choice([("score", 20), ("price", 10)])
+        column = connection.catalog.tables["t"].columns[name]
+        fill(database, "BIGINT" if name == "score" else "DOUBLE", samples(column, rng))
+        text, way = stepped_key(rng, width), rng.choice(WAYS)
+        found = verdict(connection, way.format(text.replace("#", name), name=name))
+        if isinstance(found, dpsql.Error):
+            assert found.code in ("E_BIN_EDGE", "E_AGGREGATE", "E_EXPR_IN_AGG"), found
+            hint = found.hint or ""
+            if " counts " in hint:
+                capped = hint.split(" counts ")[0]
+                yield f"hint {hint}", splits(database, f"0 + {capped.replace(name, '#')}")
+                assert accepted(connection, way.format(capped, name=name)), hint
+        else:
+            asked = f"{text} = 2" if "WHERE" in way else f"0 + {text}"  # -0.0 is 0.0
+            yield way.format(text, name=name), splits(database, asked)
+
+
+def test_the_edge_that_closes_the_last_bin_is_never_moved(world: World) -> None:
+    found = list(closed_edges(world, seed=20, count=STATEMENTS * 3))
+    wrong = [sql for sql, cuts in found if cuts]
+    assert not wrong, "\n".join(wrong)
+    assert sum(sql.startswith("hint ") for sql, _ in found) > STATEMENTS / 2
+
+
+def test_a_moved_edge_is_found(world: World) -> None:
+    whole = evaluate.ends
+
+    def opened(column: dpsql.catalog.Column) -> tuple[list[object], list[object]]:
+        lows, highs = whole(column)
+        if isinstance(column.domain, Bins):
+            highs[column.domain.size - 1] = lows[column.domain.size - 1]
+        return list(lows), list(highs)
+
+    forget(world[0])
+    with mock.patch.object(evaluate, "ends", opened):
+        found = any(cuts for _, cuts in closed_edges(world, seed=20, count=STATEMENTS))
+    forget(world[0])
+    assert found
 
 
 def test_what_is_accepted_is_the_same_on_all_of_a_cell(world: World) -> None:

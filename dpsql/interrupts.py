@@ -14,6 +14,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -86,17 +88,35 @@ class Cancellation:
     """The wish that a statement in this thread end; another thread may ask for it.
 
     Within ``with``, ``check`` raises KeyboardInterrupt in this thread once it was asked for.
+    ``ending`` is called where work outside of Python runs, which looks for nothing itself.
     """
 
-    __slots__ = ("_asked", "holding")
+    __slots__ = ("_asked", "_ending", "_lock", "holding")
 
     def __init__(self) -> None:
         self._asked = threading.Event()
+        self._ending: Callable[[], None] | None = None
+        self._lock = threading.Lock()
         self.holding = False
 
     def ask(self) -> None:
         """Ask for it, from any thread."""
         self._asked.set()
+        with self._lock:
+            if self._ending is not None and not self.holding:
+                self._ending()
+
+    @contextmanager
+    def ended_by(self, ending: Callable[[], None]) -> Iterator[None]:
+        """Call ``ending`` once it is asked for while what is within runs, and never after."""
+        self.check()
+        with self._lock:
+            self._ending = ending
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ending = None
 
     def check(self) -> None:
         """Raise it, once, where it need not wait. Raises: KeyboardInterrupt."""
@@ -116,6 +136,15 @@ def _cancellation() -> Cancellation | None:
     """That of the statement which runs in this thread."""
     found: Cancellation | None = getattr(_threads, "cancellation", None)
     return found
+
+
+def ended_by(ending: Callable[[], None]) -> AbstractContextManager[None]:
+    """What lets another thread end work outside of Python; in the main thread it ends by itself.
+
+    Raises: KeyboardInterrupt, where that was asked for before.
+    """
+    asked = _cancellation()
+    return nullcontext() if asked is None else asked.ended_by(ending)
 
 
 def _is_here() -> bool:

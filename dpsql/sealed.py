@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.forks import awaited, ended_where_opened, fresh, in_child, is_inherited
+from dpsql.interrupts import check, ended_by
 from dpsql.records import cached_property
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -222,9 +223,11 @@ class Sealed:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """What runs SQL, for its rows to be fetched within the time that it may take."""
         try:
-            with _clock.limit(self, limits * TIME_LIMIT, self._connection.interrupt):
+            stop = self._connection.interrupt
+            with _clock.limit(self, limits * TIME_LIMIT, stop), ended_by(stop):
                 yield self._connection.execute(sql, list(parameters))
         except duckdb.InterruptException:
+            check()  # somebody asked for it
             raise ProgrammingError(
                 "E_TOO_COMPLEX", "the expression takes too long to evaluate on the declared domain"
             ) from None

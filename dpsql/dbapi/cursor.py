@@ -24,8 +24,8 @@ from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.records import replace
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.collector import uncollected
-from dpsql.sql.lexemes import Fragment, split_statements
-from dpsql.sql.parse import MAX_TEXT, QUERY, Statement, parse
+from dpsql.sql.lexemes import MAX_STATEMENT, Fragment, split_statements
+from dpsql.sql.parse import QUERY, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 FORGOTTEN = "{} {} is forgotten; what it cost stays charged"
-MAX_STATEMENT = 4 * MAX_TEXT
-"""Longest text of one statement, with its comments, that is looked at."""
 
 
 def refuse_unknown(options: dict[str, object]) -> None:

@@ -12,6 +12,12 @@ from typing import NamedTuple, NoReturn
 from dpsql.errors import ProgrammingError, Span
 from dpsql.records import dataclass, field
 
+MAX_TEXT = 64 * 1024
+"""Longest statement, in bytes and in characters."""
+
+MAX_STATEMENT = 4 * MAX_TEXT
+"""Longest text of one statement, with its comments, that is looked at."""
+
 MAX_NUMBER = 40
 """Most characters of a number: a DECIMAL has at most 38 digits, beside a point and a sign."""
 

@@ -6,24 +6,28 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpsql.sql.rewritten import Room, size_of
+
 MAX_QUANTILES = 100
 """Most quantiles of one call."""
 
 
-def write_out_lists(tree: exp.Expr) -> None:
+def write_out_lists(tree: exp.Expr, room: Room) -> None:
     """Write out quantiles at several places, ``= ANY`` and ``IN UNNEST`` of lists, in place.
+
+    Raises: ProgrammingError (E_TOO_COMPLEX).
 
     >>> from sqlglot import parse_one
     >>> sql = "SELECT QUANTILE_DISC(a, [0.2, 0.4])[2] FROM t WHERE a = ANY([1])"
     >>> tree = parse_one(sql, "duckdb")
-    >>> write_out_lists(tree)
+    >>> write_out_lists(tree, Room(20))
     >>> tree.sql("duckdb")
     'SELECT QUANTILE_DISC(a, 0.4) AS "quantile_disc(a, [0.2, 0.4])[2]" FROM t WHERE a IN (1)'
     """
     for node in reversed(list(tree.walk(bfs=False))):
         places = _places(node)
         if places is not None:
-            _spread(node, places)
+            _spread(node, places, room)
         elif isinstance(node, exp.EQ | exp.ArrayContains) or node.args.get("unnest") is not None:
             _membership(node)
 
@@ -76,10 +80,11 @@ def rank_parts(node: exp.Expr) -> tuple[str, exp.Expr, exp.Expr, bool] | None:
     return None if place is None or node.this is None else (kind, node.this, place, False)
 
 
-def _spread(node: exp.Expr, places: Sequence[exp.Expr]) -> None:
+def _spread(node: exp.Expr, places: Sequence[exp.Expr], room: Room) -> None:
     """Write a call as the list of its quantiles, or as the one of them that is asked for."""
     around = node.parent if isinstance(node.parent, exp.Filter) else node
     assert around is not None
+    room.take(len(places) * size_of(around))
     each = [_at(around, place) for place in places]
     outer = around.parent
     if isinstance(outer, exp.Bracket) and around.arg_key == "this":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from dpsql.errors import InterfaceError, ProgrammingError, printable
-from dpsql.sql.lexemes import Lexeme, lex, render_literal
+from dpsql.sql.lexemes import MAX_STATEMENT, Lexeme, lex, render_literal
 
 _PERCENT = re.compile(r"%%|%s|%\(([^()%]*)\)s")
 Value = Callable[[str], str]
@@ -38,6 +38,8 @@ def bind_parameters(text: str, parameters: object, style: str = "qmark") -> str:
         what = f"parameters must be a sequence, one value for every {_mark(style)}"
         raise InterfaceError("E_PARSE", what, hint="or a mapping, for names such as :name")
     values = list(parameters)
+    if not values and "?" not in text and style == "qmark":
+        return text  # a script may be long, and has no marks
     if style == "named" and values:
         what = "parameters of the style 'named' are a mapping from names to values"
         raise InterfaceError("E_PARSE", what, hint="execute(sql, {'name': value})")
@@ -104,6 +106,8 @@ def _written(text: str, style: str, named: bool, value: Value) -> Iterator[str]:
     if "format" in style:
         yield from _percents(text, named, value)
         return
+    if len(text) > MAX_STATEMENT:
+        raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
     lexemes = lex(text)
     skipped = False
     for place, lexeme in enumerate(lexemes):

@@ -9,6 +9,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from dpsql.sql.lexemes import MAX_TEXT
+
 _ALL_COLUMNS = re.compile(r"\s*SELECT\s+\*\s+FROM\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"^\s*EXPLAIN\b", re.IGNORECASE)
 _NEVER = ("1=0", "0=1", "FALSE", "1=2", "(1=0)", "1<>1", "0<>0")
@@ -112,6 +114,9 @@ def _sides(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _parse(sql: str) -> list[exp.Expr] | None:
+    """The trees of a text; None for what is no SQL, or too long for a statement."""
+    if len(sql) > MAX_TEXT:
+        return None
     try:
         trees = sqlglot.parse(_EXPLAIN.sub("", sql), dialect="postgres")
         return [tree for tree in trees if tree is not None]

@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.interrupts import check
 from dpsql.records import dataclass, field, replace
 from dpsql.settings import CLIPPING
 from dpsql.sql.anonymized import MARK, renewed
@@ -24,11 +25,20 @@ from dpsql.sql.constants import constants_of
 from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
-from dpsql.sql.lexemes import MAX_NUMBER, Fragment, Lexeme, is_dotted, lex, split_statements
+from dpsql.sql.lexemes import (
+    MAX_NUMBER,
+    MAX_TEXT,
+    Fragment,
+    Lexeme,
+    is_dotted,
+    lex,
+    split_statements,
+)
 from dpsql.sql.misspelt import refuse_statement
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.report_format import WORD, marked, take_reports
+from dpsql.sql.rewritten import Room
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import parse_create, parse_materialize, refuse_change
 from dpsql.sql.today import dated
@@ -41,7 +51,6 @@ if TYPE_CHECKING:
 
 # Limits of one statement, far above what people and tools write: they bound the time and memory of
 # all that follows. How deep it may be is in depth.
-MAX_TEXT = 64 * 1024
 MAX_NODES = 10_000
 MAX_ITEMS = 1_000
 MAX_STRING = 4 * 1024
@@ -208,6 +217,7 @@ def reparse(text: str) -> Statement:
 
 def check_limits(fragment: Fragment) -> list[Lexeme]:
     """Check size, characters, nesting, literals and list lengths; return the solid lexemes."""
+    check()
     body = fragment.body
     if len(body) > MAX_TEXT or len(body.encode("utf-8", "surrogatepass")) > MAX_TEXT:
         raise ProgrammingError(
@@ -327,7 +337,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             what, hint = "TOP beside LIMIT or a set operation", "LIMIT at the end of all of it"
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
-    tree = plain(tree)
+    tree = plain(tree, Room(len(lexemes)))
     note_texts(tree, fragment.body, left, lexemes)
     if clips:
         note_clips(tree, clips, fragment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -81,9 +82,10 @@ class _Spread:
 
     def select(self) -> exp.Select:
         """The keys, and an aggregate for every combination of values."""
-        spread = list(itertools.product(*(self.values(each) for each in self.over)))
-        if len(spread) * max(len(self.using), 1) > MAX_COLUMNS:
+        values = [self.values(each) for each in self.over]
+        if math.prod(map(len, values)) * max(len(self.using), 1) > MAX_COLUMNS:
             self.wrong("E_TOO_LARGE", f"PIVOT makes over {MAX_COLUMNS:,} columns", _LISTED)
+        spread = list(itertools.product(*values))
         items = [self.cell(each, using) for each in spread for using in self.using or [None]]
         keys = self.keys()
         found = exp.Select(expressions=[*(key.copy() for key in keys), *items])

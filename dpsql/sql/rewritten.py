@@ -6,6 +6,45 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpsql.errors import ProgrammingError
+from dpsql.interrupts import check
+
+LEAST_ROOM, MOST_ROOM = 5_000, 100_000
+"""Nodes that any statement may grow by, and that the longest one may, when it is written out."""
+
+
+class Room:
+    """How many nodes a statement may still grow by when its forms are written out.
+
+    What is written out repeats its arguments: nested so, a hundred characters are millions of
+    nodes. A statement of so many tokens may grow by some of their square, and by no more.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, tokens: int) -> None:
+        self.left = min(MOST_ROOM, LEAST_ROOM + tokens * tokens // 4)
+
+    def take(self, nodes: int) -> None:
+        """Take so much of it, before that is written.
+
+        Raises: ProgrammingError (E_TOO_COMPLEX); KeyboardInterrupt.
+        """
+        check()
+        self.left -= nodes
+        if self.left < 0:
+            raise ProgrammingError(
+                "E_TOO_COMPLEX",
+                "the statement is too long once it is written out",
+                hint="functions and lists that are compared repeat what they are of: a sub-query "
+                "may work out the inner ones",
+            )
+
+
+def size_of(tree: exp.Expr) -> int:
+    """How many nodes a tree has."""
+    return sum(1 for _ in tree.walk())
+
 
 def all_of(tests: Sequence[exp.Expr]) -> exp.Expr:
     """Conditions joined by AND."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.sql.other_dialects import read_function
+from dpsql.sql.rewritten import Room, size_of
 
 _PARTS = ("weekday", "yearweek", "century", "decade", "millennium", "era", "isoyear", "julian")
 """Parts of a date that are functions by their own name."""
@@ -18,6 +19,8 @@ _AGGREGATES = {
     *("var", "approx_percentile"),
 }
 """Aggregate functions that the parser knows as none."""
+_REPEATING = (exp.Anonymous, exp.Window, exp.WidthBucket)
+"""Functions that may be written as others which repeat their arguments."""
 _TYPES = {"FLOAT64": "DOUBLE", "BYTEINT": "TINYINT"}
 """Types by names of other databases that DuckDB has not."""
 _FORMATS = {
@@ -42,14 +45,19 @@ _FORMATS = {
 _TOKEN = re.compile("|".join(sorted(_FORMATS, key=len, reverse=True)) + r"|[^A-Za-z%]|(.)", re.I)
 
 
-def respell_all(nodes: Sequence[exp.Expr]) -> None:
+def respell_all(nodes: Sequence[exp.Expr], room: Room) -> None:
     """Write every function among the nodes of a tree as DuckDB calls it, in place.
 
     ``nodes`` have each after those that it is within; arguments are written before functions.
+    Each repeats its arguments a few times at most, so that what is too long is seen in time.
+    Raises: ProgrammingError (E_TOO_COMPLEX).
     """
     for node in reversed(nodes):
+        is_repeating = isinstance(node, _REPEATING)
+        before = size_of(node) if is_repeating else 0
         spelled = respell(node)
         if spelled is not None:
+            room.take(size_of(spelled) - before if is_repeating else 0)
             spelled.meta.update({**node.meta, **spelled.meta})  # where it stands
             node.replace(spelled)
 

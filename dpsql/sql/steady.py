@@ -15,7 +15,8 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column
-from dpsql.records import dataclass
+from dpsql.interrupts import check as check_interrupts
+from dpsql.records import dataclass, field
 
 Same = Callable[[Column, str], bool]
 """Says whether SQL over ``v`` has one value at both ends of every cell of a column."""
@@ -91,6 +92,8 @@ class Steadiness:
     column: Column
     same: Same
     refuse: Refusal
+    _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Whether nodes are settled, by identity: comparisons with several values ask again."""
 
     def check(self, node: exp.Expr) -> None:
         """Refuse an expression unless it has one value on every cell."""
@@ -103,6 +106,12 @@ class Steadiness:
         All else is refused.
         """
         node = node.unnest()
+        if id(node) not in self._known:
+            self._known[id(node)] = self._is_settled(node)
+        return self._known[id(node)]
+
+    def _is_settled(self, node: exp.Expr) -> bool:
+        check_interrupts()
         if node.find(exp.Column) is None:
             return True
         if isinstance(node, exp.Column):
@@ -156,7 +165,7 @@ class Steadiness:
 
     def equal(self, left: exp.Expr, right: exp.Expr) -> None:
         """Check a comparison for equality: a value neither begins nor ends within a cell."""
-        for kind in (exp.LT, exp.LTE):
+        for kind in (exp.LT, exp.LTE):  # nodes of copies are not asked, so that none is known
             self.cut(kind(this=left.copy(), expression=right.copy()), left, right)
 
     def is_within_days(self) -> bool:

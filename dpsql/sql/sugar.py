@@ -13,20 +13,25 @@ from dpsql.sql.counted_rows import write_out_count
 from dpsql.sql.json_fields import FIELDS, write_out_fields
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.report_format import write_out_reports
-from dpsql.sql.rewritten import any_of
+from dpsql.sql.rewritten import Room, any_of, size_of
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
 _Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
 
+COPIES = 3
+"""Times that a part of a tuple is written where tuples are compared, at most."""
 
-def plain(tree: exp.Query) -> exp.Query:
+
+def plain(tree: exp.Query, room: Room) -> exp.Query:
     """Return a tree without tuples in comparisons, lists, series, FETCH and DISTINCT of groups.
 
     Functions are called as DuckDB calls them.
+    Raises: ProgrammingError (E_TOO_COMPLEX) where that takes more nodes than there is room for.
 
     >>> from sqlglot import parse_one
-    >>> plain(parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")).sql()
+    >>> tree = parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")
+    >>> plain(tree, Room(20)).sql()
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
     if tree.find(exp.Window, exp.Bracket) is not None:
@@ -34,16 +39,16 @@ def plain(tree: exp.Query) -> exp.Query:
 
         write_out_windows(tree)
         write_out_reports(tree)
-    write_out_lists(tree)
+    write_out_lists(tree, room)
     write_out_series(tree)
     nodes, is_joined, has_fields = list(tree.walk(bfs=False)), False, False
     for node in reversed(nodes):  # those within others first, which may be repeated
         if isinstance(node, exp.In):
-            _list_values(node)
+            _list_values(node, room)
         elif isinstance(node, exp.Tuple):
-            _write_out(node)
+            _write_out(node, room)
         elif isinstance(node, exp.Exists):
-            _over_values(node)
+            _over_values(node, room)
         elif isinstance(node, exp.Subquery):
             _of_nothing(node)
         elif isinstance(node, exp.Count) and _is_of_table(node.this):
@@ -62,7 +67,8 @@ def plain(tree: exp.Query) -> exp.Query:
         write_out_nested(tree)
     if has_fields:
         write_out_fields(nodes)
-    respell_all(nodes)
+    respell_all(nodes, room)
+    _take_orders(nodes, room)
     for node in list(tree.find_all(exp.Select)):
         _name_joined(node)
         _first_of_each(node)
@@ -70,6 +76,22 @@ def plain(tree: exp.Query) -> exp.Query:
             node.set("distinct", None)
         _name_keys(node)
     return tree
+
+
+def _take_orders(nodes: list[exp.Expr], room: Room) -> None:
+    """Take the room of aggregates WITHIN GROUP: they are shown with what they are ordered by twice.
+
+    >>> from sqlglot import parse_one
+    >>> tree = parse_one("PERCENTILE_CONT(0.2) WITHIN GROUP (ORDER BY a)", read="duckdb")
+    >>> tree.sql("duckdb")
+    'QUANTILE_CONT(a, 0.2 ORDER BY a)'
+    """
+    sizes: dict[int, int] = {}
+    for node in reversed(nodes if any(isinstance(each, exp.WithinGroup) for each in nodes) else []):
+        sizes[id(node)] = 1 + sum(sizes.get(id(child), 1) for child in node.iter_expressions())
+        if isinstance(node, exp.WithinGroup):
+            room.take(sizes[id(node)])
+            sizes[id(node)] *= 2
 
 
 def _name_keys(node: exp.Select) -> None:
@@ -188,7 +210,7 @@ def _limit(node: exp.Fetch) -> None:
         node.replace(exp.Limit(expression=count.copy()))
 
 
-def _list_values(node: exp.In) -> None:
+def _list_values(node: exp.In, room: Room) -> None:
     """Write IN (VALUES (1), (2)) as IN (1, 2); of tuples as comparisons.
 
     Unlike those of a list, rows are compared as in SQL: what is NULL is equal to nothing.
@@ -201,11 +223,12 @@ def _list_values(node: exp.In) -> None:
         if all(len(row.expressions) == 1 for row in rows):
             node.set("expressions", [row.expressions[0] for row in rows])
     elif all(_fits(of, row) for row in rows):
+        room.take(COPIES * (len(rows) * size_of(of) + size_of(listed[0])))
         tests = [exp.paren(_compared(of, row, _alike), copy=False) for row in rows]
         node.replace(exp.paren(any_of(tests), copy=False))
 
 
-def _over_values(node: exp.Exists) -> None:
+def _over_values(node: exp.Exists, room: Room) -> None:
     """Write EXISTS over rows of VALUES as its condition with the values of one of them."""
     select = node.this
     start = select.args.get("from_") if isinstance(select, exp.Select) else None
@@ -229,6 +252,7 @@ def _over_values(node: exp.Exists) -> None:
             return exp.paren(row[names.index(name)]) if name in names else part
         return part
 
+    room.take(len(rows) * size_of(where) + sum(map(size_of, listed.expressions)))
     tests = [where.this.transform(filled, row) for row in rows]
     known = [exp.Is(this=exp.paren(test, copy=False), expression=exp.true()) for test in tests]
     node.replace(exp.paren(any_of(known), copy=False))
@@ -258,7 +282,7 @@ def _of_nothing(node: exp.Subquery) -> None:
 _AROUND_VALUES = (exp.Binary, exp.Between, exp.Unary, exp.Case, exp.If, exp.Func, exp.In)
 
 
-def _write_out(node: exp.Tuple) -> None:
+def _write_out(node: exp.Tuple, room: Room) -> None:
     """Write a comparison of tuples as comparisons of their parts.
 
     As in DuckDB, NULLs in tuples are values: equal to each other, and above all others.
@@ -269,9 +293,11 @@ def _write_out(node: exp.Tuple) -> None:
     if isinstance(parent, exp.In):
         listed = parent.expressions
         if listed and all(_fits(node, each) for each in listed):
+            room.take(COPIES * (len(listed) * size_of(node) + sum(map(size_of, listed))))
             tests = [_compared(node, each, _equal) for each in listed]
             parent.replace(exp.paren(any_of(tests), copy=False))
     elif type(parent) in _COMPARISONS and _fits(node, parent.expression):
+        room.take(COPIES * size_of(parent))
         parent.replace(exp.paren(_COMPARISONS[type(parent)](node, parent.expression), copy=False))
 
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
+from dpsql.interrupts import check
 from dpsql.records import dataclass, replace
 from dpsql.sql.centred import shifted
 from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, constant_of, lifted, read_clipped
@@ -49,14 +50,7 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
     """
     if clip is not None:
         clip = clip_within(scope, node, clip)
-    found = _Amounts(scope, clip).amount(node)
-    if len(found.summands) > MAX_SUMMANDS:
-        raise NotSupportedError(
-            "E_EXPR_IN_AGG",
-            f"the sum multiplies out to {len(found.summands)} products, over {MAX_SUMMANDS}",
-            span=scope.locate(node),
-        )
-    return found
+    return _Amounts(scope, clip, node).amount(node)
 
 
 def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> Amount:
@@ -78,10 +72,28 @@ def among(summands: Sequence[Summand], counted: Sequence[Summand]) -> tuple[Summ
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """Multiplies out expressions in one scope."""
+    """Multiplies out the argument of one sum: ``whole``.
+
+    No product is ever taken back, so that a part with too many is refused before it is made.
+    """
 
     scope: Scope
     clip: tuple[float, float] | None
+    whole: exp.Expr
+
+    def count(self, products: int) -> None:
+        """Refuse so many products, before they are made.
+
+        Raises: NotSupportedError (E_EXPR_IN_AGG); KeyboardInterrupt.
+        """
+        check()
+        if products > MAX_SUMMANDS:
+            raise NotSupportedError(
+                "E_EXPR_IN_AGG",
+                f"the sum multiplies out to over {MAX_SUMMANDS} products",
+                hint="its parts may be sums of their own, which are added: SUM(a) + SUM(b)",
+                span=self.scope.locate(self.whole),
+            )
 
     def amount(self, node: exp.Expr) -> Amount:
         inner = lifted(node.unnest(), self.is_stepped, self.is_apart)
@@ -180,6 +192,8 @@ class _Amounts:
         if isinstance(node.unnest(), exp.Null):
             return
         found = self.amount(node)
+        self.count(len(summands) + len(found.summands))
+        self.count(len(counted) + len(found.counted))
         for source, target in ((found.summands, summands), (found.counted, counted)):
             target += [replace(s, conditions=(*conditions, *s.conditions)) for s in source]
 
@@ -204,7 +218,7 @@ class _Amounts:
         match node:
             case exp.DateDiff() | exp.Sub() if self.is_of_days(node):
                 ends = [_day_number(each) for each in (node.this, node.expression)]
-                return self.expand(ends[0]) + _negated(self.expand(ends[1]))
+                return self.added(self.expand(ends[0]), _negated(self.expand(ends[1])))
             case exp.Column():
                 return [Summand((), (self.measure(columns[0]),))]
             case _ if (found := self.clipped(node)) is not None:
@@ -213,9 +227,9 @@ class _Amounts:
             case exp.Add() | exp.Sub() if self.clip is None and (known := shifted(node)):
                 return [Summand((), (self.measure(columns[0], known[1]),))]
             case exp.Add():
-                return self.expand(node.this) + self.expand(node.expression)
+                return self.added(self.expand(node.this), self.expand(node.expression))
             case exp.Sub():
-                return self.expand(node.this) + _negated(self.expand(node.expression))
+                return self.added(self.expand(node.this), _negated(self.expand(node.expression)))
             case exp.Neg():
                 return _negated(self.expand(node.this))
             case exp.Mul():
@@ -303,7 +317,12 @@ class _Amounts:
         """What the values of a measure are clipped to, beside its declared bounds."""
         return self.clip or self.scope.cut_of(self.scope.table.columns[name])
 
+    def added(self, left: list[Summand], right: list[Summand]) -> list[Summand]:
+        self.count(len(left) + len(right))
+        return left + right
+
     def multiply(self, left: list[Summand], right: list[Summand], node: exp.Expr) -> list[Summand]:
+        self.count(len(left) * len(right))
         out = []
         for one, two in itertools.product(left, right):
             polynomials = {p.column: p for p in one.polynomials}

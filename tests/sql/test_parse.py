@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from dpsql.errors import Error
 from dpsql.sql.clauses import read_truncation
-from dpsql.sql.lexemes import lex, render_literal, split_script, split_statements
+from dpsql.sql.lexemes import MAX_TEXT, lex, render_literal, split_script, split_statements
 from dpsql.sql.marks import bind_parameters
-from dpsql.sql.parse import MAX_TEXT, Statement, parse
+from dpsql.sql.parse import Statement, parse
 
 
 def parse_one(text: str) -> Statement:

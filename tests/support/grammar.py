@@ -76,7 +76,12 @@ def parser() -> lark.Lark:
     text = (GRAMMAR / "dpsql.lark").read_text("utf-8")
     TABLES.parent.mkdir(exist_ok=True)
     return lark.Lark(
-        text, parser="lalr", lexer="contextual", maybe_placeholders=False, cache=str(TABLES)
+        text,
+        parser="lalr",
+        lexer="contextual",
+        maybe_placeholders=False,
+        propagate_positions=True,
+        cache=str(TABLES),
     )
 
 

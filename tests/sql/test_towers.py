@@ -1,0 +1,32 @@
+"""Nothing that is written again and again takes more work than the square of its text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.towers import towers
+
+SHARES = int(os.environ.get("TOWER_SHARES", "8"))
+"""Parts of the towers, of which one is tried; all of them, at all heights, where it is 1."""
+SHARE = int(os.environ.get("TOWER_SHARE", "0"))
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux")
+
+
+def test_no_tower_of_the_grammar_takes_more_than_the_square_of_its_text(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.towers", str(tmp_path), str(SHARE), str(SHARES)]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    *steep, last = found.stdout.splitlines() or [""]
+    assert not steep, "\n".join(steep)
+    assert last.startswith("compiled "), found.stderr[-2000:]
+
+
+def test_towers_are_of_every_kind() -> None:
+    kinds = {each.kind[1] for each in towers() if each.kind[0] == "nested"}
+    assert {"add", "multiply", "or", "case", "call", "compare_tuples", "aggregate"} <= kinds
+    assert any(each.kind[0] == "chained" for each in towers())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
@@ -25,17 +26,47 @@ FAREWELL_PAGE = 5
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that hangs up on clients which connect and say nothing, or too little."""
+    """HTTP/1.1 that hangs up on clients which connect and say nothing, or too little.
+
+    In a flood whoever has been here longest without a request under way makes room, so that idle
+    connections take no more descriptors than ``most``.
+    """
+
+    most: int
+    missed: Callable[[str], None]
+    here: dict[PatientProtocol, None]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
         self.access_log = False  # whoever configures logging of all of a process does not mean this
         asyncio.get_running_loop().call_later(SILENT, self._hang_up)
+        self.here[self] = None
+        if len(self.here) > self.most:
+            idle = next((each for each in self.here if each.is_idle), self)
+            self.here.pop(idle)
+            self.missed("page")
+            idle.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Make room."""
+        self.here.pop(self, None)
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
 
     def _hang_up(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.abort()
+
+
+def protocol_of(server: Server) -> type[PatientProtocol]:
+    """The protocol of one page: at most twice as many connections as there may be sessions."""
+    facts = {"most": 2 * server.most, "missed": server.meter.miss, "here": {}}
+    return type("PageProtocol", (PatientProtocol,), facts)
 
 
 @dataclass
@@ -67,7 +98,7 @@ def open_page(
     fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(
         fence,
-        http=PatientProtocol,
+        http=protocol_of(server),
         ws="none",
         lifespan="off",
         log_config=None,

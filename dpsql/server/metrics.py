@@ -9,26 +9,35 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError
 from dpsql.records import dataclass, field
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MOST_WATCHING = 32
+"""Connections to the metrics at once: each has a thread."""
 
 
 @dataclass
 class Meter:
-    """How many messages were served, and how many errors were told, by state."""
+    """How many messages were served, errors were told, by state, and clients not let in, by why."""
 
     served: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serve(self) -> None:
         """Note a statement."""
         with self._lock:
             self.served += 1
+
+    def miss(self, why: str) -> None:
+        """Note a client that was not let in."""
+        with self._lock:
+            self.missed[why] += 1
 
     def refuse(self, state: str) -> None:
         """Note an error."""
@@ -45,6 +54,9 @@ def lines(meter: Meter, sessions: int, site: Site) -> Iterator[str]:
     yield "# TYPE dpsql_errors_total counter"
     for state, count in sorted(meter.errors.items()):
         yield f'dpsql_errors_total{{state="{state}"}} {count}'
+    yield "# TYPE dpsql_missed_clients_total counter"
+    for why, count in sorted(meter.missed.items()):
+        yield f'dpsql_missed_clients_total{{why="{why}"}} {count}'
     try:
         status = site.engine.status()
     except Error:  # a ledger that is damaged is told by the health, not here
@@ -75,6 +87,32 @@ def open_metrics(
 ) -> ThreadingHTTPServer:
     """Answer ``/metrics`` and ``/health`` over HTTP, in a thread. Raises: UsageError (E_LISTEN)."""
 
+    class Watched(ThreadingHTTPServer):
+        """Answers a few at once; one more is hung up on."""
+
+        daemon_threads = True
+        places = threading.BoundedSemaphore(MOST_WATCHING)
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            if not self.places.acquire(blocking=False):
+                meter.miss("metrics")
+                self.shutdown_request(request)
+                return
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no more threads
+                self.places.release()
+                raise
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                self.places.release()
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            meter.miss("metrics")
+
     class Handler(BaseHTTPRequestHandler):
         """Two pages, and nothing about who asks."""
 
@@ -103,10 +141,9 @@ def open_metrics(
             pass
 
     try:
-        found = ThreadingHTTPServer((host, port), Handler)
+        found = Watched((host, port), Handler)
     except OSError as error:
         what = f"cannot listen on {host}:{port}: {error.strerror}"
         raise UsageError("E_LISTEN", what) from None
-    found.daemon_threads = True
     threading.Thread(target=found.serve_forever, daemon=True).start()
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import itertools
 import logging
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 from dpsql.dbapi.site import Site
-from dpsql.errors import Error, UsageError, printable
+from dpsql.errors import Error, OperationalError, UsageError, printable
 from dpsql.records import dataclass, field
 from dpsql.server.asking import Asker
 from dpsql.server.bursts import Remembered
@@ -37,6 +38,12 @@ FAREWELL = 30.0
 """Seconds that sessions have to end what they do when the server is closed."""
 BACKLOG = 128
 """Connections that wait to be accepted."""
+PAUSES = (0.02, 1.0)
+"""Seconds, at first and at most, until clients are accepted again after that failed."""
+ENDED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP})
+"""What is said of a socket that will never take anybody any more."""
+SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What is said where whoever leaves makes room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ class Server:
     _arriving: dict[Wire, None] = field(default_factory=dict)
     _threads: set[threading.Thread] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_closed: bool = False
 
     def __post_init__(self) -> None:
         catalog = self.site.catalog
@@ -163,20 +171,64 @@ class Server:
         return len(self._askers)
 
     def serve(self) -> None:
-        """Accept clients until the server is closed."""
-        while True:
+        """Accept clients until the server is closed; what fails for a while is waited for.
+
+        Raises: OperationalError (E_LISTEN) where the socket will take nobody any more.
+        """
+        pause, longest = PAUSES
+        while not self._is_closed:
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                return  # closed
+            except (OSError, MemoryError) as error:
+                if self._is_closed:
+                    return
+                self._bear(error)
+                time.sleep(pause)
+                pause = min(2 * pause, longest)
+                continue
+            pause = PAUSES[0]
+            self._take(connection)
+
+    def _bear(self, error: OSError | MemoryError | RuntimeError) -> None:
+        """Note that a client could not be let in, and make room: who idles at the door leaves.
+
+        Raises: OperationalError (E_LISTEN).
+        """
+        number = error.errno if isinstance(error, OSError) else errno.ENOMEM
+        name = errno.errorcode.get(number or 0, "?")
+        if number in ENDED:
+            raise OperationalError("E_LISTEN", f"the listening socket has failed: {name}")
+        self.meter.miss(name)
+        log.error("a client was not let in: %s", name)
+        with self._lock:
+            oldest = next(iter(self._arriving), None) if number in SHORT else None
+            if oldest is not None:
+                del self._arriving[oldest]
+        if oldest is not None:
+            oldest.hang_up()
+
+    def _take(self, connection: socket.socket) -> None:
+        """Give a client a thread; one that cannot have any is hung up on."""
+        wire = Wire(connection)
+        thread = threading.Thread(target=self._attend, args=(wire,), daemon=True)
+        try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            wire = Wire(connection)
             self._admit(wire)
-            thread = threading.Thread(target=self._attend, args=(wire,), daemon=True)
             with self._lock:
                 self._threads.add(thread)
             thread.start()
+        except (OSError, MemoryError, RuntimeError) as error:  # gone already, or no more threads
+            self._forget(wire, thread)
+            connection.close()
+            if not isinstance(error, OSError):
+                self._bear(error)
+
+    def _forget(self, wire: Wire, thread: threading.Thread) -> None:
+        with self._lock:
+            self._open.pop(wire, None)
+            self._arriving.pop(wire, None)
+            self._threads.discard(thread)
 
     def _admit(self, wire: Wire) -> None:
         """Let somebody begin to sign in; in a flood, who has not done so for longest makes room.
@@ -204,10 +256,7 @@ class Server:
         finally:
             with contextlib.suppress(Hangup):
                 wire.close()
-            with self._lock:
-                self._open.pop(wire, None)
-                self._arriving.pop(wire, None)
-                self._threads.discard(threading.current_thread())
+            self._forget(wire, threading.current_thread())
 
     def _receive(self, wire: Wire) -> None:
         guest = self._door.welcome(wire)
@@ -240,6 +289,7 @@ class Server:
 
     def close(self) -> None:
         """Stop listening, hang up, and let go of the data; what was charged is stored first."""
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

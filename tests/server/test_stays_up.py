@@ -1,0 +1,178 @@
+"""A server that stays: whatever fails while it lets clients in, the next one is let in."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsql.errors import OperationalError
+from dpsql.page.serving import open_page
+from dpsql.server import server as serving
+from dpsql.server.metrics import MOST_WATCHING, open_metrics
+from dpsql.server.server import ENDED, Address, Server
+from tests.support.paged import Knocker
+from tests.support.served import Client, rows, served
+
+TRANSIENT = sorted(set(errno.errorcode) - ENDED - {errno.EINTR})
+
+
+class Flaky:
+    """A listening socket of which so many calls of ``accept`` fail first."""
+
+    def __init__(self, real: socket.socket, failures: list[BaseException]) -> None:
+        self.real, self.failures = real, failures
+
+    def accept(self) -> Any:
+        if self.failures:
+            raise self.failures.pop(0)
+        return self.real.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+@contextmanager
+def idle(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """So many clients that connect and say nothing."""
+    with ExitStack() as stack:
+        address = ("127.0.0.1", port)
+        yield [stack.enter_context(socket.create_connection(address, 60)) for _ in range(count)]
+
+
+def check_served(server: Server) -> None:
+    with Client(server.port) as client:
+        assert client.start()[-1][0] == b"Z"
+        assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
+
+
+def test_no_failure_of_accept_ends_the_server(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "PAUSES", (0.0, 0.0))
+    failures: list[BaseException] = [OSError(number, "no") for number in TRANSIENT]
+    failures += [MemoryError(), OSError("without a number"), BlockingIOError(errno.EAGAIN, "no")]
+    with served(catalog) as server:
+        server._socket = Flaky(server._socket, failures)  # type: ignore[assignment]
+        for _ in range(2):  # the first is accepted by the socket that fails afterwards
+            check_served(server)
+        assert not failures
+        assert set(server.meter.missed) >= {errno.errorcode[number] for number in TRANSIENT}
+
+
+@pytest.mark.parametrize("number", sorted(ENDED))
+def test_a_socket_that_is_gone_is_told_and_is_no_success(catalog: Path, number: int) -> None:
+    with served(catalog) as server:
+        gone = Flaky(server._socket, [OSError(number, "gone")])
+        other = Server(server.site, server.users, Address("127.0.0.1", 0))
+        other._socket.close()
+        other._socket = gone  # type: ignore[assignment]
+        with pytest.raises(OperationalError, match=errno.errorcode[number]) as caught:
+            other.serve()
+        assert caught.value.exit_code != 0
+
+
+def test_threads_and_sockets_that_cannot_be_had(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "PAUSES", (0.0, 0.0))
+    tries = itertools.count()
+    start = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        is_client = getattr(thread, "_target", None) is not None
+        if is_client and "_attend" in repr(thread._target) and next(tries) < 3:  # type: ignore[attr-defined]
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with served(catalog) as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with idle(server.port, 3) as left:
+                assert [each.recv(1) for each in left] == [b""] * 3
+            check_served(server)
+        assert not server._arriving
+        assert server.meter.missed["ENOMEM"] == 3
+
+
+SCRIPT = """
+import resource, sys
+from pathlib import Path
+from dpsql.dbapi.site import open_site
+from dpsql.server.modules import import_all
+from dpsql.server.server import Address, Server
+from dpsql.server.users import Users
+path = Path(sys.argv[1])
+import_all()
+server = Server(open_site(path), Users(path.with_suffix(".users")), Address("127.0.0.1", 0))
+resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
+print(server.port, flush=True)
+server.serve()
+"""
+
+
+@pytest.mark.slow
+def test_clients_that_take_all_descriptors_make_room(catalog: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(catalog)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            with idle(port, 90), Client(port) as client:
+                assert client.start()[-1][0] == b"Z"
+                assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("more", [1, 40])
+def test_the_page_has_room_for_who_signs_in(catalog: Path, more: int) -> None:
+    with served(catalog, most=4) as server:
+        page = open_page(server, Address("127.0.0.1", 0))
+        try:
+            with idle(page.port, 8 + more):
+                assert Knocker(page.port).enter().status == 200
+            assert server.meter.missed["page"] >= more
+        finally:
+            page.close()
+
+
+def test_metrics_have_a_limit_and_are_there_again(catalog: Path) -> None:
+    with served(catalog) as server:
+        http = open_metrics("127.0.0.1", 0, server.meter, lambda: 0, server.site)
+        port = http.server_address[1]
+        before = threading.active_count()
+        try:
+            with idle(port, MOST_WATCHING + 10) as left:
+                refused = [each for each in left[MOST_WATCHING:] if each.recv(1) == b""]
+                assert len(refused) == 10
+                assert threading.active_count() <= before + MOST_WATCHING
+            _again(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read())
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+            assert 'dpsql_missed_clients_total{why="metrics"}' in text
+        finally:
+            http.shutdown()
+            http.server_close()
+
+
+def _again(ask: Callable[[], bytes]) -> None:
+    """Ask until the places of those who have left are free."""
+    for _ in range(1000):
+        try:
+            assert ask() == b"ok\n"
+            return
+        except OSError:
+            continue
+    pytest.fail("the metrics did not come back")

@@ -72,7 +72,7 @@ def assemble_results(
             paid, proof = released(asked[0])
         joint = _joint_of(index, item, variances, apart, forecasts)
         result = build_result(item, filled, paid, proof, sealed, joint)
-        standing = notes_of(item, request.views)
+        standing = notes_of(item, request.views, None if release is None else release.plan.views)
         learned_from = [model.left_out for model in asked if model.name]
         standing = tuple(dict.fromkeys(itertools.chain(standing, *learned_from)))
         notes = (*result.notes, *notes, *(model.note for model in asked), *standing)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra import blocks, operator, ranges
 from dpsql.algebra.operator import Operator
+from dpsql.catalog.view import RowView
 from dpsql.errors import OperationalError
 from dpsql.files import load_arrays
 from dpsql.plan.plan import Part, Plan
@@ -76,7 +77,11 @@ def _facts(release: Release, keep: Keep) -> dict[str, Any]:
             "amount": str(part.amount),
             "rows_per_unit": part.rows_per_unit,
             "units": part.units,
-            "view": part.view,
+            "view": None if part.view is None else part.view.columns,
+            "cells": [
+                [name, size, packed.hex()]
+                for name, size, packed in (() if part.view is None else part.view.cells)
+            ],
             "occupied": part.occupied,
             "resolutions": {
                 name: encode_resolution(each, keep) for name, each in part.resolutions.items()
@@ -121,7 +126,7 @@ def decode(body: bytes) -> Release:
                 amount=Fraction(item["amount"]),
                 rows_per_unit=item["rows_per_unit"],
                 units=item["units"],
-                view=None if item.get("view") is None else tuple(item["view"]),
+                view=_view_of(item),
                 occupied=item.get("occupied", False),
             )
         )
@@ -135,6 +140,14 @@ def decode(body: bytes) -> Release:
     scopes = tuple(facts.get("scopes", ()))
     ledger_id, seq, head = facts["receipt"]
     return Release(plan, tuple(values), ledger_id, seq, head, scopes)
+
+
+def _view_of(item: dict[str, Any]) -> RowView | None:
+    """The rows that counted; in releases of before, those of all cells."""
+    if item.get("view") is None:
+        return None
+    cells = ((name, size, bytes.fromhex(packed)) for name, size, packed in item.get("cells", ()))
+    return RowView(tuple(item["view"]), tuple(cells))
 
 
 def packed(write: Callable[[Keep], dict[str, Any]]) -> bytes:

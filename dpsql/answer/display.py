@@ -10,7 +10,7 @@ from typing import TypeVar
 from dpsql.answer.dataframes import frame_columns
 from dpsql.answer.digits import NOT_KNOWN, column_texts, short
 from dpsql.answer.numbers import Numbers
-from dpsql.errors import printable, printable_lines
+from dpsql.errors import printable
 from dpsql.records import dataclass, replace
 
 ENDS = 10
@@ -131,7 +131,7 @@ def said_of(result: Numbers) -> list[str]:
 def result_text(result: Numbers) -> str:
     """A result as a table of text, its cost and notes below."""
     if not result.columns:
-        return printable_lines(result.message or "")
+        return result.message or ""
     wanted = shown_rows(len(result.rows))
     rows = [i for i in wanted if i is not None]
     columns = [(c.name, c.joined("±"), c.right) for c in texts_of(result, rows)]
@@ -141,8 +141,7 @@ def result_text(result: Numbers) -> str:
     lines += [_line(row, widths, rights) for row in zip(*(c[1] for c in columns), strict=True)]
     if len(rows) < len(wanted):
         lines.insert(ENDS + 1, _line(["..."] * len(columns), widths, rights))
-    below = [f"[{count_text(result, len(rows))}]", *map(printable, said_of(result))]
-    return "\n".join([*lines, *below])
+    return "\n".join([*lines, f"[{count_text(result, len(rows))}]", *said_of(result)])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -153,7 +152,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 def result_html(result: Numbers) -> str:
     """A result as a table of HTML, its cost and notes below; all text is escaped."""
     if not result.columns:
-        return f"<p>{html.escape(printable_lines(result.message or ''))}</p>"
+        return f"<p>{html.escape(result.message or '')}</p>"
     wanted = shown_rows(len(result.rows))
     rows = [i for i in wanted if i is not None]
     columns = list(texts_of(result, rows))
@@ -192,11 +191,11 @@ class LabelledFacts(ABC):
         """The labels and texts."""
 
     def __str__(self) -> str:
-        return "\n".join(printable(f"{label:<12}{text}") for label, text in self.rows())
+        return "\n".join(f"{label:<12}{text}" for label, text in self.rows())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cells = [[html.escape(printable(each)) for each in row] for row in self.rows()]
+        cells = [[html.escape(each) for each in row] for row in self.rows()]
         body = (f"<tr>{_cell('th', a, False)}{_cell('td', b, False)}</tr>" for a, b in cells)
         return f"<table><tbody>{''.join(body)}</tbody></table>"

@@ -1,18 +1,24 @@
-"""What the declared view of a table leaves out: a public fact, from the catalog alone."""
+"""Rows of a table that count, and what is left out: public facts, of SQL and catalog alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import BoundedBins
 from dpsql.catalog.origins import named, trace
 from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, children, scanned
 from dpsql.errors import printable
+from dpsql.records import dataclass
 
 if TYPE_CHECKING:
     from dpsql.catalog.unit_local import UnitLocal
+
+Flags: TypeAlias = NDArray[np.bool_]
 
 MOST_NAMED = 4
 """Columns that are named one by one."""
@@ -20,6 +26,66 @@ TYPED = ("parquet", "duckdb", "delta", *SERVERS)
 """Sources whose columns have types, so that a number is a number."""
 NO_LINES = "lines that are not CSV in UTF-8 with as many fields as the header are left out"
 """A line that is no row in no way depends on what is asked, nor do others on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """The rows of a table of which each privacy unit keeps its first ``max_rows``.
+
+    A row is among them if its values in ``columns`` are declared and it is in one of the ``cells``
+    of each column there: (name, number of cells, their flags as packed bits). Names are
+    case-folded and sorted, and no column of which all cells count has cells here, so that views of
+    the same rows are the same.
+
+    Guarantee: a function of SQL and catalog that decides row by row, so that a unit has at most
+    ``max_rows`` rows in any view, and which ones follows from its own rows.
+    """
+
+    columns: tuple[str, ...]
+    cells: tuple[tuple[str, int, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, columns: Iterable[str], masks: Mapping[str, Flags]) -> RowView:
+        """Return the view of rows in the marked cells; a mask has shape (cells of its column,)."""
+        some = sorted((name, mask) for name, mask in masks.items() if not mask.all())
+        cells = ((name, len(mask), np.packbits(mask).tobytes()) for name, mask in some)
+        return cls(tuple(columns), tuple(cells))
+
+    @property
+    def masks(self) -> dict[str, Flags]:
+        """The cells that count, by column, (cells of the column,) each."""
+        return {
+            name: np.unpackbits(np.frombuffer(packed, np.uint8), count=size).astype(np.bool_)
+            for name, size, packed in self.cells
+        }
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns that decide which rows count."""
+        return frozenset((*self.columns, *(name for name, _, _ in self.cells)))
+
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """The view as it stands in digests: its columns alone where no cells are left out."""
+        return (self.columns, self.cells) if self.cells else self.columns
+
+    def holds(self, other: RowView) -> bool:
+        """Whether a row that is in another view, of the same columns, is in this one."""
+        theirs = other.masks
+        return all(
+            name in theirs and len(theirs[name]) == len(mask) and not (theirs[name] & ~mask).any()
+            for name, mask in self.masks.items()
+        )
+
+    def chosen_before(self, asked: RowView, table: Table) -> str | None:
+        """One sentence on a view that is read in place of a narrower one; None for the same."""
+        own, found = dict.fromkeys(self.cells), dict.fromkeys(asked.cells)
+        names = dict.fromkeys(name for name, _, _ in found.keys() - own.keys())
+        told = [printable(each.name) for key, each in table.columns.items() if key in names]
+        if not told:
+            return None
+        before = f"their rows were chosen before the conditions on {_names(told, 'and')}"
+        return f"{printable(table.title)}: {before}, for an earlier request"
 
 
 def leaves_out(table: Table, column: Column) -> bool:
@@ -49,24 +115,27 @@ def view_of(table: Table, columns: Iterable[str] | None = None) -> tuple[str, ..
     return tuple(sorted(name for name in names if leaves_out(table, table.columns[name])))
 
 
-def left_out(table: Table, columns: Iterable[str] | None = None) -> str | None:
-    """One sentence on the rows that do not count where these columns are used; None if all do.
+def left_out(table: Table, rows: RowView | None = None) -> str | None:
+    """One sentence on the rows that do not count in a view; None if all do.
 
-    Without columns it is about all that a request may mention.
+    Without a view it is about all that a request may mention.
 
     >>> from dpsql.catalog.catalog import Unit
     >>> from dpsql.catalog.domain import IntegerRange
     >>> severity = Column("severity", "integer", IntegerRange(1, 5))
     >>> visits = Table("visits", "v.parquet", Unit("patient_id", 20), {"severity": severity})
-    >>> print(left_out(visits, ["severity"]))
+    >>> print(left_out(visits, RowView(("severity",))))
     visits: at most 20 rows of each patient_id count, none without one; rows with undeclared \
 severity are left out
+    >>> print(left_out(visits, RowView((), (("severity", 5, b"P"),))))
+    visits: at most 20 rows of each patient_id count, among those that conditions on severity \
+admit, none without one
     """
     if table.public or table.synthetic:
         return None
-    view = table.told(view_of(table, columns))
-    where = " where these columns are mentioned" if columns is None else ""
-    said = [*no_lines(table), *_of_units(table)]
+    view = table.told(view_of(table, None if rows is None else rows.columns))
+    where = " where these columns are mentioned" if rows is None else ""
+    said = [*no_lines(table), *_of_units(table, rows)]
     said += _within(table) if isinstance(table, DerivedTable) else []
     if table.complete and view:
         said.append("by declaration no row has undeclared values, and any that has is left out")
@@ -132,14 +201,17 @@ def _kinds_left_out(table: Table, column: Column) -> Iterator[str]:
         yield "unread"
 
 
-def _of_units(table: Table) -> Iterator[str]:
+def _of_units(table: Table, view: RowView | None) -> Iterator[str]:
     """Which rows do not count for what their units are, and which never meet."""
     if table.unit.column is None:
         return
     most = table.unit.max_rows
     rows = "1 row of each" if most == 1 else f"{most:,} rows of each"
     count = "counts" if most == 1 else "count"
-    said = f"at most {rows} {printable(table.unit.column)} {count}, none without one"
+    names = [] if view is None else table.told(tuple(name for name, _, _ in view.cells))
+    found = [printable(each.name) for key, each in table.columns.items() if key in names]
+    among = f", among those that conditions on {_names(found, 'and')} admit" if found else ""
+    said = f"at most {rows} {printable(table.unit.column)} {count}{among}, none without one"
     bases = table.bases if isinstance(table, DerivedTable) else ()
     for base in bases:
         if base.unit.through is not None:
@@ -168,12 +240,12 @@ def _matched(relation: UnitLocal, others: Set[str]) -> Iterator[str]:
         yield from _matched(each, others)
 
 
-def _names(names: Sequence[str]) -> str:
-    """Write names as a list that ends in "or".
+def _names(names: Sequence[str], last: str = "or") -> str:
+    """Write names as a list that ends in "or", or in another word.
 
     >>> _names(["a", "b", "c"]), _names(list("abcdef"))
     ('a, b or c', 'a, b, c, d or 2 more columns')
     """
     if len(names) > MOST_NAMED + 1:
         names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more columns"]
-    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

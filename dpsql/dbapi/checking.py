@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.view import leaves_out
+from dpsql.catalog.view import RowView, leaves_out
 from dpsql.engine.desk import Desk
 from dpsql.engine.matrix import Measuring
 from dpsql.engine.terms import require_epsilon
@@ -140,7 +140,10 @@ def _parts(engine: Engine, table: Table) -> list[Part]:
     rows, *units = make_plan(request).plan.parts
     columns = sorted(key for key, each in table.columns.items() if leaves_out(table, each))
     views = dict.fromkeys([(), *((key,) for key in columns), tuple(columns)])
-    return [*(replace(rows, view=view) for view in views), *(replace(u, view=()) for u in units)]
+    return [
+        *(replace(rows, view=RowView(view)) for view in views),
+        *(replace(u, view=RowView(())) for u in units),
+    ]
 
 
 def estimate_left_out(
@@ -159,6 +162,6 @@ def estimate_left_out(
     for part, values in zip(plan.parts, release.values, strict=True):
         (answer,) = part.estimate(values).answers([Product({})])
         stddev = math.sqrt(float(part.forecast.variance(Product({}))[0]))
-        view = () if part.view is None else part.view
+        view = () if part.view is None else part.view.columns
         found.append(NoisyCount(part.table, view, part.units, float(answer[0]), stddev))
     return Estimates(tuple(found), plan.epsilon, release.seq, free)

@@ -102,8 +102,8 @@ class Clipping(Looking[ClippedSums]):
             view = SumView(summed.levels, summed.spread, summed.within)
         key = self.table.name.casefold()
         unit = self.table.unit.max_rows
-        columns = find_views([self.item])[key]
-        return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view, columns)
+        rows = find_views([self.item])[key]
+        return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view, rows)
 
     @property
     def rho(self) -> Fraction | None:

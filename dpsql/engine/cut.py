@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsql.answer.clipped import ClippedSums, number_text
 from dpsql.answer.codec import Release
@@ -21,6 +20,7 @@ from dpsql.answer.result import CostInfo, Result
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.view import RowView
 from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule
 from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run
@@ -36,6 +36,7 @@ from dpsql.sql.clauses import Cut
 from dpsql.sql.compiled import Answer, Compiled
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
+from dpsql.workload.target import hull_of
 from dpsql.workload.term import Term
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Cutting(Looking[ClippedSums]):
     amount: Fraction
     rest: Fraction
     delta: Fraction
-    columns: tuple[str, ...]
+    rows: RowView
 
     @property
     def column(self) -> str:
@@ -88,7 +89,7 @@ class Cutting(Looking[ClippedSums]):
         settings = repr((*facts, *self.request.released))
         key, unit = self.table.name.casefold(), self.table.unit.max_rows
         run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
-        return replace(run, columns=self.columns)
+        return replace(run, rows=self.rows)
 
     @property
     def rho(self) -> Fraction | None:
@@ -265,13 +266,13 @@ def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Cutting
     sums = [answer for item in asked for answer in _summing(item, key)]
     cells = sum(math.prod(len(axis.groups) for axis in answer.axes) for answer in sums)
     rule = make_rule(cast("Method", rules.pop()), measure.upper, cells, table, noise)
-    within = _hull(table, [t for answer in sums for t in answer.terms if key in t.polynomials])
+    within = _hull([t for answer in sums for t in answer.terms if key in t.polynomials])
     whole = request.budget(noise)
     amount = Fraction(units_down(rule.share * whole), UNITS)
     if not amount:
         raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")
-    columns = request.views[table.name.casefold()]
-    facts = (table, measure, within, rule, noise, amount, whole - amount, request.delta, columns)
+    rows = request.views[table.name.casefold()]
+    facts = (table, measure, within, rule, noise, amount, whole - amount, request.delta, rows)
     return Cutting(request, reuse, *facts)
 
 
@@ -328,18 +329,10 @@ def _summing(item: Compiled, key: str) -> list[Answer]:
     return plain or squares
 
 
-def _hull(table: Table, terms: Sequence[Term]) -> tuple[Cells, ...]:
+def _hull(terms: Sequence[Term]) -> tuple[Cells, ...]:
     """Conditions, column by column, that hold for every row that any of the terms counts."""
-    found = []
-    for name, column in table.columns.items():
-        if column.domain is None or any(name not in term.factors for term in terms):
-            continue
-        used: NDArray[np.bool_] = np.zeros(column.size, dtype=np.bool_)
-        for term in terms:
-            used |= np.asarray(term.factors[name].column_l1() > 0)
-        if not used.all():
-            found.append(cells_of(name, np.where(used, 0, -1).astype(np.int64)))
-    return tuple(found)
+    pairs = hull_of(terms).items()
+    return tuple(cells_of(name, np.where(mask, 0, -1).astype(np.int64)) for name, mask in pairs)
 
 
 def refuse(item: Compiled, what: str, hint: str, code: str = "E_AGGREGATE") -> NoReturn:

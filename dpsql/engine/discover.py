@@ -19,6 +19,7 @@ from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.domain import Bins
 from dpsql.catalog.joint_keys import MOST_PARTS, joint_column, parts_of
 from dpsql.catalog.sought import Key
+from dpsql.catalog.view import RowView
 from dpsql.engine.desk import Desk
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, price_of_run
@@ -202,7 +203,7 @@ class FindingBounds(Finding):
         classes = {name: np.arange(seen.size, dtype=np.int64)}
         unit = self.table.unit.max_rows
         run = Run(table, classes, self.noise, self.amount, unit, "bounds")
-        return replace(run, columns=(name,), seen=seen)
+        return replace(run, rows=RowView((name,)), seen=seen)
 
     @property
     def price(self) -> Price:

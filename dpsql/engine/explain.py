@@ -92,7 +92,7 @@ def explain(
         (
             *_cut_short(request, planned),
             *_reconstruction(request),
-            *view_rows(request.statements),
+            *view_rows(request.statements, plan.views),
             *advise_sums(request.statements),
         ),
     )

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dpsql.answer.display import LabelledFacts
-from dpsql.errors import decimal_text, printable
+from dpsql.errors import decimal_text
 from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import law
 
@@ -100,7 +100,7 @@ class Explanation(LabelledFacts):
 
     def lines(self, most: int | None = SHOWN) -> tuple[str, ...]:
         """The forecast as text: the one place that writes rows; of at most so many statements."""
-        return tuple(printable(f"{label:<12}{text}") for label, text in self.rows(most))
+        return tuple(f"{label:<12}{text}" for label, text in self.rows(most))
 
     def rows(self, most: int | None = SHOWN) -> tuple[Row, ...]:
         """The forecast as labels and what is said under each."""

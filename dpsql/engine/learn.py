@@ -15,7 +15,7 @@ from dpsql.answer.result import Result, listing
 from dpsql.answer.store import Shelf
 from dpsql.answer.synthetics import Synthetic, check_name
 from dpsql.catalog import Table
-from dpsql.catalog.view import left_out
+from dpsql.catalog.view import RowView, left_out
 from dpsql.engine.adaptive import form_task, matrix_rmse, quietest, read_workload
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
@@ -55,7 +55,7 @@ class Learning(Looking[Synthetic]):
     """One run that ends with a model: the table, the task and its price.
 
     ``name`` is that of the synthetic table it makes, empty for the model of one workload.
-    ``columns`` are those whose values decide which rows count; ``report`` hears of a long run.
+    ``view`` are the rows that count; ``report`` hears of a long run.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Learning(Looking[Synthetic]):
     task: Task
     epsilon: Fraction
     delta: Fraction
-    columns: tuple[str, ...]
+    view: RowView
     report: Report | None
 
     @property
@@ -79,7 +79,7 @@ class Learning(Looking[Synthetic]):
         task = self.task
         key = self.table.name.casefold()
         run = Run(key, classes, task.noise, task.amount, unit, task.settings())
-        return replace(run, columns=self.columns)
+        return replace(run, rows=self.view)
 
     @property
     def price(self) -> Price:
@@ -134,7 +134,7 @@ class Learning(Looking[Synthetic]):
         found += [("", f"{n.replace('_', ' ')} {v:.4g}") for n, v in choice.inputs.items()]
         found += [("noise", self.task.noise), *self.task.rounds.declared.items()]
         found += [("warning", facts["warning"])] if "warning" in facts else []
-        standing = left_out(self.table, self.columns)
+        standing = left_out(self.table, self.view)
         found += [] if standing is None else [("left out", standing)]
         return tuple(found)
 
@@ -300,8 +300,9 @@ def _plan_table(
         return form_task(table, candidates, noise, amount, model, metric, terms.rounds)
 
     task = quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
-    columns = find_views(workload)[table.name.casefold()]
-    facts = (creation.name, table, task, terms.epsilon, terms.delta, columns, report)
+    # More is asked of a table that has a name than what it was learned for: no row is left out.
+    rows = RowView(find_views(workload)[table.name.casefold()].columns)
+    facts = (creation.name, table, task, terms.epsilon, terms.delta, rows, report)
     return LearningTable(*facts, creation.text)
 
 
@@ -324,6 +325,6 @@ def plan_workload(
         return form_task(*facts, option="mechanism")
 
     task = quietest(under, request.noise, request.epsilon, request.delta, request.rounds)
-    columns = request.views[table.name.casefold()]
-    facts = ("", table, task, request.epsilon, request.delta, columns, report)
+    rows = request.views[table.name.casefold()]
+    facts = ("", table, task, request.epsilon, request.delta, rows, report)
     return LearningWorkload(*facts, request, fresh)

@@ -206,9 +206,8 @@ class Application:
         if not 0 < number <= len(visit.results):
             return _told(404, "there is no such result any more")
         result = visit.results[number - 1]
-        formulas = "formulas" in request.query_params
         body = await asyncio.to_thread(
-            lambda: b"".join(copied(ResultTable(result, errors=True), "csv", True, formulas))
+            lambda: b"".join(copied(ResultTable(result, errors=True), "csv", True))
         )
         name = f'attachment; filename="{self.visits.site.catalog.path.stem}-{number}.csv"'
         if not re.fullmatch(r'attachment; filename="[\w.-]+"', name, re.ASCII):

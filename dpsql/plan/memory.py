@@ -74,13 +74,13 @@ class Memory:
 
 
 def result_size(statements: Sequence[Compiled], views: Views) -> ResultSize:
-    """Return the sizes of the results of statements, over tables with these columns in view."""
+    """Return the sizes of the results of statements, over tables of which these rows count."""
     sizes = [(sum(map(_rows, item.selects)), len(item.columns)) for item in statements]
     tables = {s.query.table: s.table for item in statements for s in item.selects}
     cells = sum(
         tables[key].columns[name].size or 0
-        for key, names in views.items()
-        for name in names
+        for key, view in views.items()
+        for name in view.names
         if name in tables[key].columns
     )
     answers = sum(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows, largest_entry
+from dpsql.catalog.view import RowView
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
@@ -38,7 +39,7 @@ class Part:
     ``amount`` is the epsilon (Laplace) or rho (Gaussian) this part costs for a
     privacy unit of at most ``rows_per_unit`` rows. ``lower`` is a certified lower bound on the
     error of every strategy at unit cost, 0 where none is known; it is no part of the release.
-    ``view`` are the columns whose values decide which rows count; None for all declared ones.
+    ``view`` are the rows that count; None for those with declared values in all columns.
     """
 
     table: str
@@ -48,7 +49,7 @@ class Part:
     rows_per_unit: int
     lower: float = 0.0
     units: bool = False
-    view: tuple[str, ...] | None = None
+    view: RowView | None = None
     occupied: bool = False
 
     @cached_property
@@ -62,7 +63,7 @@ class Part:
         if self.view is None:
             return None
         used = (name for each in self.resolutions.values() for name in each.columns)
-        return frozenset((*self.view, *used))
+        return self.view.names.union(used)
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -155,7 +156,8 @@ class Part:
         digest = hashlib.sha256()
         facts = (self.table, self.strategy.fingerprint(), self.amount, self.rows_per_unit)
         scales = [str(scale) for scale in self.scales]
-        digest.update(repr((*map(str, facts), scales, self.units, self.view)).encode())
+        view = None if self.view is None else self.view.facts
+        digest.update(repr((*map(str, facts), scales, self.units, view)).encode())
         digest.update(b"occupied" if self.occupied else b"")
         for name in sorted(self.resolutions):
             facts_of, arrays = self.resolutions[name].facts, self.resolutions[name].arrays()
@@ -186,6 +188,11 @@ class Plan:
     epsilon: Fraction
     delta: Fraction
     rho: Fraction | None
+
+    @property
+    def views(self) -> dict[str, RowView]:
+        """By table, the rows that counted; those of all columns are not named here."""
+        return {part.table: part.view or RowView(()) for part in self.parts}
 
     @cached_property
     def fingerprint(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.view import RowView
 from dpsql.errors import BudgetExceeded, InternalError
 from dpsql.interrupts import check
 from dpsql.privacy.sensitivity import misused
@@ -47,8 +48,8 @@ class Run:
     rows to leave out. ``amount`` is the epsilon or rho, by the noise law, of the whole run,
     for a privacy unit of at most ``rows_per_unit`` rows. ``settings`` is the canonical text of
     every public setting of the mechanism. A run over sums has one attribute, and the public
-    ``values`` of its classes, in order; or a ``view`` of the rows in place of classes. ``columns``
-    are those whose values decide which rows count; None for all declared ones. ``seen`` is a
+    ``values`` of its classes, in order; or a ``view`` of the rows in place of classes. ``rows``
+    are those that count; None for those with declared values in all columns. ``seen`` is a
     column that is not declared, as the run sees it.
     """
 
@@ -60,7 +61,7 @@ class Run:
     settings: str
     values: tuple[int, ...] = ()
     view: SumView | None = None
-    columns: tuple[str, ...] | None = None
+    rows: RowView | None = None
     seen: Column | None = None
 
     @property
@@ -73,19 +74,18 @@ class Run:
     @property
     def reads(self) -> frozenset[str] | None:
         """The columns that are read, None for all that are declared."""
-        if self.columns is None:
+        if self.rows is None:
             return None
         seen = () if self.view is None else self.view.resolutions
-        return frozenset(
-            (*self.columns, *self.classes, *(n for each in seen for n in each.columns))
-        )
+        return self.rows.names.union(self.classes, *(each.columns for each in seen))
 
     @property
     def fingerprint(self) -> str:
         """A digest of everything the run was paid for."""
         facts = (self.table, self.noise, str(self.amount), self.rows_per_unit, self.settings)
         names, values = list(self.classes), list(map(int, self.values))
-        digest = hashlib.sha256(repr(("adaptive", *facts, names, values, self.columns)).encode())
+        rows = None if self.rows is None else self.rows.facts
+        digest = hashlib.sha256(repr(("adaptive", *facts, names, values, rows)).encode())
         if self.seen is not None:
             digest.update(repr(self.seen).encode())
         arrays = list(self.classes.values())

@@ -93,7 +93,7 @@ class _Looker:
 
     def __init__(self, run: Run, vaults: Vaults) -> None:
         self._filter, self._backend = Filter(run), vaults.backend
-        self._vault = vaults.narrowed(run.table, run.columns)
+        self._vault = vaults.narrowed(run.table, run.rows)
         self._reader = Reader(run.domain)
         self._truth = Truth(self._vault, run.classes)
         if run.view is not None:

@@ -13,6 +13,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
 from dpsql.catalog.unit_local import DerivedTable
+from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.chain import subkey
@@ -99,9 +100,9 @@ class Vaults:
             del self._derived[name]
             self._open.pop(name).close()
 
-    def narrowed(self, table: str, columns: Collection[str] | None) -> Vault:
-        """The vault of a table with the view of some columns, None for all that are declared."""
-        return self[table] if columns is None else self[table].within(columns)
+    def narrowed(self, table: str, rows: RowView | None) -> Vault:
+        """The vault of a table of which some rows count, None for those of all columns."""
+        return self[table] if rows is None else self[table].within(rows)
 
     def check_unit(self, table: str, rows: int) -> None:
         """Refuse noise for fewer rows of a privacy unit than the catalog declares.

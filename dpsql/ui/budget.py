@@ -5,6 +5,7 @@ The ledger is imported by what reads it, so that ``dpsql --help`` does not wait 
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import click
 from dpsql.errors import printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
 from dpsql.ui.grid import floor_text
-from dpsql.ui.tell import tell, tell_error
+from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import BudgetStatus
@@ -105,7 +106,7 @@ def show(
     else:
         write_grid(brief_grid(found) if chosen == "box" else full_grid(found), chosen)
     if past.problem is not None:
-        tell_error(past.problem)
+        tell(describe_error(past.problem, sys.stderr))
         return past.problem.exit_code
     return 0
 

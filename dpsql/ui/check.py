@@ -6,15 +6,16 @@ What reads data is imported by the command, so that ``--help`` does not wait for
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from dpsql.catalog.catalog import SERVERS
-from dpsql.errors import DatabaseError, UsageError, printable, printable_lines
+from dpsql.errors import DatabaseError, UsageError, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
-from dpsql.ui.tell import tell, tell_error
+from dpsql.ui.tell import describe_error, tell
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -69,7 +70,7 @@ def _tell_figures(tables: Sequence[Table], with_values: bool) -> int:
     status = 0
     for found in examine(tables):
         if isinstance(found, DatabaseError):
-            tell_error(found)
+            tell(describe_error(found, sys.stderr))
             status = found.exit_code
         elif isinstance(found, Opened):
             _print(_opened_lines(found))
@@ -169,4 +170,4 @@ def _number(value: float, stddev: float) -> str:
 
 
 def _print(lines: Iterable[str]) -> None:
-    print(*map(printable_lines, lines), sep="\n")
+    print(*lines, sep="\n")

@@ -27,7 +27,7 @@ from dpsql.ui.connect import (
     sit,
     with_settings,
 )
-from dpsql.ui.tell import tell, tell_error, tell_note
+from dpsql.ui.tell import describe_error, tell, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -73,7 +73,6 @@ class OrderedCommand(click.Command):
 @scratch_option
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
-@click.option("--formulas", is_flag=True, help="Leave text that begins with = + - @ as it is.")
 @click.version_option(__version__, message="dpsql %(version)s")
 @click.pass_context
 def query(
@@ -85,7 +84,6 @@ def query(
     init: str | None,
     format_: str | None,
     stddev: bool,
-    formulas: bool,
     scratch: bool,
     **options: str | None,
 ) -> int:
@@ -113,7 +111,7 @@ def query(
     first = None if init is None else read_text(init)
     connection = open_connection(catalog, options, scratch)
     name = f"{Path(catalog).stem}{' (scratch)' * scratch}"
-    session = Session(connection, name, chosen, stddev=stddev, formulas=formulas, scratch=scratch)
+    session = Session(connection, name, chosen, stddev=stddev, scratch=scratch)
     return sit(connection, lambda: _run_texts(session, first, texts), session.close)
 
 
@@ -154,7 +152,6 @@ def _run_prompt(session: Session) -> int:
 @click.option(
     "--stddev/--no-stddev", default=None, help="Error columns in csv, tsv, json; default in files."
 )
-@click.option("--formulas", is_flag=True, help="Leave text that begins with = + - @ as it is.")
 @click.option("--max-stddev", metavar="S", help="Least epsilon at which no error is larger.")
 @click.option("--report", metavar="HTML", help="Write one self-contained page.")
 def run(
@@ -165,7 +162,6 @@ def run(
     dry_run: bool,
     format_: str | None,
     stddev: bool | None,
-    formulas: bool,
     max_stddev: str | None,
     report: str | None,
     scratch: bool,
@@ -180,7 +176,6 @@ def run(
         report=None if report is None else Path(report),
         format=format_,
         stddev=stddev,
-        formulas=formulas,
         force=force,
         dry_run=dry_run,
         given=frozenset(name for name, text in options.items() if text is not None),
@@ -357,7 +352,7 @@ def _unwritten(error: OSError) -> UsageError:
 
 
 def _report_error(error: Error) -> int:
-    tell_error(error)
+    tell(describe_error(error, sys.stderr))
     return error.exit_code
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.answer.digits import without_formulas
-from dpsql.errors import UsageError, escaped, is_seen, text_width
+from dpsql.errors import UsageError, text_width
 from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
 from dpsql.ui.style import Style as Style
@@ -68,7 +67,12 @@ def terminal_safe(text: str) -> str:
     >>> terminal_safe("a\\x1b[31m\\n")
     'a\\\\x1b[31m\\n'
     """
-    return re.sub(r"[^\n\t\x20-\x7e]", lambda match: escaped(match.group()), text)
+    return re.sub(r"[^\n\t\x20-\x7e]", _escape_unprintable, text)
+
+
+def _escape_unprintable(match: re.Match[str]) -> str:
+    character = match.group()
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def _with_errors(grid: Grid, style: Style) -> Grid:
@@ -83,12 +87,9 @@ def render_box(grid: Grid, style: Style) -> str:
     return draw_box(grid, style)
 
 
-def _separated(grid: Grid, style: Style, line: Callable[[Sequence[object]], str]) -> str:
+def _separated(grid: Grid, style: Style, line: Callable[[tuple[object, ...]], str]) -> str:
     grid = _with_errors(grid, style)
-    rows: Iterable[Sequence[object]] = [grid.columns, *grid.rows]
-    if not style.formulas:
-        rows = ([without_formulas(v) if isinstance(v, str) else v for v in row] for row in rows)
-    text = "".join(f"{line(row)}\n" for row in rows)
+    text = "".join(f"{line(row)}\n" for row in [grid.columns, *grid.rows])
     return terminal_safe(text) if style.terminal else text
 
 
@@ -139,7 +140,7 @@ def json_value(value: object) -> object:
 def _records(grid: Grid, style: Style) -> list[str]:
     grid = _with_errors(grid, style)
     return [
-        json_text(dict(zip(grid.columns, map(_json_cell, row), strict=True))) for row in grid.rows
+        _json_text(dict(zip(grid.columns, map(_json_cell, row), strict=True))) for row in grid.rows
     ]
 
 
@@ -148,10 +149,10 @@ def _json_cell(value: object) -> object:
     return "NaN" if isinstance(value, float) and math.isnan(value) else json_value(value)
 
 
-def json_text(value: object, indent: int | None = None) -> str:
-    """Encode without leaving any character in the text that is not seen."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return "".join(c if c == "\n" or is_seen(c) else json.dumps(c)[1:-1] for c in text)
+def _json_text(value: object) -> str:
+    """Encode without leaving any unprintable character in the text."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 @text_format("json", "json")

@@ -39,7 +39,6 @@ class Order:
     report: Path | None = None
     format: str | None = None
     stddev: bool | None = None
-    formulas: bool = False
     force: bool = False
     dry_run: bool = False
     given: frozenset[str] = frozenset()
@@ -107,10 +106,9 @@ def _deliver(
     if report is not None:
         report.commit(render_report(batch))
     if out is not None:
-        _write_folder(out, batch, chosen, Style(order.with_errors, formulas=order.formulas))
+        _write_folder(out, batch, chosen, order.with_errors)
     else:
-        style = stdout_style(order.with_errors, MAX_ROWS, formulas=order.formulas)
-        _print_answers(batch, chosen, style)
+        _print_answers(batch, chosen, order.with_errors)
 
 
 def _choose_format(order: Order) -> str:
@@ -156,18 +154,18 @@ def _gather(
     )
 
 
-def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, style: Style) -> None:
+def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, stddev: bool) -> None:
     for answer in batch.answers:
         assert answer.file is not None
-        out.write(answer.file, encode(Grid.of(answer.result), chosen, style))
+        out.write(answer.file, encode(Grid.of(answer.result), chosen, Style(stddev=stddev)))
     out.write("summary.md", summary_markdown(batch))
     out.write(SUMMARY, summary_json(batch))
     out.commit()
 
 
-def _print_answers(batch: BatchReport, chosen: str, style: Style) -> None:
+def _print_answers(batch: BatchReport, chosen: str, stddev: bool) -> None:
     for i, answer in enumerate(batch.answers):
-        data = encode(Grid.of(answer.result), chosen, style)
+        data = encode(Grid.of(answer.result), chosen, stdout_style(stddev, MAX_ROWS))
         if FORMATS[chosen].encode is not None:
             sys.stdout.buffer.write(data)
             continue

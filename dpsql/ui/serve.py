@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.errors import UsageError, printable
+from dpsql.errors import UsageError
 from dpsql.ui.connect import WIDE
 from dpsql.ui.tell import tell, tell_note
 
@@ -195,7 +195,7 @@ def list_users(catalog: str, users: str | None) -> int:
     from dpsql.server.users import Users
 
     for name in sorted(Users(users_path(catalog, users)).all()):
-        print(printable(name))
+        print(name)
     return 0
 
 

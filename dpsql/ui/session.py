@@ -18,7 +18,7 @@ from dpsql.ui.grid import Grid
 from dpsql.ui.pager import needs_pager, show_paged
 from dpsql.ui.streams import OutputFile, count_results
 from dpsql.ui.style import Style, stdout_style
-from dpsql.ui.tell import Progress, tell, tell_cost, tell_error, tell_note
+from dpsql.ui.tell import Progress, describe_error, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection, Cursor, Result
@@ -45,7 +45,6 @@ class Session:
     name: str
     format: str
     stddev: bool = False
-    formulas: bool = False
     timer: bool = False
     bail: bool = True
     confirm: bool = False
@@ -70,7 +69,7 @@ class Session:
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""
         self.exit_code = error.exit_code
-        tell_error(error)
+        tell(describe_error(error, sys.stderr))
 
     def run_script(self, text: str) -> None:
         """Answer all statements of a text as one workload."""
@@ -163,20 +162,15 @@ class Session:
         binary = FORMATS[self.format].encode is not None
         blank = "\n" if separate and not binary and self.format != "jsonl" else ""
         if self.once is not None or self.sink is not None:
-            self._write_file(
-                blank.encode()
-                + encode(grid, self.format, Style(self.stddev, formulas=self.formulas))
-            )
+            self._write_file(blank.encode() + encode(grid, self.format, Style(stddev=self.stddev)))
             self.binary_results += binary and self.once is None
             return
         self.binary_results += binary
         if binary:
-            sys.stdout.buffer.write(
-                encode(grid, self.format, stdout_style(self.stddev, formulas=self.formulas))
-            )
+            sys.stdout.buffer.write(encode(grid, self.format, stdout_style(self.stddev)))
         elif not (self.pager and sys.stdout.isatty() and self._page(grid)):
             limits = (None, None) if whole else (self.max_rows, self.max_width)
-            style = stdout_style(self.stddev, *limits, formulas=self.formulas)
+            style = stdout_style(self.stddev, *limits)
             style = replace(style, width=None) if whole else style
             sys.stdout.write(blank + encode(grid, self.format, style).decode())
         sys.stdout.flush()
@@ -200,7 +194,7 @@ class Session:
     def _page(self, grid: Grid) -> bool:
         """Show all of a grid in the pager; whether that was needed, and worked."""
         assert self.pager is not None
-        style = replace(stdout_style(self.stddev, formulas=self.formulas), width=None)
+        style = replace(stdout_style(self.stddev), width=None)
         text = encode(grid, self.format, style).decode()
         if not needs_pager(text):
             return False

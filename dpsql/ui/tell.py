@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from dpsql.errors import Error, printable, printable_lines
+from dpsql.errors import Error, printable
 from dpsql.ui.grid import floor_text
 
 if TYPE_CHECKING:
@@ -19,17 +19,7 @@ if TYPE_CHECKING:
 
 
 def tell(text: str) -> None:
-    """Write narration to stderr, of which everything is seen."""
-    _write(printable_lines(text))
-
-
-def tell_error(error: Error) -> None:
-    """Write an error to stderr."""
-    _write(describe_error(error, sys.stderr))
-
-
-def _write(text: str) -> None:
-    """Write to stderr, in ASCII where it has nothing better."""
+    """Write a line of narration to stderr, in ASCII where stderr has nothing better."""
     if not speaks_unicode(sys.stderr):
         text = text.translate({0x3B5: "epsilon", 0x3B4: "delta", 0xB1: "+/-", 0xB7: "-"})
     print(text, file=sys.stderr)
@@ -39,7 +29,7 @@ def tell_note(text: str) -> None:
     """Write a note to stderr, dim on a terminal."""
     dim = sys.stderr.isatty() and colour_wanted()
     note = f"note: {printable(text)}"
-    _write(f"\x1b[2m{note}\x1b[0m" if dim else note)
+    tell(f"\x1b[2m{note}\x1b[0m" if dim else note)
 
 
 def tell_cost(results: list[Result]) -> None:

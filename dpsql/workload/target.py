@@ -19,7 +19,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog import Table
 from dpsql.catalog.origins import named, origins_of, released_of
 from dpsql.catalog.unit_local import DerivedTable
-from dpsql.catalog.view import left_out, view_of
+from dpsql.catalog.view import RowView, left_out, view_of
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Forecast
@@ -42,21 +42,21 @@ Reading: TypeAlias = "tuple[tuple[float, Product], ...]"
 Readings: TypeAlias = "Mapping[Place, tuple[int, Reading, tuple[str, ...]]]"
 """Every answer: the part it is read off, how, and the order of the columns in its rows."""
 
-Views: TypeAlias = "Mapping[str, tuple[str, ...]]"
-"""By case-folded name of a private table, the columns that leave out rows."""
+Views: TypeAlias = "Mapping[str, RowView]"
+"""By case-folded name of a private table, its rows that count."""
 
 
 @dataclass(frozen=True)
 class Target:
     """The answers that one part of a plan is about: all about a table, or the same units.
 
-    ``view`` are the columns whose values decide which rows count; None for all declared ones.
+    ``view`` are the rows that count; None for those with declared values in all columns.
     """
 
     table: Table
     asked: Mapping[Place, Wanted]
     units: bool = False
-    view: tuple[str, ...] | None = None
+    view: RowView | None = None
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -180,13 +180,14 @@ class Target:
     @cached_property
     def seen(self) -> tuple[str, ...]:
         """The columns that leave out rows, where all declared ones do as well."""
-        return view_of(self.table, self.view)
+        return view_of(self.table, None if self.view is None else self.view.columns)
 
     def fingerprint(self) -> str:
         """A digest of what is asked."""
         layout = self.layouts[0]
         digest = hashlib.sha256()
-        digest.update(repr((self.table.name, self.units, self.view)).encode())
+        view = None if self.view is None else self.view.facts
+        digest.update(repr((self.table.name, self.units, view)).encode())
         digest.update(b"occupied" if self.occupied else b"")
         digest.update(layout.workload.fingerprint().encode())
         for content in resolution_bytes(layout.resolutions):
@@ -254,7 +255,8 @@ def _content(term: Term) -> tuple[object, ...]:
 
 def fingerprint_learned(statements: Sequence[Compiled]) -> str:
     """A digest of what is asked of a model, conditions over several columns in one piece."""
-    digest = hashlib.sha256(repr(sorted(find_views(statements).items())).encode())
+    views = sorted((key, view.facts) for key, view in find_views(statements).items())
+    digest = hashlib.sha256(repr(views).encode())
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             if answer.whole and not select.table.synthetic:
@@ -325,7 +327,10 @@ def mean_variances(forecast: Forecast, readings: Mapping[Place, Reading]) -> dic
 
 
 def find_views(statements: Sequence[Compiled]) -> Views:
-    """The view of every private table that statements which are answered together ask about."""
+    """The view of every private table that statements which are answered together ask about.
+
+    Where privacy units may have several rows, a row that no term counts takes nobody's place.
+    """
     tables = {
         select.query.table: select.table
         for item in statements
@@ -337,7 +342,64 @@ def find_views(statements: Sequence[Compiled]) -> Views:
         for select in item.selects:
             if not select.table.synthetic:
                 mentioned[select.query.table] |= select.query.mentioned
-    return {key: view_of(table, mentioned[key]) for key, table in tables.items()}
+    terms: dict[str, list[Term]] = {key: [] for key in tables}
+    for item in statements:
+        for select, answer in item.answers():
+            if select.query.table in terms and select.table.unit.column is not None:
+                terms[select.query.table] += answer.whole
+    return {
+        key: RowView.of(view_of(table, mentioned[key]), hull_of(terms[key]))
+        for key, table in tables.items()
+    }
+
+
+def hull_of(terms: Sequence[Term]) -> dict[str, NDArray[np.bool_]]:
+    """The cells, column by column, of all rows that any of some terms counts.
+
+    A mask has shape (cells of the column,); a column of which some term counts all has none.
+
+    >>> from dpsql.algebra.blocks import Dense
+    >>> ages = [Term({"age": Dense(np.array([row]))}) for row in ([1, 0, 0], [0, 2, 0])]
+    >>> hull_of(ages), hull_of([*ages, Term({})])
+    ({'age': array([ True,  True, False])}, {})
+    """
+    found: dict[str, NDArray[np.bool_]] | None = None
+    known: dict[int, NDArray[np.bool_]] = {}
+    for term in terms:
+        found = _grown(found, term, known)
+        if not found:
+            break
+    return found or {}
+
+
+def _grown(
+    found: dict[str, NDArray[np.bool_]] | None, term: Term, known: dict[int, NDArray[np.bool_]]
+) -> dict[str, NDArray[np.bool_]]:
+    """The hull of some terms and of one more; ``known`` are cells of factors, by their ids."""
+    names = term.factors.keys() | (set() if term.pattern is None else term.pattern.labels.keys())
+    out = {}
+    for name in names if found is None else names & found.keys():
+        mask = _counted(term, name, known)
+        if found is not None:
+            mask = mask | found[name]
+        if not mask.all():
+            out[name] = mask
+    return out
+
+
+def _counted(term: Term, name: str, known: dict[int, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """The cells of a column that a term counts, (cells,)."""
+    factor, pattern = term.factors.get(name), term.pattern
+    found = []
+    if factor is not None:
+        if id(factor) not in known:
+            known[id(factor)] = np.asarray(factor.column_l1() != 0)
+        found.append(known[id(factor)])
+    if pattern is not None and name in pattern.labels:
+        axis = list(pattern.labels).index(name)
+        others = tuple(i for i in range(pattern.truth.ndim) if i != axis)
+        found.append(np.asarray(pattern.truth.any(axis=others))[pattern.labels[name]])
+    return np.asarray(np.logical_and.reduce(found), dtype=np.bool_)
 
 
 def find_released(statements: Sequence[Compiled]) -> tuple[str, ...]:
@@ -354,20 +416,28 @@ def find_released(statements: Sequence[Compiled]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def notes_of(item: Compiled, views: Views) -> tuple[str, ...]:
-    """What the views leave out of the tables of a statement, in words."""
-    found = {
-        left_out(select.table, views[select.query.table]): None
-        for select in item.selects
-        if select.query.table in views
-    }
+def notes_of(item: Compiled, views: Views, read: Views | None = None) -> tuple[str, ...]:
+    """Sentences on what views leave out of the tables of a statement.
+
+    ``read`` are the views of the release that answers it, by table, where that is an earlier one.
+    """
+    found: dict[str | None, None] = {}
+    for select in item.selects:
+        key = select.query.table
+        if key in views:
+            cells = views[key].cells if read is None or key not in read else read[key].cells
+            seen = RowView(views[key].columns, cells)
+            found[left_out(select.table, seen)] = None
+            found[seen.chosen_before(views[key], select.table)] = None
     return tuple(note for note in found if note is not None)
 
 
-def view_rows(statements: Sequence[Compiled]) -> tuple[tuple[str, str], ...]:
+def view_rows(
+    statements: Sequence[Compiled], read: Views | None = None
+) -> tuple[tuple[str, str], ...]:
     """What a forecast says about the rows that count, and what the domains decide."""
     views = find_views(statements)
-    standing = dict.fromkeys(note for item in statements for note in notes_of(item, views))
+    standing = dict.fromkeys(note for item in statements for note in notes_of(item, views, read))
     decided = dict.fromkeys(note for item in statements for note in item.decided)
     return (
         *(("left out", note) for note in standing),

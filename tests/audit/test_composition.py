@@ -20,6 +20,7 @@ import pytest
 from dpsql.catalog.catalog import Budget, Catalog, Table, View
 from dpsql.catalog.read_units import relate
 from dpsql.catalog.unit_local import DerivedTable
+from dpsql.catalog.view import RowView
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request, make_plan
@@ -92,7 +93,7 @@ class World:
         for part in plan.parts:
             table = catalog.find(part.table)
             rows = self.rows(table)
-            kept = view(rows, table, list(table.columns) if part.view is None else part.view)
+            kept = view(rows, table, part.view or RowView(tuple(table.columns)))
             for block in part.blocks:
                 cells = [part.resolutions[name] for name in block.attributes]
                 counted = tally(rows, kept, table, cells, part.units)

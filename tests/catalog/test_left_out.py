@@ -23,7 +23,7 @@ import pytest
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.view import NO_LINES, leaves_out, left_out
+from dpsql.catalog.view import NO_LINES, RowView, leaves_out, left_out
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.public import read_public
@@ -176,12 +176,12 @@ def test_values_that_are_left_out_are_named_and_no_others(kind: str, tmp_path: P
             f"[table.t{number}.column]\nx = {{ {facts} }}\n"
         )
         (table,) = Catalog.load(path).tables.values()
-        kept = view(read_rows(open_table(table), table, ""), table, ["x"])
+        kept = view(read_rows(open_table(table), table, ""), table, RowView(("x",)))
         gone = {name for name, is_kept in zip(stored, kept, strict=True) if not is_kept}
         for each in (table, found_of(table)):
             if each is None:
                 continue
-            note, where = left_out(each, ["x"]) or "", (kind, facts, stored)
+            note, where = left_out(each, RowView(("x",))) or "", (kind, facts, stored)
             classes = named(note, each.columns["x"])
             assert set().union(*classes) >= gone, (where, gone, note)
             assert all(gone & each for each in classes), (where, gone, note)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.catalog.view import RowView
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import StoredRows
@@ -168,7 +169,7 @@ def test_a_sequence_of_columns_and_of_all(tmp_path: Path) -> None:
     with opened(tmp_path) as (connection, database):
         held = connection.engine.vaults["t"]
         for columns in (["q1"], ["q2", "q1"], ["q100", "q1", "q2"]):
-            counts = held.within(columns).count(columns, [CELLS] * len(columns))
+            counts = held.within(RowView(tuple(columns))).count(columns, [CELLS] * len(columns))
             listed = " AND ".join(columns)
             (exact,) = database.execute(f"SELECT COUNT(*) FROM t WHERE {listed}").fetchall()
             assert counts[(1,) * len(columns)] == exact[0]

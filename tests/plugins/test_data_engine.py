@@ -22,6 +22,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import Error
 from dpsql.privacy.inspect import Figures
@@ -151,7 +152,7 @@ def test_vectors_are_those_of_the_same_rows_in_files(unit: str, stored: Path, si
     def vectors(vault: Vault) -> Iterator[Any]:
         yield vault.tally([cells_of("ward", np.arange(5)), cells_of("day", np.arange(2))])
         for name, resolutions in asked:
-            narrow = vault.within([name] if name else [])
+            narrow = vault.within(RowView((name,) if name else ()))
             yield narrow.tally(resolutions)
             if name and columns[name].size and not isinstance(resolutions[0], Nodes):
                 yield narrow.tally(resolutions, True)

@@ -35,6 +35,7 @@ from dpsql.catalog.domain import (
     Times,
     Values,
 )
+from dpsql.catalog.view import RowView
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.database import find_relation
@@ -408,10 +409,10 @@ class Reader:
 
 
 def _tallies(rows: Rows, table: Table) -> list[Counts]:
-    everything = view(rows, table, table.columns)
+    everything = view(rows, table, RowView(tuple(table.columns)))
     found = [tally(rows, everything, table, [], False)]
     for key, column in table.columns.items():
-        kept = view(rows, table, [key])
+        kept = view(rows, table, RowView((key,)))
         for resolution in _resolutions(key, column):
             found.append(tally(rows, kept, table, [resolution], False))
         if table.unit.column is not None and column.size:

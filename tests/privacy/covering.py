@@ -16,6 +16,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Values
+from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.source import quote
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of
@@ -145,8 +146,8 @@ def _renamed(column: Column, name: str) -> Column:
 
 def draw_sets(
     seed: int, drawn: Drawn, count: int
-) -> Iterator[tuple[list[str], list[AnyResolution], bool]]:
-    """Draw covering sets: the columns of the view, the resolutions, and whether units count."""
+) -> Iterator[tuple[RowView, list[AnyResolution], bool]]:
+    """Draw covering sets: the view, the resolutions, and whether units count."""
     chosen = random.Random(seed)
     table = Table("t", "", drawn.unit, drawn.columns)
     while count:
@@ -161,8 +162,14 @@ def draw_sets(
         if size > 200_000 or not fits(resolutions, table, units):
             continue
         view = [name for name in drawn.columns if chosen.random() < 0.6]
+        sizes = {name: each.size for name, each in drawn.columns.items() if each.size}
+        masks = {
+            name: np.array([chosen.random() < 0.7 for _ in range(size)])
+            for name, size in sizes.items()
+            if chosen.random() < 0.4
+        }
         count -= 1
-        yield view, resolutions, units
+        yield RowView.of(view, masks), resolutions, units
 
 
 def _resolution(

@@ -19,6 +19,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.catalog.view import RowView
 from dpsql.dbapi.connection import raise_budget
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.vault import open_vault
@@ -190,7 +191,7 @@ def counts(path: Path) -> dict[str, list[int]]:
     table = Catalog.load(path).tables["t"]
     vault = open_vault(table, b"0123456789abcdef")
     return {
-        name: vault.within([name]).count([name], [np.arange(column.size or 0)]).tolist()
+        name: vault.within(RowView((name,))).count([name], [np.arange(column.size or 0)]).tolist()
         for name, column in table.columns.items()
     }
 

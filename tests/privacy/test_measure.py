@@ -21,6 +21,7 @@ from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.sought import Sought
+from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError, LedgerError
 from dpsql.plan.plan import Part, Plan, split_amount
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
@@ -86,7 +87,7 @@ class FakeVault:
     def pairs(self, column: str, sought: Sought) -> Pairs:
         raise AssertionError("a plan looks at no keys")
 
-    def within(self, columns: Collection[str]) -> FakeVault:
+    def within(self, rows: RowView) -> FakeVault:
         """Every row is in every view."""
         return self
 

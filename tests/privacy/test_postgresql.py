@@ -12,6 +12,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Values
 from dpsql.catalog.sought import Sought
+from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError
 from dpsql.privacy.vault import group_sql, postgresql_sql
 from dpsql.privacy.vault.held import one_snapshot
@@ -176,7 +177,9 @@ def test_no_value_raises_and_rows_are_counted_one_by_one(name: str, odd: Server)
         with one_snapshot():
             vault = open_vault(on_server(Unit(), declared, read, table), SALT)
             found = [
-                vault.within((name,)).tally([cells_of(name, np.arange(column.size))]).tolist()
+                vault.within(RowView((name,)))
+                .tally([cells_of(name, np.arange(column.size))])
+                .tolist()
                 for name, column in declared.items()
             ]
             vault.close()

@@ -19,6 +19,7 @@ import pytest
 import dpsql
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, Values
+from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable, Error
@@ -90,8 +91,8 @@ def test_hostile_values_are_read_one_by_one(tmp_path: Path) -> None:
         columns[f"c{i}"] = replace(chosen.choice(declared), name=f"c{i}")
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table(arrays), path)
-    file = open_vault(Table("t", str(path), Unit(), columns), SALT).within([])
-    other = open_vault(in_spark(path, Unit(), columns), SALT).within([])
+    file = open_vault(Table("t", str(path), Unit(), columns), SALT).within(RowView(()))
+    other = open_vault(in_spark(path, Unit(), columns), SALT).within(RowView(()))
     for name, column in columns.items():
         one = cells_of(name, np.arange(column.size))
         np.testing.assert_array_equal(other.tally([one]), file.tally([one]), err_msg=name)

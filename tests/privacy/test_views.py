@@ -15,6 +15,7 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog.view import RowView
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.owners import Queue
@@ -34,7 +35,24 @@ COLUMNS = {
     "cost": Column("cost", "number", None, (0, 10)),  # type: ignore[arg-type]
 }
 Row = tuple[str | None, int | None, str | None, str | None, float | None]
-VIEWS = [each for size in range(5) for each in itertools.combinations(COLUMNS, size)]
+CELLS: dict[str, list[object]] = {
+    "x": [*range(5)],
+    "y": ["a", "b", None],
+    "z": ["p", "q", "s", None],
+}
+"""The values of the cells of each column; "s" is in the cell of all others."""
+MASKS: list[dict[str, list[bool]]] = [
+    {},
+    {"x": [True, False, False, True, False]},
+    {"x": [False, True, True, True, True], "y": [True, False, True]},
+    {"z": [False, True, True, True]},
+]
+VIEWS = [
+    RowView.of(columns, {name: np.array(each) for name, each in masks.items()})
+    for masks in MASKS
+    for size in range(5)
+    for columns in itertools.combinations(COLUMNS, size)
+]
 INSIDE: dict[str, Callable[[Row], bool]] = {
     "x": lambda row: row[1] in range(5),
     "y": lambda row: row[2] in ("a", "b", None),
@@ -66,9 +84,9 @@ def store(path: Path, rows: Iterable[Row], unit: Unit) -> Vault:
     return open_vault(Table("t", str(path), unit, COLUMNS), SALT)
 
 
-def vector(vault: Vault, view: Iterable[str]) -> Counts:
-    """All that a view of columns shows of them, one number after the other, and its size."""
-    narrow, columns = vault.within(list(view)), list(view)
+def vector(vault: Vault, view: RowView) -> Counts:
+    """All that a view shows of its columns, one number after the other, and its size."""
+    narrow, columns = vault.within(view), sorted(view.columns)
     cells = [cells_of(n, np.arange(COLUMNS[n].size)) for n in columns if COLUMNS[n].size]
     parts = [narrow.tally([]), narrow.tally(cells)]
     if "cost" in columns:
@@ -76,8 +94,13 @@ def vector(vault: Vault, view: Iterable[str]) -> Counts:
     return np.concatenate([np.atleast_1d(part).ravel() for part in parts])
 
 
-def belongs(row: Row, view: Iterable[str]) -> bool:
-    return all(INSIDE[name](row) for name in view)
+def belongs(row: Row, view: RowView) -> bool:
+    values = dict(zip(("who", *COLUMNS), row, strict=True))
+    are_declared = all(INSIDE[name](row) for name in view.columns)
+    return are_declared and all(
+        INSIDE[name](row) and mask[CELLS[name].index(values[name])]
+        for name, mask in view.masks.items()
+    )
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -87,10 +110,10 @@ def test_a_row_counts_where_the_columns_of_the_view_are_declared(seed: int, tmp_
     for view in VIEWS:
         kept = [row for row in rows if belongs(row, view)]
         assert int(vault.within(view).tally([])) == len(kept), view
-        if "x" in view:
+        if "x" in view.columns:
             found = vault.within(view).count(["x"], [np.arange(5)])
             assert found.tolist() == [sum(row[1] == k for row in kept) for k in range(5)]
-    assert int(vault.tally([])) == int(vault.within(COLUMNS).tally([]))
+    assert int(vault.tally([])) == int(vault.within(RowView(tuple(COLUMNS))).tally([]))
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -115,8 +138,11 @@ def test_views_in_any_order_do_not_disturb_each_other(tmp_path: Path) -> None:
 def test_a_view_is_of_declared_columns(tmp_path: Path) -> None:
     vault = store(tmp_path / "t.parquet", [], Unit())
     with pytest.raises(ProgrammingError) as caught:
-        vault.within(["nothing"])
+        vault.within(RowView(("nothing",)))
     assert caught.value.code == "E_WORKLOAD"
+    for cells in (("x", 4, b"\x80"), ("cost", 1, b"\x80"), ("nothing", 1, b"\x80")):
+        with pytest.raises(ProgrammingError):
+            vault.within(RowView((), (cells,)))
 
 
 @pytest.mark.parametrize("seed", range(TABLES))
@@ -130,9 +156,7 @@ def test_views_are_sums_over_units_and_one_unit_moves_them_by_its_rows(
     check_additivity(tmp_path, rows, unit, rng.sample(VIEWS, 5))
 
 
-def check_additivity(
-    place: Path, rows: list[Row], unit: Unit, views: Iterable[tuple[str, ...]]
-) -> None:
+def check_additivity(place: Path, rows: list[Row], unit: Unit, views: Iterable[RowView]) -> None:
     """Compare each view of a table with the sum of those of its units, one by one."""
     if unit.column is None:
         groups = [[row] for row in rows[:8]] + [rows[8:]]
@@ -143,7 +167,7 @@ def check_additivity(
     for view in views:
         parts = [vector(each, view) for each in alone]
         np.testing.assert_array_equal(vector(whole, view), sum(parts[1:], parts[0]))
-        total, reach = 1 + 1, GRID if "cost" in view else 0
+        total, reach = 1 + 1, GRID if "cost" in view.columns else 0
         for part in parts if unit.column is not None else parts[:-1]:
             assert (part >= 0).all()
             assert part.sum() <= (total + reach) * unit.max_rows

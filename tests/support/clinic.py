@@ -19,6 +19,7 @@ from dpsql.catalog.catalog import Column, Reference, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Values
 from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal
+from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.data_engine import Batch, Values64
 from dpsql.privacy.vault.local_rows import Stock, rows_of, take_stock
 from dpsql.privacy.vault.owners import Digest
@@ -88,7 +89,7 @@ def contents(rows: Rows, table: Table) -> Counter[tuple[int, ...]]:
     """The rows that stay, as whole numbers."""
     frame = [*rows.codes.values(), *rows.places.values()]
     frame += [np.nan_to_num(each * 1000, nan=-1, posinf=-2) for each in rows.numbers.values()]
-    kept = view(rows, table, ())
+    kept = view(rows, table, RowView(()))
     if not frame:
         return Counter({(): int(kept.sum())})
     return Counter(map(tuple, np.array(frame).T[kept].astype(np.int64).tolist()))

@@ -167,7 +167,8 @@ def declare_view(
 def mentioned(connection: Connection, *statements: str) -> tuple[str, ...]:
     """The columns of ``t`` that statements mention together."""
     parsed = [parse(split_statements(sql)[0]) for sql in statements]
-    return find_views(connection.engine.compile(parsed)).get("t", ())
+    view = find_views(connection.engine.compile(parsed)).get("t")
+    return () if view is None else view.columns
 
 
 def compare(

@@ -16,6 +16,7 @@ import pytest
 
 import dpsql as package
 from dpsql.catalog import Catalog
+from dpsql.catalog.view import RowView
 from dpsql.dbapi import checking
 from dpsql.dbapi import connection as dbapi
 from dpsql.errors import DataError
@@ -227,7 +228,8 @@ def test_the_estimate_has_the_noise_that_its_views_need(
         plan = checking.plan_estimate(connection.engine, tables, Fraction(5))
     alone = [("cost",), ("flag",), ("kind",), ("severity",), ("ward",)]
     whole = ("cost", "flag", "kind", "severity", "ward")
-    assert [part.view for part in plan.parts] == [(), *alone, whole, ()]
+    views = [RowView(each) for each in ((), *alone, whole, ())]
+    assert [part.view for part in plan.parts] == views
     assert [part.units for part in plan.parts] == [False] * 7 + [True]
     assert sum(part.amount for part in plan.parts) == 5
     for part in plan.parts:

@@ -14,6 +14,7 @@ import dpsql
 from dpsql.answer.codec import decode, encode
 from dpsql.answer.implied import imply
 from dpsql.answer.result import Result
+from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import Counting
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.terms import form_request
@@ -45,7 +46,7 @@ def connection(path: Path) -> Iterator[Connection]:
         yield opened
 
 
-def view_of(connection: Connection, *statements: str) -> tuple[str, ...]:
+def view_of(connection: Connection, *statements: str) -> RowView:
     parsed = [parse(split_statements(sql)[0]) for sql in statements]
     return find_views(connection.engine.compile(parsed))["visits"]
 
@@ -91,7 +92,7 @@ MENTIONED = [
 def test_the_columns_that_a_statement_mentions(
     connection: Connection, sql: str, columns: tuple[str, ...]
 ) -> None:
-    assert view_of(connection, sql) == columns
+    assert view_of(connection, sql).columns == columns
 
 
 def test_statements_answered_together_have_one_view(
@@ -182,7 +183,7 @@ def test_complete_tables_have_one_view(path: Path, database: duckdb.DuckDBPyConn
     path.write_text(CATALOG.replace("privacy_unit = {", "complete = true\nprivacy_unit = {", 1))
     with zero_noise(), dpsql.connect(path, epsilon=1) as connection:
         whole = ("age", "cost", "day", "kind", "severity")
-        assert view_of(connection, "SELECT COUNT(*) FROM visits") == whole
+        assert view_of(connection, "SELECT COUNT(*) FROM visits") == RowView(whole)
         connection.execute("SET reuse = always")
         result = connection.execute("SELECT ward, COUNT(*) FROM visits GROUP BY ROLLUP (ward)")
         assert round(result.result.rows[-1][-1]) == count(database, *whole)

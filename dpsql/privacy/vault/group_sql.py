@@ -16,8 +16,9 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.code_sql import TINY, to_grid
-from dpsql.privacy.vault.data_engine import Classes, Counts
+from dpsql.privacy.vault.data_engine import Classes, Counts, Flags
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.node_weights import split_sql
 from dpsql.privacy.vault.tally import PLACES, clip_bounds
@@ -28,6 +29,8 @@ from dpsql.workload.weights import Weights, weights_of
 Columns = Mapping[str, tuple[int, Column]]
 """The number of every declared column, and the column, by case-folded name."""
 NOTHING = "CAST(NULL AS bigint)"
+FEW_RUNS = 16
+"""Runs of cells that are compared one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +286,10 @@ def group_sql(
 
 
 def view_sql(
-    d: Dialect, relation: str, columns: Columns, chosen: Iterable[str], by_unit: bool, most: int
+    d: Dialect, relation: str, columns: Columns, view: RowView, by_unit: bool, most: int
 ) -> str:
-    """Write the rows of the declared view of some columns: at most so many of each unit."""
-    tests = list(_inside(d, columns, chosen))
+    """Write the rows of a view: at most so many of each unit."""
+    tests = list(_inside(d, columns, view))
     if not by_unit:
         return f"SELECT * FROM {relation} AS t{_where(tests)}"
     ties = [f"q{i} NULLS LAST" for i, each in columns.values() if each.bounds is not None]
@@ -296,12 +299,25 @@ def view_sql(
     return f"SELECT * FROM ({rows}) AS t WHERE r <= {d.whole(most)}"
 
 
+def _among(d: Dialect, code: str, mask: Flags) -> str:
+    """Write that a code is that of a marked cell; a mask has shape (cells,)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    runs = [(int(first), int(stop) - 1) for first, stop in edges.reshape(-1, 2)]
+    if 0 < len(runs) <= FEW_RUNS:
+        tests = (f"{code} BETWEEN {d.whole(first)} AND {d.whole(last)}" for first, last in runs)
+        return f"({' OR '.join(tests)})"
+    cells = ", ".join(d.whole(cell) for cell in np.flatnonzero(mask).tolist())
+    return f"{code} IN ({cells})" if runs else "FALSE"
+
+
 def _where(tests: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(tests)}" if tests else ""
 
 
-def _inside(d: Dialect, columns: Columns, chosen: Iterable[str]) -> Iterator[str]:
-    for key in chosen:
+def _inside(d: Dialect, columns: Columns, view: RowView) -> Iterator[str]:
+    for key, mask in view.masks.items():
+        yield _among(d, f"c{columns[key][0]}", mask)
+    for key in view.columns:
         if key not in columns:
             continue
         i, column = columns[key]

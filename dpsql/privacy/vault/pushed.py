@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import Table
+from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.data_engine import Counts, StoredTable
 from dpsql.privacy.vault.stored_rows import StoredRows, ask_all
 from dpsql.workload.cells import AnyResolution
@@ -44,7 +45,7 @@ class PushedCodes:
         self._key = key
         self._counter: Counter | None = None
         self._codes = ""
-        self._views: dict[frozenset[str], str] = {}
+        self._views: dict[RowView, str] = {}
 
     @property
     def is_loaded(self) -> bool:
@@ -64,9 +65,7 @@ class PushedCodes:
             raise
         self._counter = counter
 
-    def tally(
-        self, view: frozenset[str], resolutions: Sequence[AnyResolution], units: bool
-    ) -> Counts:
+    def tally(self, view: RowView, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
         """Count the rows of a view, or their units, in one statement; shaped as ``Vault.tally``."""
         try:
             return self._tally(view, resolutions, units)
@@ -82,9 +81,7 @@ class PushedCodes:
         except Exception:
             self.close()
 
-    def _tally(
-        self, view: frozenset[str], resolutions: Sequence[AnyResolution], units: bool
-    ) -> Counts:
+    def _tally(self, view: RowView, resolutions: Sequence[AnyResolution], units: bool) -> Counts:
         from dpsql.privacy.vault.group_sql import group_sql  # most rows are counted here
 
         self.load()
@@ -103,16 +100,16 @@ class PushedCodes:
         if counter is not None:
             counter.close()
 
-    def _view(self, columns: frozenset[str], counter: Counter, codes: CodeSql) -> str:
-        if columns not in self._views:
+    def _view(self, wanted: RowView, counter: Counter, codes: CodeSql) -> str:
+        if wanted not in self._views:
             unit = self._table.unit
-            facts = self._codes, codes.columns, sorted(columns), unit.column is not None
+            facts = self._codes, codes.columns, wanted, unit.column is not None
             from dpsql.privacy.vault.group_sql import view_sql  # most rows are counted here
 
             select = view_sql(counter.dialect, *facts, unit.max_rows)
             kept = counter.keep(select) if unit.column is not None else None
-            self._views[columns] = kept or f"({select})"
-        return self._views[columns]
+            self._views[wanted] = kept or f"({select})"
+        return self._views[wanted]
 
     def _sql(self, counter: Counter) -> CodeSql:
         """What the codes are: every asked column with its native type, and the unit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Spans, Values
+from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.data_engine import (
     Asked,
     Batch,
@@ -215,18 +216,27 @@ def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
     return queue_up(digest, rows.owners, table.unit.max_rows, content, ties, rows.room)
 
 
-def view(rows: Rows, table: Table, columns: Collection[str]) -> Flags:
-    """Say which rows belong to the declared view of some columns, by case-folded name.
+def fits_view(wanted: RowView, table: Table) -> bool:
+    """Say whether a view is of cells that the columns of a table have: public facts only."""
+    sizes = {key: each.size for key, each in table.columns.items()}
+    cells = wanted.cells
+    return wanted.names <= sizes.keys() and all(sizes[name] == size for name, size, _ in cells)
 
-    They have a declared value in each of these columns and an owner, and every unit keeps at most
-    ``max_rows`` of them.
+
+def view(rows: Rows, table: Table, wanted: RowView) -> Flags:
+    """Say which rows are in a view, (rows,): those that it admits and that have an owner.
+
+    Guarantee: every unit keeps at most ``max_rows`` of them, which follow from its rows alone.
     """
     inside = rows.room.flags(rows.count)
+    masks = {name: np.append(mask, False) for name, mask in wanted.masks.items()}
     for some in strides(rows.count):
         if rows.owners is not None:
             inside[some] &= rows.owners.owned[some]
-        for key in columns:
-            if key in rows.codes:
+        for key, mask in masks.items():
+            inside[some] &= mask[rows.codes[key][some]]
+        for key in wanted.columns:
+            if key in rows.codes and key not in masks:
                 inside[some] &= rows.codes[key][some] != table.columns[key].size
             if key in rows.numbers:
                 inside[some] &= rows.numbers[key][some] != OUTSIDE

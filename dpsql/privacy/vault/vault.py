@@ -13,6 +13,7 @@ from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
 from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
+from dpsql.catalog.view import RowView
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
@@ -21,7 +22,7 @@ from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import why_not
 from dpsql.privacy.vault.pushed import open_pushed
-from dpsql.privacy.vault.rows import Rows, declared, fits, mark, tally, view
+from dpsql.privacy.vault.rows import Rows, declared, fits, fits_view, mark, tally, view
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
     ask_all,
@@ -44,8 +45,8 @@ MOST_VIEWS = 16
 class Vault(Protocol):
     """One private table, read once per version of its data.
 
-    Guarantee: every vector is a marginal of one table of integer codes, the declared view of some
-    columns, in which tables that differ by one privacy unit differ by at most ``max_rows`` rows.
+    Guarantee: every vector is a marginal of one table of integer codes, the rows of a view, in
+    which tables that differ by one privacy unit differ by at most ``max_rows`` rows.
     """
 
     @property
@@ -98,10 +99,10 @@ class Vault(Protocol):
         InternalError, with one constant text.
         """
 
-    def within(self, columns: Collection[str]) -> Vault:
-        """Return this vault with the view of fewer columns than all that are declared.
+    def within(self, rows: RowView) -> Vault:
+        """Return this vault with another view than that of all declared columns.
 
-        A row is in it whose values in these columns are declared, whatever is in the others.
+        Raises: ProgrammingError (E_WORKLOAD) where it is not one of this table's.
         """
 
     def close(self) -> None:
@@ -132,8 +133,8 @@ class RowReader(Protocol):
 class TableVault:
     """The vault of a table, whose rows an engine holds or a relation makes; see :class:`Vault`.
 
-    Guarantee: rows outside the declared view are dropped, then each unit keeps at most
-    ``max_rows`` rows, chosen by a salted hash of the unit's own rows alone. What a row is, is a
+    Guarantee: rows outside the view are dropped, then each unit keeps at most ``max_rows`` rows,
+    chosen by a salted hash of the unit's own rows alone. What a row is, is a
     function of that row: see :mod:`dpsql.privacy.vault.encode`.
     """
 
@@ -142,11 +143,11 @@ class TableVault:
     ) -> None:
         self._table = table
         self._key = subkey(salt, f"rows of {table.name.casefold()}").hex()
-        self._columns = frozenset(table.columns)
+        self._view = RowView(tuple(sorted(table.columns)))
         self._rows: Rows | None = None
         self._lined_up = False
         self._written: tuple[int, ...] = ()
-        self._views: dict[frozenset[str], Flags] = {}
+        self._views: dict[RowView, Flags] = {}
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
         self.sources = self._reader.paths
         self._all = frozenset(declared(table))
@@ -213,7 +214,7 @@ class TableVault:
     def _counted(self, resolutions: Resolutions, units: bool, count: Callable[[], T]) -> T:
         if not fits(resolutions, self._table, units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
-        self.load([*self._columns, *(name for each in resolutions for name in each.columns)])
+        self.load([*self._view.names, *(name for each in resolutions for name in each.columns)])
         return sealed(count)
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
@@ -225,12 +226,12 @@ class TableVault:
             self._load_rows(())
         return sealed(lambda: self._pairs(found))
 
-    def within(self, columns: Collection[str]) -> TableVault:
-        self.load(columns)
-        narrower = copy.copy(self)  # the rows and the views worked out so far are shared
-        narrower._columns = frozenset(name.casefold() for name in columns)
-        if not narrower._columns <= self._table.columns.keys():
+    def within(self, rows: RowView) -> TableVault:
+        if not fits_view(rows, self._table):
             raise ProgrammingError("E_WORKLOAD", "the view is of columns that the table lacks")
+        self.load(rows.names)
+        narrower = copy.copy(self)  # the rows and the views worked out so far are shared
+        narrower._view = rows
         return narrower
 
     def beside(self) -> TableVault:
@@ -248,14 +249,14 @@ class TableVault:
 
     def _tally(self, resolutions: Resolutions, units: bool, room: Room = None) -> Counts:
         if self._pushed is not None:
-            return self._pushed.tally(self._columns, resolutions, units)
+            return self._pushed.tally(self._view, resolutions, units)
         assert self._rows is not None
-        return tally(self._rows, self._view(self._columns), self._table, resolutions, units, room)
+        return tally(self._rows, self._inside(), self._table, resolutions, units, room)
 
     def _mark(self, resolutions: Resolutions) -> Counts:
         if self._pushed is not None or self._rows is None:
             return np.minimum(self._tally(resolutions, True), 1)
-        return mark(self._rows, self._view(self._columns), self._table, resolutions)
+        return mark(self._rows, self._inside(), self._table, resolutions)
 
     def _pairs(self, column: Column) -> Pairs:
         if self._fingerprint() != self.data_version:
@@ -275,14 +276,14 @@ class TableVault:
         except Unread:
             raise ValueError from None  # it is paid for
 
-    def _view(self, columns: frozenset[str]) -> Flags:
-        """Return which rows are in the declared view of some columns, worked out once."""
+    def _inside(self) -> Flags:
+        """Return which rows stay in the view, (rows,), worked out once."""
         assert self._rows is not None
-        if columns not in self._views:
+        if self._view not in self._views:
             if len(self._views) >= MOST_VIEWS:
                 del self._views[next(iter(self._views))]
-            self._views[columns] = view(self._rows, self._table, columns)
-        return self._views[columns]
+            self._views[self._view] = view(self._rows, self._table, self._view)
+        return self._views[self._view]
 
     def _fingerprint(self) -> str:
         try:

@@ -22,10 +22,11 @@ from dpsql.plan.division import DEEPEST, halves, part_of, statements
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request
 from dpsql.records import dataclass
-from dpsql.workload.cells import Cells, Merging, merging_of
+from dpsql.workload.cells import Cells, Merging, Nodes, merging_of
 from dpsql.workload.coarsen import DISTINCT
 from dpsql.workload.facets import factors_over
-from dpsql.workload.layout import Layout, Place
+from dpsql.workload.layout import Layout, Place, domain_over, products_over
+from dpsql.workload.nodes import spans
 from dpsql.workload.target import Reading, Readings, Target, reading_variances
 from dpsql.workload.workload import Product
 
@@ -40,6 +41,14 @@ class Implied:
     name: str
     release: Release
     readings: Readings
+
+    @property
+    def is_on_grid(self) -> bool:
+        """Whether it is read off nodes of before, whose rounding no standard error counts."""
+        parts = {index for index, _, _ in self.readings.values()}
+        found = (self.release.plan.parts[index].resolutions for index in parts)
+        resolutions = (each for names in found for each in names.values())
+        return any(isinstance(each, Nodes) and each.grid > 0 for each in resolutions)
 
     def error(self) -> float:
         """The expected squared error of all answers together."""
@@ -187,16 +196,18 @@ def _telling(domain: Mapping[str, int]) -> dict[str, int]:
 
 
 def _map_all(target: Target, part: Part) -> Found | None:
-    """Map every term of a target onto the merged cells of a part."""
-    if target.has_sums or not part.homes.keys() >= target.counted_by:
-        return None
-    places = [(place, term) for place, asked in target.asked.items() for term in asked.terms]
-    mapped = _map([term.factors for _, term in places], part, target.known)
-    if mapped is None:
+    """Map every term of a target onto the merged cells of a part, and onto its nodes."""
+    if part.homes.keys() >= target.counted_by and not target.has_sums:
+        pairs = [(place, term) for place, asked in target.asked.items() for term in asked.terms]
+        places = [(place, term.scale, term.factors) for place, term in pairs]
+    else:
+        places = _over_nodes(target, part)
+    mapped = _map([factors for _, _, factors in places], part, target.known)
+    if not mapped:
         return None
     found: dict[Place, Reading] = {}
-    for (place, term), product in zip(places, mapped, strict=True):
-        found[place] = (*found.get(place, ()), (term.scale, product))
+    for (place, scale, _), product in zip(places, mapped, strict=True):
+        found[place] = (*found.get(place, ()), (scale, product))
     measured = [
         column
         for name in part.strategy.domain
@@ -207,6 +218,47 @@ def _map_all(target: Target, part: Part) -> Found | None:
     return tuple(dict.fromkeys([*measured, *others])), found
 
 
+def _over_nodes(target: Target, part: Part) -> list[tuple[Place, float, Mapping[str, Operator]]]:
+    """The terms of a target over the nodes of a part; none where these do not tell them.
+
+    Nodes are what they hold: sums, their squares, and counts of the same rows are all read off
+    those of one measure, whatever was asked when they were measured.
+    """
+    table, homes = target.table, part.homes
+    nodes = {name: each for name, each in part.resolutions.items() if isinstance(each, Nodes)}
+    told = {each.column for each in nodes.values()} | homes.keys()
+    if not nodes or not told >= target.counted_by:
+        return []
+    for asked in target.asked.values():
+        for term in asked.terms:
+            polynomials = {each.column: each for each in term.polynomials.values()}
+            if term.pattern is not None or not spans(table, nodes, term, polynomials):
+                return []
+    domain = domain_over(table, nodes)
+    found = [
+        (place, scale, product.factors)
+        for place, asked in target.asked.items()
+        for product, scale in products_over(table, nodes, domain, asked)
+    ]
+    known = nodes.keys() | homes.keys()
+    return found if all(factors.keys() <= known for _, _, factors in found) else []
+
+
+def _on_nodes(nodes: Nodes, factor: Operator) -> Operator | None:
+    """A factor on those of the nodes and other cells of a column that rows are in."""
+    inside = nodes.intervals * (nodes.degree + 1)
+    if nodes.others == tuple(range(len(nodes.others))):
+        return factor
+    rows = factor.dense()
+    left = [inside + i for i, place in enumerate(nodes.others) if place < 0]
+    if rows[:, left].any() or sorted(each for each in nodes.others if each >= 0) != [
+        *range(len(nodes.others) - len(left))
+    ]:
+        return None
+    kept = sorted((place, inside + i) for i, place in enumerate(nodes.others) if place >= 0)
+    return factor.take_columns(np.array([*range(inside), *(i for _, i in kept)]))
+
+
 def _map(
     products: Sequence[Mapping[str, Operator]],
     part: Part,
@@ -214,20 +266,27 @@ def _map(
 ) -> list[Product] | None:
     """Return products on the merged cells of a part, None when one of them is not supported.
 
-    ``products`` are the factors of each, by columns that the part has cells of; ``known`` are
-    those that were mapped already, onto cells of other parts too.
+    ``products`` are the factors of each, by columns that the part has cells of, and by its nodes;
+    ``known`` are those that were mapped already, onto cells of other parts too.
     """
     split: dict[tuple[object, ...], dict[str, Operator]] = {}
     cells = {name: each for name, each in part.resolutions.items() if isinstance(each, Cells)}
+    nodes = {name: each for name, each in part.resolutions.items() if isinstance(each, Nodes)}
     homes = part.homes
     left_out = [name for name, each in part.resolutions.items() if each.leaves_out]
     mapped = []
     for product in products:
         asked = {a: f for a, f in product.items() if not isinstance(f, Total)}
+        own = {name: asked.pop(name) for name in [*asked] if name in nodes}
         names = dict.fromkeys(homes[column][0] for column in asked)
-        if not names.keys() >= set(left_out):
+        if not {*names, *own} >= set(left_out):
             return None
         factors: dict[str, Operator] = {}
+        for name, whole in own.items():
+            told = _on_nodes(nodes[name], whole)
+            if told is None:
+                return None
+            factors[name] = told
         for name in names:
             (column, *_) = cells[name].columns
             if len(homes[column]) > 1:

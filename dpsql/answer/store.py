@@ -216,13 +216,15 @@ Named: TypeAlias = "dict[str, Release]"
 class Stored(NamedTuple):
     """The release of an identical request; else that which answered one last, and the newest.
 
-    ``changes`` is how often the file was changed by then.
+    ``answered`` are the newest that have answered other requests; ``changes`` is how often the file
+    was changed by then.
     """
 
     own: Release | None
     linked: Named
     latest: Named
     changes: bytes = b""
+    answered: frozenset[str] = frozenset()
 
 
 class Releases(Shelf[Release]):
@@ -263,7 +265,12 @@ class Releases(Shelf[Release]):
                 for name, each in found[1].items()
                 if any({*wanted} <= {*each.scopes} for wanted in scopes)
             }
-            return Stored(None, found[0], latest)
+            others = db.execute(
+                f"SELECT DISTINCT release FROM implied WHERE release IN ({_marks([*latest])})",
+                [*latest],
+            )
+            answered = frozenset(name for (name,) in others)
+            return Stored(None, found[0], latest, answered=answered)
 
         stored, count = self.file.read_with_count(load)
         return (stored or Stored(None, {}, {}))._replace(changes=count)

@@ -114,6 +114,10 @@ class Desk(ABC):
         """What changes with the data of these tables. Raises: DataUnavailable."""
 
     @abstractmethod
+    def was_paid(self, seq: int, statements: Sequence[str]) -> bool:
+        """Whether an entry of the ledger was charged for these very statements."""
+
+    @abstractmethod
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
 

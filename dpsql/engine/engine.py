@@ -202,6 +202,11 @@ class Engine(Desk):
         """Every charge so far."""
         return self.ledger.entries()
 
+    def was_paid(self, seq: int, statements: Sequence[str]) -> bool:
+        """Whether an entry of the ledger was charged for these very statements."""
+        found = self.ledger.entry(seq)
+        return found is not None and found.is_for(statements)
+
     def versions(self, tables: Iterable[str]) -> Versions:
         """What changes with the data of these tables. Raises: DataUnavailable."""
         named = list(tables)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from dpsql.engine.explanation import Explanation, Row
 
 
+ON_GRID = (
+    "an earlier version rounded values to a part of their bounds before they were added up: "
+    "standard errors do not tell by how much"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What answers a request: a ``known`` release for free, or else what is ``planned``.
@@ -61,6 +67,15 @@ class Choice:
         assert self.planned is not None
         return self.planned.readings
 
+    @property
+    def is_implied(self) -> bool:
+        """Whether a release of another request answers, which is to be the first the next time.
+
+        Those on a grid are linked by earlier versions alone.
+        """
+        known = self.known
+        return known is not None and known.name != self.name and not known.is_on_grid
+
     def check(self, request: Request) -> None:
         """Refuse what cannot be read off a new plan. Raises: as ``check_methods``."""
         if self.known is None:
@@ -76,7 +91,8 @@ class Choice:
             )
             paid = decimal_text(release.plan.epsilon)
             entry = f"from entry {release.seq} of the ledger (epsilon {paid}){beside}"
-            return (f"{entry}; SET fresh = on pays for new noise",)
+            rounded = (ON_GRID,) if self.known.is_on_grid else ()
+            return (f"{entry}; SET fresh = on pays for new noise", *rounded)
         if self.other is not None:
             return (f"{self._offer}; SET reuse = always takes it, free",)
         return ()
@@ -199,7 +215,7 @@ class Asking(Measuring, Job[Release]):
             from dpsql.answer.implied import imply  # nothing is known to a new catalog
 
             choice = Choice(choice.name, imply(self.request, choice.name, found))
-        if choice.known is not None and choice.known.name != choice.name:
+        if choice.is_implied:
             desk.store.releases.link(choice.name, choice.known.name)
         results = self._read(desk, choice, found, free)
         heads = [each.rpartition("@")[2] for each in self.released]
@@ -254,7 +270,8 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
 
     The release of an identical request answers at once. Any other that determines the request
     does where no number has a larger error than a new measurement would have, the one that did
-    before first, so that repetitions agree; with ``reuse = always`` in any case.
+    before first, so that repetitions agree; with ``reuse = always`` in any case. So does one that
+    was paid for by the same statements on the same terms, however they are planned by now.
     Public facts and published numbers alone decide. Raises: as planning; DataUnavailable.
     """
     names, scopes = desk.known_by(request)
@@ -269,7 +286,13 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
         if found is not None:
             return Choice(name, found)
         stored = releases.candidates(names, scopes, own=False)
-    implied = tuple(_determining(desk, request, stored))
+    implied = tuple(
+        each
+        for each in _determining(desk, request, stored)
+        if not each.is_on_grid
+        or each.name in stored.answered
+        or _is_owned(desk, request, each.release)
+    )
     planned = _plan(desk, request, bool(implied))
     if planned is None:
         return Choice(name, implied[0])
@@ -287,7 +310,24 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
             beside[at] = known, compared
         if compared.is_no_worse:
             return Choice(name, known, planned, None, compared)
+    for known, compared in beside:
+        if _is_owned(desk, request, known.release):
+            return Choice(name, known, planned, None, compared)
     return replace(Choice(name, None, planned, *beside[0]), changes=changes)
+
+
+def _is_owned(desk: Desk, request: Request, release: Release) -> bool:
+    """Whether a release was paid for by the statements of a request, on the usual terms.
+
+    A version that plans better would give smaller errors for more budget: nobody has to buy again
+    what is theirs.
+    """
+    plan = release.plan
+    if plan.epsilon < request.epsilon or plan.delta != request.delta:
+        return False
+    if (request.metric, request.mechanism, request.aims) != ("mean", "auto", {}):
+        return False
+    return desk.was_paid(release.seq, [item.text for item in request.statements])
 
 
 def find_own(desk: Desk, request: Request, name: str) -> Implied | None:

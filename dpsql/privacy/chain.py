@@ -30,6 +30,10 @@ LONGEST_SQL = 2000
 """Characters of the statements that an entry keeps."""
 
 
+ASKED = ("statements", "sql", "digest")
+"""What tells the statements of one debit from those of another."""
+
+
 def budget_text(name: str) -> str:
     """Write the name of a budget for people.
 
@@ -93,6 +97,13 @@ class Entry:
     def digest_of_sql(self) -> str:
         """A SHA-256 of all of the SQL, its first half, where the entry has only its beginning."""
         return "" if self.statements is None else str(self._asked.get("digest", ""))
+
+    def is_for(self, statements: Sequence[str]) -> bool:
+        """Whether a debit was charged for these very statements; False where that is not known."""
+        if self.statements is None or not statements:
+            return False
+        asked = json.loads(_asked_for(Cause(statements), Fraction(0)))
+        return all(self._asked.get(name) == asked.get(name) for name in ASKED)
 
     @property
     def note(self) -> str:

@@ -269,6 +269,13 @@ class Ledger:
             self._catch_up(db)
             return tuple(map(self._outcomes.told, ledger_file.entries_after(db, -1)))
 
+    def entry(self, seq: int) -> Entry | None:
+        """Return one entry, None where there is none. Raises: LedgerError."""
+        with self._exclusive() as db:
+            self._catch_up(db)
+            found = ledger_file.entry_at(db, seq)
+        return None if found is None else self._outcomes.told(found)
+
     def verify(self) -> Status:
         """Check the whole file again from its first entry. Raises: LedgerError."""
         with self._exclusive() as db:

@@ -169,6 +169,12 @@ def entries_after(db: sqlite3.Connection, seq: int) -> Iterator[Entry]:
         yield Entry(*row)
 
 
+def entry_at(db: sqlite3.Connection, seq: int) -> Entry | None:
+    """Return one entry, None when there is none."""
+    row = db.execute(f"{_SELECT} WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else Entry(*row)
+
+
 def hash_at(db: sqlite3.Connection, seq: int) -> str | None:
     """Return the hash of one entry, None when there is none."""
     row = db.execute("SELECT hash FROM entry WHERE seq = ?", (seq,)).fetchone()

@@ -144,13 +144,10 @@ def _apart(
     """The workload with one attribute per column, or more for nodes; and which have nodes."""
     terms = [term for each in asked.values() for term in each.terms]
     nodes = {} if cells_alone else find_nodes(table, terms)
-    domain = _domain(table, nodes)
+    domain = domain_over(table, nodes)
     places, products, scales = [], [], []
     for place, each in asked.items():
-        found_of = [_product(table, nodes, term, each.weight) for term in each.terms]
-        if len(found_of) > 1:
-            found_of = gathered(found_of, nodes, domain, each.weight)
-        for product, scale in found_of:
+        for product, scale in products_over(table, nodes, domain, each):
             places.append(place)
             scales.append(scale)
             products.append(product)
@@ -181,7 +178,7 @@ def _frozen(
     return {place: tuple(products) for place, products in found.items()}
 
 
-def _domain(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
+def domain_over(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
     """Every attribute with its number of cells: columns in declared order."""
     domain = {}
     for name, size in table.sizes.items():
@@ -189,6 +186,14 @@ def _domain(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
             domain[name] = size
         domain.update({key: each.size for key, each in nodes.items() if each.column == name})
     return domain
+
+
+def products_over(
+    table: Table, nodes: Mapping[str, Nodes], domain: Mapping[str, int], wanted: Wanted
+) -> list[tuple[Product, float]]:
+    """An answer over nodes and all cells of other columns: products, and what each counts for."""
+    found = [_product(table, nodes, term, wanted.weight) for term in wanted.terms]
+    return gathered(found, nodes, domain, wanted.weight) if len(found) > 1 else found
 
 
 def _product(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +28,10 @@ SHARED = 64
 One measurement is better for both: 1.7 times at 16 bins, 2.2 times at 64. Above it counts have
 cells of their own, unless sums need as many runs: to plan 2,000 nodes took minutes.
 """
+
+
+MOST_ROWS = 64
+"""Rows of a factor over a range up to which it may be told by nodes."""
 
 
 def find_nodes(table: Table, terms: Sequence[Term]) -> dict[str, Nodes]:
@@ -154,7 +158,7 @@ def _range_degree(column: Column, factors: Sequence[Operator]) -> int | None:
         return None
     distinct = {factor.key: factor for factor in factors}
     n = column.domain.size
-    if any(factor.rows > 64 for factor in distinct.values()) or n < 4:
+    if any(factor.rows > MOST_ROWS for factor in distinct.values()) or n < 4:
         return None
     degree = 0
     for factor in distinct.values():
@@ -175,6 +179,52 @@ def _row_degree(row: Floats) -> int | None:
             return degree
         steps = np.diff(steps)
     return None
+
+
+def spans(
+    table: Table, nodes: Mapping[str, Nodes], term: Term, polynomials: Mapping[str, Polynomial]
+) -> bool:
+    """Whether some nodes tell all that a term asks of the columns that they are of.
+
+    ``polynomials`` are those of the term by column. Nodes may be of a higher degree, and of more
+    runs, than were needed: :func:`node_rows` then is what the term is over them.
+    """
+    for polynomial in polynomials.values():
+        key = node_key(polynomial, nodes)
+        if key not in nodes or nodes[key].degree < _degree(polynomial):
+            return False
+        if (nodes[key].low, nodes[key].high) != _clip_of(polynomial):
+            return False
+    for key, each in nodes.items():
+        column, factor = table.columns[each.column], term.factors.get(each.column)
+        has_cells = key == summed_name(each.column) and each.column not in polynomials
+        if factor is None or has_cells or column.domain is None:
+            continue
+        if isinstance(column.domain, Bins):
+            runs = each.starts or range(each.intervals)
+            changes = _changes(each.column, column.domain.size, [term])
+            if not set(np.flatnonzero(changes).tolist()) <= {*runs}:
+                return False
+        elif factor.rows > MOST_ROWS:
+            return False
+        elif not _is_level(factor, column.domain.size):
+            degree = _range_degree(column, [factor])
+            if degree is None or degree > each.degree:
+                return False
+    return True
+
+
+def _clip_of(polynomial: Polynomial) -> tuple[Fraction | None, Fraction | None]:
+    if polynomial.clip is None:
+        return None, None
+    low, high = polynomial.clip
+    return Fraction(low), Fraction(high)
+
+
+def _is_level(factor: Operator, cells: int) -> bool:
+    """Whether every row of a factor is one number in all declared cells."""
+    rows = np.asarray(factor.dense())[:, :cells]
+    return bool((rows == rows[:, :1]).all())
 
 
 def node_rows(

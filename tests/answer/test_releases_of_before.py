@@ -132,10 +132,14 @@ def test_what_was_released_before_is_read_as_it_was_made(tmp_path: Path, first: 
         assert all(each.grid for each in measured if isinstance(each, Nodes))
         old.close()
         with dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection:
-            for sql in (SQL[first], *AFTER):
-                found = connection.execute(sql).fetchall()
-                for one, two in zip(found, database.execute(sql).fetchall(), strict=True):
-                    assert one == pytest.approx(two, rel=1e-4), sql
+            entries = len(connection.entries())
+            assert connection.execute(SQL[first]).fetchall() == before
+            assert len(connection.entries()) == entries
+            for sql in AFTER:
+                if sql != SQL[first]:
+                    found = connection.execute(sql).fetchall()
+                    for one, two in zip(found, database.execute(sql).fetchall(), strict=True):
+                        assert one == pytest.approx(two, rel=1e-4), sql
 
 
 def test_what_the_version_before_planned_is_not_measured(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+SELECT COUNT(*) AS n FROM pay;
+SELECT g, COUNT(*) AS n FROM pay GROUP BY g;
+SELECT AVG(years) AS a FROM pay;
+SELECT g, AVG(gross) AS a FROM pay GROUP BY g;
+SELECT SUM(gross) AS s FROM pay;
+SELECT g, SUM(net) AS s, COUNT(*) AS n FROM pay GROUP BY g;
+SELECT VAR_SAMP(net) AS v FROM pay;
+SELECT STDDEV(gross) AS d FROM pay;
+SELECT CORR(gross, net) AS c FROM pay;
+SELECT COVAR_POP(gross, net) AS c FROM pay;
+SELECT MEDIAN(years) AS m FROM pay;
+SELECT g, QUANTILE_CONT(score, 0.9) AS q FROM pay GROUP BY g;
+SELECT FLOOR(years / 10) AS band, COUNT(*) AS n FROM pay GROUP BY band;
+SELECT g, 100.0 * COUNT(*) FILTER (WHERE years >= 30) / COUNT(*) AS share FROM pay GROUP BY g;
+SELECT SUM(gross * net) AS s FROM pay;
+SELECT COUNT(DISTINCT pid) AS n FROM visits;
+SELECT ward, COUNT(DISTINCT pid) AS n FROM visits GROUP BY ward;
+SELECT ward, COUNT(*) AS n, AVG(days) AS a FROM visits GROUP BY ward;
+SELECT MONTH(day) AS m, COUNT(*) AS n FROM visits GROUP BY m;
+SELECT w.floor, COUNT(*) AS n FROM visits v JOIN wards w ON v.ward = w.ward GROUP BY w.floor;
+SELECT p.sex, AVG(v.cost) AS a FROM visits v JOIN people p ON v.pid = p.pid GROUP BY p.sex;
+SELECT k, COUNT(*) AS n FROM (SELECT pid, COUNT(*) AS k FROM visits GROUP BY pid) x GROUP BY k;
+SELECT ward, sex, COUNT(*) AS n FROM visits v JOIN people p ON v.pid = p.pid GROUP BY ROLLUP (ward, sex);
+SELECT sex, COUNT(*) AS n FROM people WHERE age BETWEEN 20 AND 64 GROUP BY sex HAVING COUNT(*) > 5;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(clip = 'svt') SUM(gross) AS s FROM pay;
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(mechanism = 'mwem') g, COUNT(*) AS n FROM pay GROUP BY g;
+SELECT REGR_SLOPE(net, gross) AS b, VAR_POP(gross) AS v FROM pay

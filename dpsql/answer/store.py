@@ -253,13 +253,16 @@ class Releases(Shelf[Release]):
             linked = db.execute(
                 f"SELECT release FROM implied WHERE request IN ({_marks(names)})", names
             )
-            firsts = [each[0] for each in scopes]
-            newest = db.execute(
-                f"SELECT request FROM measured WHERE scope IN ({_marks(firsts)}) "
-                "ORDER BY seq DESC, request LIMIT ?",
-                (*firsts, LATEST),
+            newest = itertools.chain.from_iterable(
+                db.execute(
+                    "SELECT request FROM measured WHERE scope = ? "
+                    "ORDER BY seq DESC, request LIMIT ?",
+                    (each[0], LATEST),
+                )
+                for each in scopes
             )
-            found = [self._named(db, rows.fetchall()) for rows in (linked, newest)]
+            some = [*itertools.islice(newest, LATEST)]  # those of a kind are newer than the next
+            found = [self._named(db, rows) for rows in (linked.fetchall(), some)]
             latest = {
                 name: each
                 for name, each in found[1].items()

@@ -102,7 +102,7 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 def newest(store: Releases, *scopes: str) -> list[str]:
-    return list(store.candidates("", scopes).latest)
+    return list(store.candidates([""], [scopes]).latest)
 
 
 def test_releases_are_found_by_what_they_measured(tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_a_link_leads_to_a_release_until_that_is_replaced(tmp_path: Path) -> Non
     store = releases(tmp_path)
     store.add("one", example())
     store.link("part", "one")
-    assert store.candidates("part", [""])[:3] == (None, {"one": store.find("one")}, {})
+    assert store.candidates(["part"], [[""]])[:3] == (None, {"one": store.find("one")}, {})
     assert store.find("part") is None
     store.add("one", replace(example(), seq=9))
-    assert store.candidates("part", [""])[:3] == (None, {}, {})
+    assert store.candidates(["part"], [[""]])[:3] == (None, {}, {})
 
 
 def test_another_data_version_is_another_request(demo: Path) -> None:
@@ -155,5 +155,5 @@ def test_a_release_of_before_whose_noise_is_not_told_answers_nothing(
         releases(tmp_path).add("new", release)
         assert releases(tmp_path).find("new") is not None
         assert (releases(tmp_path).find("old") is not None) == is_told
-        candidates = releases(tmp_path).candidates("another", ["scope"])
+        candidates = releases(tmp_path).candidates(["another"], [["scope"]])
         assert ("old" in candidates.latest) == is_told

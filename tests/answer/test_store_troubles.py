@@ -154,4 +154,4 @@ def test_the_count_of_changes_is_that_of_what_was_read(tmp_path: Path) -> None:
     with uncommitted_outside():
         assert store.tables.file.counter.read() != true[0]
         assert store.tables.all_with_count() == ({}, true[0])
-        assert store.releases.candidates("x", ["y"]).changes == true[1]
+        assert store.releases.candidates(["x"], [["y"]]).changes == true[1]

@@ -68,13 +68,14 @@ class Choice:
         return self.planned.readings
 
     @property
-    def is_implied(self) -> bool:
-        """Whether a release of another request answers, which is to be the first the next time.
+    def link(self) -> str | None:
+        """The release of another request that answers, and is to be the first the next time.
 
         Those on a grid are linked by earlier versions alone.
         """
         known = self.known
-        return known is not None and known.name != self.name and not known.is_on_grid
+        is_own = known is None or known.name == self.name or known.is_on_grid
+        return None if known is None or is_own else known.name
 
     def check(self, request: Request) -> None:
         """Refuse what cannot be read off a new plan. Raises: as ``check_methods``."""
@@ -215,8 +216,8 @@ class Asking(Measuring, Job[Release]):
             from dpsql.answer.implied import imply  # nothing is known to a new catalog
 
             choice = Choice(choice.name, imply(self.request, choice.name, found))
-        if choice.is_implied:
-            desk.store.releases.link(choice.name, choice.known.name)
+        if choice.link is not None:
+            desk.store.releases.link(choice.name, choice.link)
         results = self._read(desk, choice, found, free)
         heads = [each.rpartition("@")[2] for each in self.released]
         aged = desk.aged([desk.found[head] for head in heads if head in desk.found])

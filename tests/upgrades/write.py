@@ -27,23 +27,23 @@ def write(commit: str) -> Path:
     Raises: CalledProcessError where it fails; FileExistsError where it is kept by now.
     """
     archive = subprocess.run(["git", "archive", commit, "dpsql"], check=True, capture_output=True)
-    with tempfile.TemporaryDirectory() as name:
-        folder, code = Path(name) / "asked", Path(name) / "code"
+    with tempfile.TemporaryDirectory() as home:
+        folder, code = Path(home) / "asked", Path(home) / "code"
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as file:
             file.extractall(code, filter="data")
         folder.mkdir()
         for each in (*HERE.glob("*.toml"), *HERE.glob("*.parquet")):
             shutil.copy(each, folder)
-        own = {"PYTHONPATH": str(code), "XDG_STATE_HOME": name, "XDG_CACHE_HOME": name}
+        own = {"PYTHONPATH": str(code), "XDG_STATE_HOME": home, "XDG_CACHE_HOME": home}
         command = [sys.executable, str(HERE / "ask.py"), str(folder)]
-        subprocess.run(command, check=True, cwd=name, env=os.environ | own)
+        subprocess.run(command, check=True, cwd=home, env=os.environ | own)
         kept = HERE / f"{commit}.zip"
         with zipfile.ZipFile(kept, "x", zipfile.ZIP_DEFLATED) as packed:
-            for each in KEPT:
-                packed.write(folder / each, each)
+            for name in KEPT:
+                packed.write(folder / name, name)
     return kept
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        print(write(each))
+    for commit in sys.argv[1:]:
+        print(write(commit))

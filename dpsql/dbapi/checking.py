@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from dpsql.workload.workload import Product
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
     from dpsql.engine.engine import Engine
+    from dpsql.privacy.inspect import ColumnFigures as ColumnFigures
     from dpsql.privacy.inspect import Figures as Figures
 
 
@@ -102,16 +103,22 @@ def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table
     return (tables[name.casefold()],)
 
 
-def examine(tables: Sequence[Table]) -> Iterator[Opened | Figures | DatabaseError]:
+def examine(
+    tables: Sequence[Table], known: Mapping[str, Table] | None = None
+) -> Iterator[Opened | Figures | DatabaseError]:
     """Open every source, and read those of private tables: their exact figures.
 
-    A source that does not open gives the reason, and the others follow.
+    ``known`` are all tables of the catalog, which rows may refer to. A source that does not open
+    gives the reason, and the others follow.
     """
     from dpsql.privacy.inspect import inspect_rows, inspect_source  # exact figures: here alone
 
     for table in tables:
         try:
-            yield Opened(table, *inspect_source(table)) if table.public else inspect_rows(table)
+            if table.public:
+                yield Opened(table, *inspect_source(table))
+            else:
+                yield inspect_rows(table, known)
         except DatabaseError as error:
             yield error
 

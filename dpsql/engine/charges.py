@@ -17,6 +17,10 @@ from dpsql.records import dataclass, replace
 T = TypeVar("T")
 
 
+class Rehearsed(BaseException):
+    """A run was taken as far as its first charge, and nothing refused it; no fault of anybody."""
+
+
 @dataclass(slots=True)
 class Charges:
     """How many charges were begun and made, their epsilon, and how much of it is stored for.

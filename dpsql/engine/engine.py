@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +21,7 @@ from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
 from dpsql.engine.asked import explain_workload, read_job
+from dpsql.engine.charges import Rehearsed
 from dpsql.engine.desk import Desk, Versions
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.job import Charge, Job, Price, Step
@@ -67,6 +68,7 @@ class Engine(Desk):
         self.ledger = open_ledger(catalog, anchors)
         self.ledger_id = self.ledger.ledger_id
         self._is_alone = shared is None
+        self.rehearses = False
         self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if shared is None else shared.vaults
         super().__init__(catalog, analyst, granted)
 
@@ -151,6 +153,7 @@ class Engine(Desk):
 
         Guarantee: all that can be refused is refused before the debit, which is durable before
         noise is drawn; an interrupt waits until what was paid for is stored.
+        Raises: Rehearsed in place of the debit, where that is all that is wanted.
         """
         price = step.price
         charge = Membrane(self, self.ledger, self.vaults).afford(price)
@@ -164,6 +167,9 @@ class Engine(Desk):
             step.check(self, doors)
             if shutil.disk_usage(self.catalog.path.parent).free < PLENTY:
                 refuse_full(self.catalog.path, step.room)
+            if self.rehearses:
+                self._open(price, vaults, self.sources.refuse)
+                raise Rehearsed
             with self._paid(price, charge, step.asked, vaults) as receipt:
                 return step.keep(self, step.perform(self, doors, receipt))
 
@@ -188,11 +194,29 @@ class Engine(Desk):
         self, price: Price, charge: Charge, asked: tuple[str, ...], vaults: Vaults
     ) -> AbstractContextManager[Receipt]:
         """Open the data, then charge for what follows: a bad source fails before any charge."""
-        opened = {table: vaults[table].sources for table in price.tables}
-        self.sources.claim(opened, self.ledger_id)
-        vaults.prepare(price.reads)
+        self._open(price, vaults, self.sources.claim)
         facts = (price.fingerprint, vaults.versions(price.tables), charge.within)
         return self.charges.paid(self.ledger, charge.cost, *facts, asked)
+
+    def _open(
+        self, price: Price, vaults: Vaults, claim: Callable[[dict[str, Sequence[str]], str], None]
+    ) -> None:
+        claim({table: vaults[table].sources for table in price.tables}, self.ledger_id)
+        vaults.prepare(price.reads)
+
+    def check_sources(self) -> None:
+        """Open every table as a run would, but read no row of a private one, and note nothing.
+
+        Raises: DataUnavailable, CatalogError, LedgerError, as a run would before its charge.
+        """
+        tables = self.catalog.tables.values()
+        private = [each.name.casefold() for each in tables if not each.public]
+        with self.vaults.turn(self.declared):
+            opened = {table: self.vaults[table].sources for table in private}
+        self.sources.refuse(opened, self.ledger_id)
+        for each in tables:
+            if each.public:
+                self.read_public(each)
 
     def status(self) -> Status:
         """What is left of the budget."""

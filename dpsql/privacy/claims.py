@@ -69,17 +69,21 @@ def claim_sources(
             replace_files({note: text.encode() for note, text in texts.items()})
 
 
-def refuse_claimed(folders: Sequence[Path], sources: Iterable[str]) -> None:
-    """Refuse to take for public what is charged to a ledger, whichever it is.
+PUBLIC = Claim("", "")
+"""What is charged to no ledger."""
 
-    Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
+
+def refuse_claimed(folders: Sequence[Path], sources: Iterable[str], wanted: Claim = PUBLIC) -> None:
+    """Refuse what is charged to another ledger, or to take for public what is charged to any.
+
+    Nothing is noted. Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     with _locked([folder for folder in folders if folder.is_dir()]) as places:
         for source in _real(sources):
             found = _find_file(source)
             for folder in places:
                 notes = _notes(folder, source, found)
-                _refuse(folder, source, _stamp(found), notes, Claim("", ""))
+                _refuse(folder, source, _stamp(found), notes, wanted)
 
 
 def _real(sources: Iterable[str]) -> list[str]:
@@ -224,6 +228,13 @@ class Sources:
             for base in bases_of(self.catalog, [name]):
                 self._refuse_shared(base)
             claim_sources(self.folders, paths, self.ledger, ledger_id)
+
+    def refuse(self, opened: Mapping[str, Sequence[str]], ledger_id: str) -> None:
+        """Refuse what ``claim`` would, and note nothing. Raises: as that."""
+        for name, paths in opened.items():
+            for base in bases_of(self.catalog, [name]):
+                self._refuse_shared(base)
+            refuse_claimed(self.folders, paths, Claim(str(self.ledger), ledger_id))
 
     def check_public(self, table: Table) -> None:
         """Refuse to read a table as public over a file that is private elsewhere.

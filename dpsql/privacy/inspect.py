@@ -6,22 +6,61 @@ no connection and no function of the package that analysts are given leads here.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Values
+from dpsql.catalog.catalog import Column, Reference, Table, Unit
+from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
+from dpsql.catalog.origins import named
+from dpsql.catalog.read_units import key_pairs
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.privacy.vault.data_engine import Flags, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.failures import sealed
+from dpsql.privacy.vault.frame import Frame, Key
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.lines import REMEDIES, find_unread
+from dpsql.privacy.vault.local_rows import take_stock
+from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.people import together
 from dpsql.privacy.vault.rows import Rows
-from dpsql.privacy.vault.stored_rows import find_engine, open_table, position, read_rows
+from dpsql.privacy.vault.stored_rows import (
+    ask_all,
+    check_keys,
+    find_engine,
+    open_table,
+    position,
+    read_rows,
+)
 from dpsql.records import dataclass, replace
+
+ROW = "\0row"
+"""A key that no column is called by: the number of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Rows that a column leaves out, how many different values they hold, and what would help."""
+
+    rows: int
+    values: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """The values below and above the bounds of a column, and what clipping does to their mean."""
+
+    below: int
+    above: int
+    mean: float
+    clipped_mean: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +68,39 @@ class ColumnFigures:
     """The rows that one column leaves out: for NULL, and for values that are not declared.
 
     ``values`` are the undeclared values, the most frequent first, with their numbers of rows,
-    ``remedy`` says how they would be counted.
+    ``remedies`` say how they would be counted. ``type`` is the declared one, ``stored`` the family
+    of what is stored. ``idle`` says why nothing can be asked of the column.
     """
 
     name: str
+    type: str
     stored: str
     nulls: int
     undeclared: int
     values: tuple[tuple[str, int], ...]
-    remedy: str
+    remedies: tuple[Remedy, ...]
+    clipped: Clipped | None
+    idle: str
 
     @property
     def outside(self) -> int:
         """The rows left out of all answers that use the column."""
         return self.nulls + self.undeclared
+
+
+@dataclass(frozen=True, slots=True)
+class MetRows:
+    """How many rows find what they refer to, those of another unit, and those of none.
+
+    A reference of ``unit`` decides whose a row is: there are then none of another unit.
+    """
+
+    table: str
+    keys: tuple[str, ...]
+    unit: bool
+    found: int
+    foreign: int
+    nowhere: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +121,7 @@ class Figures:
     ``unowned`` are rows without a privacy unit. ``crowded`` units have more than ``max_rows`` rows;
     ``dropped`` are the rows beyond. ``most`` rows count where no column is mentioned, ``least``
     where all are. ``unread`` are the lines of CSV files that are no rows, by reason.
+    ``roomier`` has larger ``max_rows`` and the rows that would count; ``met`` the references.
     """
 
     table: str
@@ -79,6 +138,8 @@ class Figures:
     least: int
     columns: tuple[ColumnFigures, ...]
     unread: tuple[LostLines, ...]
+    roomier: tuple[tuple[int, int], ...]
+    met: tuple[MetRows, ...]
 
 
 def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
@@ -90,15 +151,30 @@ def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
     return stored.kind, _files(stored), dict(stored.columns)
 
 
-def inspect_rows(table: Table) -> Figures:
-    """Read a private table and count what its views leave out.
+def inspect_rows(table: Table, known: Mapping[str, Table] | None = None) -> Figures:
+    """Read a private table, and those it refers to, and count what its views leave out.
 
-    Raises: DataUnavailable; InternalError, with one constant text, when the rows cannot be read.
+    ``known`` are the tables of its catalog. Raises: DataUnavailable; InternalError, with one
+    constant text, when the rows cannot be read.
     """
-    table = _plain(table)
+    tables = _related(table, known or {})
     with one_snapshot():
-        stored = open_table(table)
-        return sealed(lambda: _count(table, stored))
+        stored = {each.name.casefold(): open_table(_plain(each)) for each in tables}
+        check_keys(tables, stored)
+        return sealed(lambda: _count(table, tables, stored))
+
+
+def _related(table: Table, known: Mapping[str, Table]) -> list[Table]:
+    """A table and those that it refers to, each after those that it refers to itself."""
+    found: dict[str, Table] = {}
+    for way in table.references:
+        if way.table in known:
+            found |= named(_bases(known[way.table]))
+    return [*(found | named(_bases(table))).values()]
+
+
+def _bases(table: Table) -> tuple[Table, ...]:
+    return table.bases if isinstance(table, DerivedTable) else (table,)
 
 
 def _files(stored: StoredTable) -> int:
@@ -111,26 +187,40 @@ def _plain(table: Table) -> Table:
     return table if table.unit.through is None else replace(table, unit=Unit())
 
 
-def _count(table: Table, stored: StoredTable) -> Figures:
-    rows = read_rows(stored, _opened(table), "")
-    missing = {key: _missing(rows, key, each) for key, each in table.columns.items()}
-    wrong = {key: _undeclared(rows, key, each) for key, each in table.columns.items()}
-    places = {key: position(table, stored, each.name) for key, each in table.columns.items()}
+def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, StoredTable]) -> Figures:
+    opened = [_opened(each) for each in tables]
+    read = {
+        each.name.casefold(): _numbered(read_rows(all_stored[each.name.casefold()], plain, ""))
+        for each, plain in zip(opened, map(_plain, opened), strict=True)
+    }
+    key = table.name.casefold()
+    rows, stored = read[key], all_stored[key]
+    missing = {name: _missing(rows, name, each) for name, each in table.columns.items()}
+    wrong = {name: _undeclared(rows, name, each) for name, each in table.columns.items()}
+    clipped = _clipped(stored, table)
     columns = tuple(
-        ColumnFigures(
-            column.name,
-            stored.columns[places[key]][1],
-            int(missing[key].sum()),
-            int(wrong[key].sum()),
-            _values(stored, stored.columns[places[key]][0], wrong[key]),
-            _remedy(column),
-        )
-        for key, column in table.columns.items()
+        _of_column(table, stored, name, missing[name], wrong[name], clipped.get(name))
+        for name in table.columns
     )
-    outside = [missing[key] | wrong[key] for key in table.columns]
-    owned = np.ones(rows.count, dtype=bool) if rows.owners is None else rows.owners.owned
-    of_units, limit = _per_unit(rows, owned), table.unit.max_rows
-    inside = _per_unit(rows, owned & ~np.logical_or.reduce(outside))
+    outside = [missing[name] | wrong[name] for name in table.columns]
+    is_inside = ~np.logical_or.reduce([np.zeros(rows.count, dtype=bool), *outside])
+    met: tuple[MetRows, ...] = ()
+    if table.unit.column is None:
+        units = counted = np.arange(rows.count)
+    elif len(tables) == 1:
+        assert rows.owners is not None
+        counted = np.flatnonzero(rows.owners.owned)
+        units = rows.owners.units[counted].astype(np.int64)
+    else:
+        frames = take_stock(opened, read, Digest("")).frames
+        counted, units = frames[key].keys[ROW][0], frames[key].units
+        ways = (way for way in table.references if way.table in frames)
+        met = tuple(_meet(table, way, frames, tables, rows) for way in ways)
+    of_units, limit = np.bincount(units), table.unit.max_rows
+    inside = np.bincount(units[is_inside[counted]])
+    dropped = int(np.maximum(of_units - limit, 0).sum())
+    most = int(of_units.max(initial=0))
+    limits = sorted({min(each, most) for each in (2 * limit, 4 * limit, most)}) if dropped else []
     return Figures(
         table=table.name,
         unit=table.unit.column,
@@ -138,15 +228,120 @@ def _count(table: Table, stored: StoredTable) -> Figures:
         kind=stored.kind,
         files=_files(stored),
         rows=rows.count,
-        unowned=int((~owned).sum()),
+        unowned=rows.count - len(np.unique(counted)),
         units=int((of_units > 0).sum()),
         crowded=int((of_units > limit).sum()),
-        dropped=int(np.maximum(of_units - limit, 0).sum()),
+        dropped=dropped,
         most=int(np.minimum(of_units, limit).sum()),
         least=int(np.minimum(inside, limit).sum()),
         columns=columns,
         unread=_unread(stored) if stored.kind == "csv" else (),
+        roomier=tuple((each, int(np.minimum(of_units, each).sum())) for each in limits),
+        met=met,
     )
+
+
+def _numbered(rows: Rows) -> Rows:
+    """Rows with their own numbers for a key, so that they are known again among those of units."""
+    numbers = np.arange(rows.count), np.ones(rows.count, dtype=bool)
+    return replace(rows, keys={**rows.keys, ROW: numbers})
+
+
+def _meet(
+    table: Table,
+    way: Reference,
+    frames: Mapping[str, Frame],
+    tables: Sequence[Table],
+    rows: Rows,
+) -> MetRows:
+    """How many rows of a table find the row that they refer to, within their unit and beyond."""
+    mine, other = frames[table.name.casefold()], frames[way.table]
+    owner = next(each for each in tables if each.name.casefold() == way.table)
+    pairs = key_pairs(table, way, owner) or ()
+    is_unit = table.unit.through == way
+    names, total = tuple(one for one, _ in way.on), rows.count if is_unit else mine.count
+    own = [mine.keys[one.casefold()] for one, _ in pairs]
+    if is_unit:
+        own = [rows.keys[one.casefold()] for one, _ in pairs]
+    theirs = [other.keys[two.casefold()] for _, two in pairs]
+    anywhere = _found(own, theirs, total)
+    if is_unit:
+        return MetRows(owner.name, names, True, int(anywhere.sum()), 0, int((~anywhere).sum()))
+    sides = [(side.units, np.ones(side.count, dtype=bool)) for side in (mine, other)]
+    within = _found([sides[0], *own], [sides[1], *theirs], total)
+    foreign = int((anywhere & ~within).sum()) if pairs else 0
+    return MetRows(
+        owner.name, names, False, int(within.sum()), foreign, total - int(within.sum()) - foreign
+    )
+
+
+def _found(own: Sequence[Key], theirs: Sequence[Key], rows: int) -> Flags:
+    """Whether the keys of rows are among others; all of shape (rows,)."""
+    if not own:
+        return np.zeros(rows, dtype=bool)
+    (mine, other), _ = together(own, theirs)
+    return np.isin(mine, other[other >= 0])
+
+
+def _of_column(
+    table: Table,
+    stored: StoredTable,
+    key: str,
+    missing: Flags,
+    wrong: Flags,
+    clipped: Clipped | None,
+) -> ColumnFigures:
+    column = table.columns[key]
+    name, family = stored.columns[position(table, stored, column.name)]
+    values = _values(stored, name, wrong)
+    found: dict[str, list[int]] = {}
+    for value, count in values:
+        found.setdefault(remedy_for(column, family, value), []).append(count)
+    remedies = [Remedy(sum(each), len(each), words) for words, each in found.items()]
+    idle = ""
+    if column.domain is None and column.bounds is None:
+        idle = "declare its domain or bounds"
+        if column.sought is not None:
+            idle = f"until {column.sought.statement} finds its {column.sought.what}"
+    return ColumnFigures(
+        column.name,
+        column.type,
+        "text" if stored.untyped else family,
+        int(missing.sum()),
+        int(wrong.sum()),
+        values,
+        tuple(sorted(remedies, key=lambda each: -each.rows)),
+        clipped,
+        idle,
+    )
+
+
+def _clipped(stored: StoredTable, table: Table) -> dict[str, Clipped]:
+    """What the bounds of columns clip, from values as they are stored."""
+    bounds = {key: each for key, each in table.columns.items() if _bounds_of(each) is not None}
+    if not bounds:
+        return {}
+    chosen = replace(table, columns=bounds, unit=Unit(), keys=())
+    found = {key: np.zeros(5) for key in bounds}
+    for batch in stored.read(ask_all(stored, chosen)[0], None):
+        for (key, column), values in zip(bounds.items(), batch.columns, strict=True):
+            low, high = _bounds_of(column) or (0.0, 0.0)
+            known = ~(values.missing | values.unknown)
+            numbers = np.asarray(values.numbers, dtype=np.float64)[known]
+            cut = np.clip(numbers, low, high)
+            facts = (numbers < low).sum(), (numbers > high).sum(), numbers.sum(), cut.sum()
+            found[key] += *facts, len(numbers)
+    return {
+        key: Clipped(int(below), int(above), total / count, cut / count)
+        for key, (below, above, total, cut, count) in found.items()
+        if below or above
+    }
+
+
+def _bounds_of(column: Column) -> tuple[float, float] | None:
+    if isinstance(column.domain, BoundedBins):
+        return float(column.domain.edges[0]), float(column.domain.edges[-1])
+    return None if column.bounds is None else (float(column.bounds[0]), float(column.bounds[1]))
 
 
 def _unread(stored: StoredTable) -> tuple[LostLines, ...]:
@@ -188,12 +383,66 @@ def _has_code(rows: Rows, key: str, code: int) -> Flags:
     return np.asarray(rows.codes[key] == code)
 
 
-def _remedy(column: Column) -> str:
-    if column.bounds is not None:
-        return "only numbers can be summed"
-    if isinstance(column.domain, Values) and column.type != "boolean":
-        return "other = true would count them"
-    return "a wider domain would count them"
+WORDS = frozenset(
+    {"na", "n/a", "n.a.", "#n/a", "#na", "<na>", "k.a.", "nan", "-nan", "null", "none", "nil"}
+    | {"missing", "unknown", ".", "..", "-", "--", "?"}
+)
+"""Words that are often written where a value is missing, in lower case."""
+MONEY = re.compile(r"[^\d.,'+-]{0,5}[+-]?[^\d.,'+-]{0,5}\d[\d.,'\s\u00a0\u202f]*[^\d.,'+-]{0,5}")
+PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
+CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d")
+DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+EMPTY = "words for what is missing: write empty fields, and null = true counts them"
+SEPARATED = "write plain numbers, as 1234.5: no currency, percent or thousands, a decimal point"
+DECIMALS = 'type = "number" with bins, or "decimal" with step, would count them'
+NO_NUMBERS = 'no numbers: write empty fields, or type = "text" with other = true would count them'
+DAYS = "write days as 2024-12-31, and times after them as 08:30"
+TIMES = "write times of day as 08:30"
+WIDER = "a wider domain would count them"
+LISTED = "listed in its domain they would count"
+OTHER = "other = true would count them"
+STEP = "a step that they are multiples of would count them"
+
+
+def remedy_for(column: Column, family: str, value: str) -> str:
+    """What would make a value count that a column leaves out, in the words to type.
+
+    ``family`` is that of the stored column, ``value`` the value as text.
+    """
+    text = value.strip()
+    if family == "text" and text.casefold() in WORDS:
+        return EMPTY
+    if column.type in ("integer", "number", "decimal"):
+        return _remedy_for_number(column, family, text)
+    if column.type in ("date", "timestamp"):
+        return WIDER if family != "text" or _is_day(text) else DAYS
+    if column.type == "time":
+        return WIDER if family != "text" or CLOCK.match(text) else TIMES
+    if column.type == "boolean":
+        return f'type = "{family}" with these in its domain would count them'
+    return OTHER
+
+
+def _remedy_for_number(column: Column, family: str, text: str) -> str:
+    if family == "text" and not PLAIN.fullmatch(text):
+        return SEPARATED if MONEY.fullmatch(text) else NO_NUMBERS
+    if column.type == "integer" and not float(text).is_integer():
+        return DECIMALS
+    if isinstance(column.domain, Values):
+        return LISTED
+    if isinstance(column.domain, DecimalRange):
+        first, *_, last = column.domain.representatives
+        return STEP if first <= Decimal(text) <= last else WIDER
+    return WIDER
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text begins with a day that there is, as DuckDB reads it."""
+    found = DAY.match(text)
+    try:
+        return found is not None and bool(dt.date(*map(int, found.groups())))
+    except ValueError:
+        return False
 
 
 def _values(stored: StoredTable, name: str, rows: Flags) -> tuple[tuple[str, int], ...]:
@@ -206,11 +455,3 @@ def _values(stored: StoredTable, name: str, rows: Flags) -> tuple[tuple[str, int
         found.update(map(str, texts[rows[start : start + len(texts)]]))
         start += len(texts)
     return tuple(found.most_common())
-
-
-def _per_unit(rows: Rows, chosen: Flags) -> NDArray[np.int64]:
-    """The chosen rows of every unit; of every row where rows are the units."""
-    if rows.owners is None:
-        return chosen.astype(np.int64)
-    units = rows.owners.units[chosen].astype(np.int64)
-    return np.bincount(units, minlength=len(rows.owners.names))

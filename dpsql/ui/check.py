@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.catalog import Table
-    from dpsql.dbapi.checking import Figures, NoisyCount, Opened
+    from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, Opened
 
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 MOST_VALUES = 20
@@ -55,7 +55,7 @@ def check(
         raise UsageError("E_SETTING", "--dp and --epsilon belong together", hint=hint)
     tables = chosen_tables(catalog, table)
     if epsilon is None:
-        return _tell_figures(tables, values)
+        return _tell_figures(tables, chosen_tables(catalog, None), values)
     from dpsql.dbapi import connection as dbapi
 
     with blaming_options():
@@ -63,12 +63,12 @@ def check(
     return _tell_estimates(catalog, tables, amount, analyst)
 
 
-def _tell_figures(tables: Sequence[Table], with_values: bool) -> int:
+def _tell_figures(tables: Sequence[Table], known: Sequence[Table], with_values: bool) -> int:
     from dpsql.dbapi.checking import Opened, examine
 
     _print([PRIVATE])
     status = 0
-    for found in examine(tables):
+    for found in examine(tables, {each.name.casefold(): each for each in known}):
         if isinstance(found, DatabaseError):
             tell(describe_error(found, sys.stderr))
             status = found.exit_code
@@ -101,20 +101,44 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
             f"  {found.units:,} units, {found.crowded:,} with more than {found.max_rows:,} rows: "
             f"{found.dropped:,} of their rows do not count"
         )
+        lines += [
+            f"    max_rows = {most:,} would keep {rows:,} rows" for most, rows in found.roomier
+        ]
+    for way in found.met:
+        keys, table = printable(", ".join(way.keys)), printable(way.table)
+        others = (
+            "" if way.unit else f", {way.foreign:,} one of another {printable(str(found.unit))}"
+        )
+        lines.append(
+            f"  by {keys}, {way.found:,} rows find a row of {table}{others}, {way.nowhere:,} none"
+        )
     lines.append(f"  {found.most:,} rows count where no column is mentioned")
     lines.append(f"  {found.least:,} rows count where all columns are")
     for column in found.columns:
-        name = f"{printable(column.name)} ({column.stored})"
-        if not column.outside:
-            lines.append(f"  {name}: takes every row")
-            continue
-        lines.append(f"  {name}: leaves out {column.outside:,} rows where it is mentioned")
-        if column.nulls:
-            lines.append(f"    {column.nulls:,} are NULL: null = true would count them")
-        if column.undeclared:
-            kinds = "1 value" if len(column.values) == 1 else f"{len(column.values):,} values"
-            lines.append(f"    {column.undeclared:,} hold {kinds} not declared: {column.remedy}")
+        lines += _column_lines(column)
         lines += _value_lines(column.values) if with_values else []
+    return lines
+
+
+def _column_lines(column: ColumnFigures) -> list[str]:
+    stored = "" if column.stored in (column.type, "text") else f", stored as {column.stored}"
+    name = f"{printable(column.name)} ({column.type}{stored})"
+    if column.idle:
+        return [f"  {name}: nothing can be asked of it: {column.idle}"]
+    lines = [f"  {name}: takes every row"]
+    if column.outside:
+        lines = [f"  {name}: leaves out {column.outside:,} rows where it is mentioned"]
+    if column.nulls:
+        lines.append(f"    {column.nulls:,} are NULL: null = true would count them")
+    for each in column.remedies:
+        kinds = "1 value" if each.values == 1 else f"{each.values:,} values"
+        lines.append(f"    {each.rows:,} hold {kinds} not declared: {each.words}")
+    if column.clipped is not None:
+        cut = column.clipped
+        lines.append(
+            f"    {cut.below:,} are below its bounds and {cut.above:,} above, and clipped: "
+            f"their mean is {cut.clipped_mean:.6g} instead of {cut.mean:.6g}"
+        )
     return lines
 
 

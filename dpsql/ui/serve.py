@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.errors import UsageError
+from dpsql.errors import UsageError, printable
 from dpsql.ui.connect import WIDE
 from dpsql.ui.tell import tell, tell_note
 
@@ -38,7 +38,7 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--show-stddev", is_flag=True, help="Columns of standard errors unless SET off.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
-@click.option("--check", is_flag=True, help="Look at permissions and options, and stop.")
+@click.option("--check", is_flag=True, help="Look at permissions, options and sources, and stop.")
 def serve(
     catalog: str,
     listen: str,
@@ -81,7 +81,11 @@ def serve(
         what = f"{known.path} names nobody who may sign in"
         raise UsageError("E_USERS", what, hint=f"dpsql user add {catalog} NAME")
     if check:
-        tell("permissions, users and options are in order")
+        site.engine.check_sources()
+        if site.catalog.analysts:
+            for name in sorted(known.all().keys() - site.catalog.analysts - known.curators()):
+                tell_note(f"{name} is no analyst of {catalog}, and cannot sign in")
+        tell("permissions, users, sources and options are in order")
         site.close()
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -159,11 +163,19 @@ def passwd(catalog: str, name: str, users: str | None) -> int:
 
 
 def _put(catalog: str, name: str, users: str | None, new: bool, curator: bool = False) -> int:
+    from dpsql.catalog import Catalog
     from dpsql.server.users import Users
 
     known = Users(users_path(catalog, users))
+    analysts = Catalog.load(Path(catalog)).analysts
+    is_lost = bool(analysts) and name.casefold() not in analysts
+    if is_lost and not curator and name.casefold() not in known.curators():
+        what = f"{printable(name)} is no analyst of {catalog}, and could not sign in"
+        hint = f"declare [analyst.{printable(name)}] with epsilon = 1.0, or add --curator"
+        raise UsageError("E_ANALYST", what, hint=f"{hint}; analysts: {', '.join(analysts)}")
     known.put(name, _read_password(), new, curator)
-    tell(f"{name} may sign in; {known.path}")
+    where = "may sign in on the page alone, being no analyst" if is_lost else "may sign in"
+    tell(f"{name} {where}; {known.path}")
     return 0
 
 

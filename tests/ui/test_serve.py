@@ -1,4 +1,4 @@
-"""``dpsql serve --check`` refuses what a run would refuse, ``dpsql user add`` who cannot sign in."""
+"""``serve --check`` refuses what a run would refuse, ``user add`` who cannot sign in."""
 
 from __future__ import annotations
 

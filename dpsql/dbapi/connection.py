@@ -23,7 +23,7 @@ from dpsql.dbapi.script import (
     is_new,
     joint_terms,
 )
-from dpsql.engine.charges import Charges, interruptible
+from dpsql.engine.charges import Charges, Rehearsed, interruptible
 from dpsql.engine.engine import Engine
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
@@ -285,6 +285,23 @@ class Connection(Exceptions):
         if not selects:
             raise ProgrammingError("E_PARSE", "there is no SELECT to explain")
         return self.engine.explain(self.engine.compile(selects), joint_terms(terms, selects))
+
+    def rehearse(self, sql: str) -> None:
+        """Take a script as far as its first charge, on its own way: what refuses it is raised.
+
+        Data are opened and read; nothing is charged, noted or stored. A script that writes rows,
+        or forgets domains, is not gone through. Raises: as ``executescript``.
+        """
+        statements = parse_script(check_text(sql), self.engine.read)
+        if any(each.kind == "forget" or each.rows is not None for each in statements):
+            return
+        self.engine.rehearses = True
+        try:
+            self.executescript(sql)
+        except Rehearsed:
+            pass
+        finally:
+            self.engine.rehearses = False
 
     def foresee_workload(self) -> Explanation:
         """The forecast of the open workload: free. Raises: ProgrammingError (E_STATEMENT)."""

@@ -70,7 +70,7 @@ def run_batch(connection: Connection, order: Order) -> None:
             out = stack.enter_context(OutputDirectory(order.out, order.force))
         if order.report is not None:
             report = stack.enter_context(OutputFile(order.report, order.force))
-        from dpsql.dbapi.afford import refuse_over_budget, rehearse  # the engine: a second
+        from dpsql.dbapi.afford import refuse_over_budget  # the engine: a second
 
         with Progress(sys.stderr, "planning") as progress:
             connection.report = progress.say
@@ -82,7 +82,7 @@ def run_batch(connection: Connection, order: Order) -> None:
             refuse_over_budget(connection.budget, own, forecast)
             with Progress(sys.stderr, "rehearsing") as progress:
                 connection.report = progress.say
-                rehearse(connection, text)
+                connection.rehearse(text)
             return
         for line in forecast.lines(None):
             tell(line)

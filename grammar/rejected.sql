@@ -424,8 +424,8 @@ SELECT SUM(m, contribution_bounds_per_group => (5, 5)) FROM t;
 -- hint: contribution_bounds_per_group => (0, 100)
 
 SELECT MEDIAN(m) FROM t;
--- E_DOMAIN at line 1, column 15: column m is a measure with bounds: it cannot be used in a predicate or GROUP BY
--- hint: declare a domain (or bins) for it in the catalog
+-- E_DOMAIN at line 1, column 15: MEDIAN counts the rows of every bin: column m has bounds and no bins
+-- hint: declare bins beside the bounds of m in the catalog: bins = 100
 
 SELECT QUANTILE_CONT(b, 0.5) FROM t;
 -- E_AGGREGATE at line 1, column 22: interpolation of text values is not supported

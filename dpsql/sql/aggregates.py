@@ -23,6 +23,7 @@ from dpsql.sql.guarded import clipped, where_known, where_positive
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
+from dpsql.sql.remedies import ranked
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.sum_clips import within
 from dpsql.sql.whole import is_whole, marked
@@ -305,6 +306,7 @@ class Aggregates:
         quantile = float(place.name)
         if len({c.name.casefold() for c in value.find_all(exp.Column)}) > 1:
             value, shape = self.tested(value, shape)
+        self.check_ranked(node, value)
         columns = [self.scope.find_column(c) for c in value.find_all(exp.Column)]
         if len({column.name for column in columns}) != 1:
             self.refuse(node)
@@ -338,6 +340,24 @@ class Aggregates:
         if bounds is None or not in_bins:
             return ranked
         return where_known(ranked, clipped(ranked.copy(), bounds))
+
+    def check_ranked(self, node: exp.Expr, value: exp.Expr) -> None:
+        """Refuse quantiles of a measure: they are read off the counts of cells, and it has none.
+
+        Raises: ProgrammingError (E_DOMAIN).
+        """
+        for each in value.find_all(exp.Column):
+            if self.scope.find_public(each) is None:
+                column = self.scope.find_column(each, measure=True)
+                if column.domain is None and column.sought is None:
+                    called = written_name(node, self.scope.locate)
+                    raise ProgrammingError(
+                        "E_DOMAIN",
+                        f"{called} counts the rows of every bin: column {printable(column.name)} "
+                        "has bounds and no bins",
+                        hint=ranked(self.scope.table, column),
+                        span=self.scope.locate(each),
+                    )
 
     def tested(self, value: exp.Expr, shape: Aggregate) -> tuple[exp.Expr, Aggregate]:
         """A CASE that is NULL elsewhere as what it is, under its test."""

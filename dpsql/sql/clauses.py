@@ -186,7 +186,10 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
                 or _function([each.text.lower() for each in lexemes[:index]]) in RANKS
             ):
                 hint = f"QUANTILE_CONT(x, 0.5, {PER_ROW} => (0, 100))"
-            fragment.refuse(lexeme, "E_PARSE", f"{word} is malformed", hint)
+            is_written = comma.text == "," and found is not None
+            is_of = is_written and word == WORD and _of_expression(lexemes[: index - 1])
+            what = f"{word} of an expression" if is_of else f"{word} is malformed"
+            fragment.refuse(lexeme, "E_PARSE", what, hint)
         low, high, used = found
         if not low < high:
             what = f"the bounds ({low:g}, {high:g}) leave nothing between them"
@@ -211,6 +214,11 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
     if words[-4:-1] == ["count", "(", "distinct"]:
         return True
     return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("
+
+
+def _of_expression(lexemes: Sequence[Lexeme]) -> bool:
+    """Whether these end in a sum or a count of more than a column."""
+    return _function([lexeme.text.lower() for lexeme in lexemes]) in {*SUMS, "count"}
 
 
 def _function(words: Sequence[str]) -> str:

@@ -16,6 +16,10 @@ from dpsql.sql.query import Condition, Coupled, Expression, Query
 from dpsql.workload.term import Pattern
 
 KEYS_ALONE = "keys are those that are declared or were found, whatever rows there are: exact, free"
+LIMITED = (
+    "declared groups that no row is in may take places of LIMIT: HAVING COUNT(*) > ... leaves them "
+    "out"
+)
 LONGEST = 60
 """Characters of a condition that are repeated."""
 
@@ -25,8 +29,12 @@ def find_decided(
     source: Callable[[str | None], Operand],
     evaluator: Evaluator,
     patterns: Mapping[tuple[Coupled, ...], Pattern],
+    rows: int,
 ) -> tuple[str, ...]:
-    """Conditions that no declared value meets, and literals that no column can hold."""
+    """Conditions that no declared value meets, and literals that no column can hold.
+
+    Of so many ``rows``, one for each declared group, LIMIT may leave some.
+    """
     found: dict[str, None] = {}
     never: set[Expression] = set()
     for column, conditions in _by_column(query):
@@ -43,6 +51,10 @@ def find_decided(
     for each in query.expressions():
         for literal in () if each in never else each.undeclared:
             found[_undeclared(literal, source(each.column))] = None
+    tail = query.shell.tail
+    last = rows if tail.limit is None or not query.aggregates else tail.limit + tail.offset
+    if last < rows and tail.having is None:
+        found[LIMITED] = None
     if not query.aggregates:
         found[KEYS_ALONE] = None
     return tuple(found)

@@ -119,12 +119,23 @@ def _title(node: exp.Expr, locate: Locate) -> str:
     return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 3]}..."
 
 
+_WORKS = (
+    "comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date "
+    "functions work"
+)
+_ORDER = "NOT IN (SELECT ...) works where <> ALL is meant"
+_ALL_OF: dict[type[object], str] = {
+    **dict.fromkeys((exp.GT, exp.GTE), "compare with (SELECT MAX(x) FROM ...)"),
+    **dict.fromkeys((exp.LT, exp.LTE), "compare with (SELECT MIN(x) FROM ...)"),
+}
+"""What works in place of ALL after a comparison."""
+
+
 def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION") -> Error:
     return NotSupportedError(
         code,
         f"{printable(what)} is not supported here",
-        hint="comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and "
-        "date functions work",
+        hint=_ALL_OF.get(type(node.parent), _ORDER) if isinstance(node, exp.All) else _WORKS,
         span=locate(node),
     )
 

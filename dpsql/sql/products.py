@@ -113,6 +113,7 @@ class _Products:
         found = [each for chosen in query.sets for each in self.branches(chosen, rows)]
         branches = tuple(branch for branch, _ in found)
         self.check_size(branches)
+        total = sum(branch.rows for branch in branches)
         self.compiler.rehearse(query, types, kinds)
         answers: list[Answer] = []
         for number, (branch, members) in enumerate(found):
@@ -120,7 +121,7 @@ class _Products:
                 counted = self.counted(aggregate, members)
                 answers.append(self.answer(number, branch, j, aggregate, counted))
         patterns = {c: p for (c, _), p in self.pieces.patterns.items() if not query.listing}
-        said = find_decided(query, self.source, self.evaluator, patterns)
+        said = find_decided(query, self.source, self.evaluator, patterns, total)
         return Select(query, self.table, branches, types, kinds, tuple(answers), said)
 
     def branches(self, chosen: tuple[int, ...], rows: Sequence[int]) -> list[Group]:

@@ -22,12 +22,21 @@ def remedy(table: Table, column: Column, summed: bool = False, tested: bool = Fa
     if sought is None or (sought.what == "bounds") != summed:
         if summed:
             return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
+        if column.type == "boolean":
+            return f"declare domain = [false, true] for {printable(column.name)} in the catalog"
         return _STEPS if _is_made(table) else _DOMAIN
     word = sought.statement.removeprefix("CREATE ")
     if column.released:
         return f"nothing was found: DROP {word} its name, then {sought.statement} with more epsilon"
     found = f"{sought.statement} d FROM {names} OPTIONS (epsilon = 0.3) finds what it lacks, once"
     return found if summed else f"{found}; OPTIONS (keys = 'private') does both in one request"
+
+
+def ranked(table: Table, column: Column) -> str:
+    """What a measure without bins needs, so that quantiles can be read off it."""
+    if _is_made(table):
+        return _STEPS
+    return f"declare bins beside the bounds of {printable(column.name)} in the catalog: bins = 100"
 
 
 def _is_made(table: Table) -> bool:

@@ -59,13 +59,16 @@ def _of_extreme(scope: Scope, answers: Answers, node: exp.Expr) -> str:
     """What answers nearly what MIN or MAX asks: a quantile of what it is about."""
     place = exp.Literal.number("0.05" if isinstance(node, exp.Min) else "0.95")
     columns = list(node.find_all(exp.Column))
+    decides = "one row decides it"
+    if columns and all(map(scope.is_public, columns)):
+        decides = "it is over the public rows that private ones meet: one row decides it"
     for value in (node.this, *columns) if columns else ():
         quantile = exp.PercentileDisc(this=value.copy(), expression=place)
         if answers(quantile):
             text = _text(scope, value)
-            return f"one row decides it; QUANTILE_DISC({text}, {place.name}) works"
+            return f"{decides}; QUANTILE_DISC({text}, {place.name}) works"
     named = f" of {printable(columns[0].name)}" if columns else ""
-    return f"one row decides it; a quantile needs a domain (or bins){named} in the catalog"
+    return f"{decides}; a quantile needs a domain (or bins){named} in the catalog"
 
 
 def _of_distinct(scope: Scope, answers: Answers, node: exp.Expr) -> str:

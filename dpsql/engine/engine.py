@@ -29,6 +29,7 @@ from dpsql.engine.room import PLENTY, refuse_full
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
 from dpsql.plan.plan import Plan
+from dpsql.privacy.chain import subkey
 from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
@@ -217,6 +218,10 @@ class Engine(Desk):
         for each in tables:
             if each.public:
                 self.read_public(each)
+
+    def key_of(self, use: str) -> bytes:
+        """A secret of the ledger for one use: the same as long as the ledger is, 32 bytes."""
+        return subkey(self.ledger.salt, use)
 
     def status(self) -> Status:
         """What is left of the budget."""

@@ -28,6 +28,7 @@ from dpsql.page.teller import Busy, Gone, Teller
 from dpsql.page.visits import Visit, Visits
 from dpsql.records import dataclass
 from dpsql.server.copying import copied
+from dpsql.server.metrics import Meter
 from dpsql.server.returned import ResultTable
 
 log = logging.getLogger("dpsql.page")
@@ -56,6 +57,7 @@ class Application:
     visits: Visits
     teller: Teller
     secure: bool
+    meter: Meter
 
     def build(self) -> Starlette:
         """The application behind the fence."""
@@ -110,17 +112,20 @@ class Application:
     async def _enter(self, request: Request) -> Response:
         try:
             asked = await _read(request, name=str, password=str)
-            who = await asyncio.to_thread(self.entrance.sign_in, asked["name"], asked["password"])
+            name, address = asked["name"], request.client.host if request.client else ""
+            given = (name, asked["password"], address)
+            who = await asyncio.to_thread(self.entrance.sign_in, *given)
+            await asyncio.sleep(self.entrance.delay(name, address))
         except Unfit as error:
             return _told(400, str(error))
         except Error as error:
             return _told(503, error.message, error.code)
         token = None if who is None else self.visits.begin(who)
+        self.meter.sign_in(name, address, "page", "" if who else "401")
         if who is None:
             return _told(401, REFUSED)
         if token is None:
             return _told(503, "too many are here already")
-        log.info("user=%s in", who.user)
         found = _shaped(self._whom(who))
         found.set_cookie(
             self.cookie, token, path="/", secure=self.secure, httponly=True, samesite="strict"

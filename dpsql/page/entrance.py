@@ -10,7 +10,7 @@ from dpsql.server.handshake import Failures
 from dpsql.server.scram import Verifier
 from dpsql.server.users import Users
 
-REFUSED = "The name or the password is not right, or there were too many tries within a minute."
+REFUSED = "The name or the password is not right."
 """What everybody is told who is not let in, whatever the reason."""
 MOST_NAME = 100
 """Characters of a name that are looked at; none that may sign in is as long."""
@@ -36,8 +36,10 @@ class Entrance:
     failures: Failures = field(default_factory=Failures)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
-    def sign_in(self, name: str, password: str) -> Welcome | None:
+    def sign_in(self, name: str, password: str, address: str = "") -> Welcome | None:
         """Who this is; None for anybody else. Raises: CatalogError for an unusable users file.
+
+        Whoever is told of it is told after ``failures.delay``.
 
         Guarantee: a name that nobody has takes the same steps as a wrong password.
         """
@@ -46,8 +48,12 @@ class Entrance:
         verifier = who.verifier if who else Verifier.mock(self.secret, key)
         is_right = verifier.matches(password) and who is not None
         if not is_right:
-            self.failures.note(key)
-        return who if is_right and not self.failures.is_closed(key) else None
+            self.failures.note(key, address)
+        return who if is_right else None
+
+    def delay(self, name: str, address: str) -> float:
+        """Seconds until a try of a name is told what came of it."""
+        return self.failures.delay(name[:MOST_NAME].casefold(), address)
 
     def recognise(self, user: str) -> Welcome | None:
         """What a user may do by now, whose name is case-folded; None where there is none.

@@ -94,7 +94,7 @@ def open_page(
     port: int = listening.getsockname()[1]
     visits = Visits(server.site, server.most, server.ticks)
     entrance = Entrance(server.users, server.site.catalog.analysts, server.failures)
-    app = Application(entrance, visits, Teller(server.meter), secure).build()
+    app = Application(entrance, visits, Teller(server.meter), secure, server.meter).build()
     fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(
         fence,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import secrets
 import ssl
@@ -30,16 +29,20 @@ from dpsql.server.messages import (
     read_message,
     read_startup,
 )
+from dpsql.server.metrics import Meter
 from dpsql.server.scram import BOUND, MECHANISM, Exchange, ScramError, Verifier
 from dpsql.server.users import Users
 from dpsql.server.wire import Wire
 
 PATIENCE = 60.0
 """Seconds that a client may take until it has signed in, as in PostgreSQL."""
-MOST_FAILURES = 3
-"""Wrong passwords of one name within a minute, after which even a right one is refused."""
-MOST_NAMES = 10_000
-"""Names whose wrong passwords are remembered, so that a flood of names fills no memory."""
+FREE_TRIES, FIRST_DELAY, LONGEST_DELAY = 3, 0.5, 8.0
+"""Failures of an address within a minute that cost no time; the seconds of the next, twice as many
+for each after it; and the most."""
+TRIES_OF_NAME, DELAY_OF_NAME = 20, 1.0
+"""Failures of a name within a minute, from wherever, after which a try takes so many seconds."""
+MOST_NOTED = 10_000
+"""Names and addresses whose failures are remembered, so that a flood of them fills no memory."""
 VERSION = "16.0"
 """The version of PostgreSQL whose protocol and catalogs clients should expect."""
 ENCODINGS = frozenset({"utf8", "unicode", "'utf8'", "'utf-8'", "utf-8", "sql_ascii"})
@@ -78,35 +81,59 @@ class Guest:
 
 @dataclass
 class Failures:
-    """Wrong passwords of the last minute, by name; whether a name exists makes no difference."""
+    """Sign-ins that failed within the last minute, by address and by name: who tries again waits.
+
+    Nobody is locked out: a right password is let in, after as long as a wrong one is refused. A
+    stranger's failures delay others of the same address, and others of the same name but a little.
+    Whether a name exists makes no difference. ``first`` is the first delay of an address, and
+    ``of_name`` that of a name, in seconds.
+    """
 
     clock: Callable[[], float] = time.monotonic
-    _times: dict[str, list[float]] = field(default_factory=dict)
+    first: float = FIRST_DELAY
+    of_name: float = DELAY_OF_NAME
+    _times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ended: threading.Event = field(default_factory=threading.Event)
 
-    def is_closed(self, name: str) -> bool:
-        """Whether there were too many for a name."""
+    def delay(self, name: str, address: str) -> float:
+        """Seconds that a try is to wait before it is told anything."""
         with self._lock:
-            return len(self._recent(name)) >= MOST_FAILURES
+            here = len(self._recent(("address", address)))
+            named = len(self._recent(("name", name)))
+        over = here - FREE_TRIES
+        of_address = min(LONGEST_DELAY, self.first * 2**over) if over >= 0 else 0.0
+        return max(of_address, self.of_name if named >= TRIES_OF_NAME else 0.0)
 
-    def note(self, name: str) -> None:
+    def wait(self, name: str, address: str) -> None:
+        """Wait as long as that is; not on an event loop."""
+        self._ended.wait(self.delay(name, address))
+
+    def note(self, name: str, address: str) -> None:
         """Note one more."""
         with self._lock:
-            if len(self._times) > MOST_NAMES:  # other names do not make this one be forgotten
-                closed = (each for each in self._times if len(self._recent(each)) >= MOST_FAILURES)
-                kept = itertools.islice(closed, MOST_NAMES // 2)
+            if len(self._times) > MOST_NOTED:  # others do not make these be forgotten
+                kept = sorted(self._times, key=lambda key: len(self._recent(key)))[
+                    -MOST_NOTED // 2 :
+                ]
                 self._times = {each: self._times[each] for each in kept}
-            self._times[name] = [*self._recent(name), self.clock()]
+            for key in (("address", address), ("name", name)):
+                self._times[key] = [*self._recent(key), self.clock()][-TRIES_OF_NAME:]
 
-    def _recent(self, name: str) -> list[float]:
-        return [at for at in self._times.get(name, ()) if at > self.clock() - 60]
+    def close(self) -> None:
+        """Let whoever waits go on."""
+        self._ended.set()
+
+    def _recent(self, key: tuple[str, str]) -> list[float]:
+        return [at for at in self._times.get(key, ()) if at > self.clock() - 60]
 
 
 @dataclass(frozen=True)
 class Door:
     """What decides who comes in. ``cancel`` ends the statement of the session with such a key.
 
-    ``binding`` is what sign-ins under TLS can be bound to.
+    ``binding`` is what sign-ins under TLS can be bound to, ``secret`` what salts of names that
+    nobody has are made from: the same after a restart, as those of users are.
     """
 
     users: Users
@@ -118,6 +145,7 @@ class Door:
     number: Callable[[], int]
     failures: Failures = field(default_factory=Failures)
     binding: bytes | None = None
+    meter: Meter = field(default_factory=Meter)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     def welcome(self, wire: Wire) -> Guest | None:
@@ -130,10 +158,15 @@ class Door:
         if options is None:
             return None
         user = options.get("user", "")
-        self._sign_in(wire, user)
-        key = user.casefold()
-        if self.analysts and key not in self.analysts:
-            raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
+        try:
+            self._sign_in(wire, user)
+            key = user.casefold()
+            if self.analysts and key not in self.analysts:
+                raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
+        except Refusal as refusal:
+            self.meter.sign_in(user, wire.address, "wire", refusal.told.state)
+            raise
+        self.meter.sign_in(user, wire.address, "wire")
         asked = options.get("database", user)
         if asked.casefold() not in (self.database.casefold(), key, "postgres"):
             text = f'database "{printable(asked)}" does not exist'
@@ -206,10 +239,12 @@ class Door:
             wire.flush()
             proof = exchange.final(self._answer(wire))
         except ScramError:
-            self.failures.note(user.casefold())
+            self.failures.note(user.casefold(), wire.address)
+            self.failures.wait(user.casefold(), wire.address)
             raise failed from None
-        if known is None or self.failures.is_closed(user.casefold()):
+        if known is None:  # whose verifier no proof fits
             raise failed
+        self.failures.wait(user.casefold(), wire.address)
         wire.write(authentication(12, proof))
         wire.write(authentication(0))
 

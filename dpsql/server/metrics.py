@@ -5,6 +5,7 @@ Source: the text format of Prometheus, version 0.0.4.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,21 +13,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from dpsql.dbapi.site import Site
-from dpsql.errors import Error, UsageError
+from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field
 
+log = logging.getLogger("dpsql.server")
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MOST_NAME = 100
+"""Characters of a name that are logged; none that may sign in is as long."""
 MOST_WATCHING = 32
 """Connections to the metrics at once: each has a thread."""
 
 
 @dataclass
 class Meter:
-    """How many messages were served, errors were told, by state, and clients not let in, by why."""
+    """How many messages were served, errors were told, by state, and who was let in or not."""
 
     served: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
+    signed: Counter[tuple[str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def serve(self) -> None:
@@ -38,6 +43,16 @@ class Meter:
         """Note a client that was not let in."""
         with self._lock:
             self.missed[why] += 1
+
+    def sign_in(self, user: str, address: str, method: str, state: str = "") -> None:
+        """Note a sign-in, and log it: who from where, and the state of what was told who failed."""
+        outcome = "failed" if state else "in"
+        with self._lock:
+            self.signed[method, outcome] += 1
+        who = printable(user[:MOST_NAME])
+        told = f" state={state}" if state else ""
+        level = logging.WARNING if state else logging.INFO
+        log.log(level, "user=%s address=%s method=%s %s%s", who, address, method, outcome, told)
 
     def refuse(self, state: str) -> None:
         """Note an error."""
@@ -54,6 +69,9 @@ def lines(meter: Meter, sessions: int, site: Site) -> Iterator[str]:
     yield "# TYPE dpsql_errors_total counter"
     for state, count in sorted(meter.errors.items()):
         yield f'dpsql_errors_total{{state="{state}"}} {count}'
+    yield "# TYPE dpsql_sign_ins_total counter"
+    for (method, outcome), count in sorted(meter.signed.items()):
+        yield f'dpsql_sign_ins_total{{method="{method}",outcome="{outcome}"}} {count}'
     yield "# TYPE dpsql_missed_clients_total counter"
     for why, count in sorted(meter.missed.items()):
         yield f'dpsql_missed_clients_total{{why="{why}"}} {count}'

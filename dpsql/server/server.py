@@ -155,6 +155,8 @@ class Server:
             lambda: next(numbers),
             self.failures,
             self.binding,
+            self.meter,
+            self.site.engine.key_of("salts of names that nobody has"),
         )
         self._socket = self.address.listen()
         self._lobby, self._remembered = Lobby(), Remembered()
@@ -178,7 +180,7 @@ class Server:
         pause, longest = PAUSES
         while not self._is_closed:
             try:
-                connection, _ = self._socket.accept()
+                connection, peer = self._socket.accept()
             except (OSError, MemoryError) as error:
                 if self._is_closed:
                     return
@@ -187,7 +189,7 @@ class Server:
                 pause = min(2 * pause, longest)
                 continue
             pause = PAUSES[0]
-            self._take(connection)
+            self._take(connection, peer[0])
 
     def _bear(self, error: OSError | MemoryError | RuntimeError) -> None:
         """Note that a client could not be let in, and make room: who idles at the door leaves.
@@ -207,9 +209,9 @@ class Server:
         if oldest is not None:
             oldest.hang_up()
 
-    def _take(self, connection: socket.socket) -> None:
+    def _take(self, connection: socket.socket, address: str) -> None:
         """Give a client a thread; one that cannot have any is hung up on."""
-        wire = Wire(connection)
+        wire = Wire(connection, address)
         thread = threading.Thread(target=self._attend, args=(wire,), daemon=True)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -270,7 +272,6 @@ class Server:
             if len(self._askers) >= self.most:
                 raise Refusal("53300", "sorry, too many clients already")
             self._askers[key] = asker
-        log.info("user=%s in", guest.user)
         try:
             asker.begin(guest.settings)
             Dialogue(wire, asker, self.meter, self._lobby, self._remembered).run()
@@ -290,6 +291,7 @@ class Server:
     def close(self) -> None:
         """Stop listening, hang up, and let go of the data; what was charged is stored first."""
         self._is_closed = True
+        self.failures.close()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -16,10 +16,11 @@ MOST_STUCK = 60.0
 
 
 class Wire:
-    """Bytes from and to one client."""
+    """Bytes from and to one client, who comes from an ``address``."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, address: str = "") -> None:
         self._socket = connection
+        self.address = address
         self._in = bytearray()
         self._out = bytearray()
         self._copy: bytearray | None = None

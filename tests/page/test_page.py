@@ -24,7 +24,7 @@ from dpsql.page.fence import MOST_BYTES
 from dpsql.page.serving import Page, open_page
 from dpsql.page.visits import IDLE, LONGEST, MOST_OF_ONE, Visits
 from dpsql.server.caller import Caller
-from dpsql.server.handshake import Failures
+from dpsql.server.handshake import FREE_TRIES, Failures
 from dpsql.server.scram import Verifier
 from dpsql.server.server import Address
 from dpsql.server.users import Users
@@ -98,24 +98,15 @@ def test_an_unknown_name_is_derived_like_a_known_one(
     assert derived == known == [4096]
 
 
-def test_tries_are_few_and_shared_with_the_wire(folder: Path) -> None:
-    now = [0.0]
-    entrance = Entrance(Users(folder / "clinic.users"), {"ana"}, Failures(lambda: now[0]))
-    for _ in range(3):
-        assert entrance.sign_in("ana", "wrong") is None
-    assert entrance.sign_in("ana", PASSWORD) is None
-    now[0] = 61.0
-    assert entrance.sign_in("ana", PASSWORD) is not None
-
-
-def test_a_flood_of_names_does_not_reopen_one() -> None:
-    failures = Failures(lambda: 5.0)
-    for _ in range(3):
-        failures.note("ana")
-    for number in range(25_000):
-        failures.note(f"nobody{number}")
-    assert failures.is_closed("ana")
-    assert len(failures._times) <= 10_001
+def test_tries_are_delayed_and_the_delay_is_shared_with_the_wire(folder: Path) -> None:
+    failures = Failures(lambda: 0.0)
+    entrance = Entrance(Users(folder / "clinic.users"), {"ana"}, failures)
+    for _ in range(FREE_TRIES):
+        assert entrance.delay("ana", "::1") == 0
+        assert entrance.sign_in("ana", "wrong", "::1") is None
+    assert entrance.delay("Ana", "::1") == failures.delay("ana", "::1") > 0
+    assert entrance.delay("ana", "192.0.2.1") == 0
+    assert entrance.sign_in("ana", PASSWORD, "::1") is not None
 
 
 def test_a_script_is_one_charge_and_a_repetition_is_free(ana: Knocker) -> None:
@@ -421,7 +412,7 @@ def test_logs_have_names_and_nothing_else(page: Page, caplog: pytest.LogCaptureF
         ana.run("SELECT secret_words FROM t")
         ana.post("/api/leave")
     said = [r.getMessage() for r in caplog.records if r.name.startswith(("dpsql", "uvicorn"))]
-    assert said == ["user=ana in", "user=ana out"]
+    assert said == ["user=ana address=127.0.0.1 method=page in", "user=ana out"]
 
 
 def test_a_client_that_says_nothing_is_hung_up_on(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import random
+import re
 import socket
 import ssl
 import struct
@@ -15,8 +18,15 @@ import pytest
 
 from dpsql.errors import CatalogError, UsageError
 from dpsql.server.binding import end_point
-from dpsql.server.handshake import Failures
+from dpsql.server.handshake import (
+    FREE_TRIES,
+    LONGEST_DELAY,
+    MOST_NOTED,
+    TRIES_OF_NAME,
+    Failures,
+)
 from dpsql.server.messages import Hangup
+from dpsql.server.metrics import lines
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.users import Users
 from dpsql.server.wire import Wire
@@ -32,26 +42,100 @@ def test_a_wrong_password_and_an_unknown_name_hear_the_same(site: Server) -> Non
     assert first["M"].replace("ana", "zoe") == second["M"]
 
 
-def test_after_three_failures_a_name_waits(catalog: Path) -> None:
-    with served(catalog) as server:
-        for _ in range(3):
-            with Client(server.port, "ana", "wrong") as client:
-                client.start()
+def test_failures_delay_and_lock_nobody_out(catalog: Path) -> None:
+    with served(catalog, first_delay=0.001) as server:
+        for turn in range(10):
+            with Client(server.port, ("ana", "nobody")[turn % 2], "wrong") as client:
+                assert told(client.start())[0]["C"] == "28P01"
+        assert server.failures.delay("zoe", "127.0.0.1") >= 0.001 * 2**6
+        assert server.failures.delay("zoe", "192.0.2.1") == 0
         with Client(server.port, "ana") as client:
-            (error,) = told(client.start())
-            assert error["C"] == "28P01"
-        with Client(server.port, "bo") as client:
             assert client.start()[-1][0] == b"Z"
 
 
-def test_failures_are_forgotten_after_a_minute() -> None:
-    now = [0.0]
+@pytest.mark.parametrize("seed", range(20))
+def test_delays_grow_with_failures_are_bounded_and_end(seed: int) -> None:
+    chosen, now = random.Random(seed), [0.0]
     failures = Failures(lambda: now[0])
-    for _ in range(3):
-        failures.note("ana")
-    assert failures.is_closed("ana")
-    now[0] = 61.0
-    assert not failures.is_closed("ana")
+    noted: list[tuple[float, str, str]] = []
+    for _ in range(200):
+        now[0] += chosen.choice([0.0, 0.1, 1.0, 5.0])
+        name, address = chosen.choice("abc"), chosen.choice(["::1", "192.0.2.1", "192.0.2.2"])
+        recent = [each for each in noted if each[0] > now[0] - 60]
+        here = sum(each[2] == address for each in recent)
+        named = sum(each[1] == name for each in recent)
+        delay = failures.delay(name, address)
+        assert 0 <= delay <= LONGEST_DELAY
+        assert (delay > 0) == (here >= FREE_TRIES or named >= TRIES_OF_NAME)
+        assert here < FREE_TRIES or delay >= min(LONGEST_DELAY, 0.5 * 2 ** (here - FREE_TRIES))
+        assert failures.delay("else", "elsewhere") == 0
+        if chosen.random() < 0.7:
+            failures.note(name, address)
+            noted.append((now[0], name, address))
+            assert failures.delay(name, address) >= delay
+    now[0] += 61
+    assert failures.delay("a", "::1") == 0
+
+
+def test_a_flood_of_names_has_nothing_forgotten_and_fills_no_memory() -> None:
+    failures = Failures(lambda: 5.0)
+    for _ in range(5):
+        failures.note("ana", "192.0.2.1")
+    before = failures.delay("zoe", "192.0.2.1")
+    for number in range(25_000):
+        failures.note(f"nobody{number}", f"192.0.2.{number % 200 + 2}")
+    assert failures.delay("zoe", "192.0.2.1") == before > 0
+    assert len(failures._times) <= MOST_NOTED + 2
+
+
+def _salt(port: int, name: str) -> bytes:
+    """The salt that a client is told of a name."""
+    with Client(port, name, "wrong") as client:
+        heard = []
+        hear = client.message
+
+        def listen() -> tuple[bytes, bytes]:
+            heard.append(hear())
+            return heard[-1]
+
+        client.message = listen  # type: ignore[method-assign]
+        client.start()
+    (found,) = re.findall(rb"s=([^,]+),i=4096", b"".join(body for _, body in heard))
+    return bytes(found)
+
+
+def test_salts_last_whether_a_name_exists_or_not(catalog: Path) -> None:
+    names = ("ana", "bo", "zoe", "nobody")
+    found = []
+    for _ in range(2):
+        with served(catalog) as server:
+            found.append([_salt(server.port, name) for name in names])
+    assert found[0] == found[1]
+    assert len(set(found[0])) == len(names)
+    assert {len(each) for each in found[0]} == {24}
+
+
+def test_sign_ins_are_logged_and_counted_with_their_address(
+    catalog: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hostile = "\u202eeve\nuser=bo address=::1 method=wire in"
+    with caplog.at_level(logging.INFO), served(catalog) as server:
+        for name, password in (("ana", PASSWORD), ("ana", "wrong"), ("eve", PASSWORD)):
+            with Client(server.port, name, password) as client:
+                client.start()
+        with Client(server.port, hostile, "wrong") as client:
+            client.start()
+        counted = "\n".join(lines(server.meter, 0, server.site))
+    said = [r.getMessage() for r in caplog.records if r.name == "dpsql.server"]
+    where = "address=127.0.0.1 method=wire"
+    assert f"user=ana {where} in" in said
+    assert f"user=ana {where} failed state=28P01" in said
+    assert f"user=eve {where} failed state=28000" in said
+    (last,) = [each for each in said if each.startswith("user=\\u202eeve")]
+    assert last.endswith(f"{where} failed state=28P01")
+    assert not any("\n" in each or PASSWORD in each for each in said)
+    assert 'dpsql_sign_ins_total{method="wire",outcome="failed"} 3' in counted
+    assert 'dpsql_sign_ins_total{method="wire",outcome="in"} 1' in counted
 
 
 def test_who_is_no_analyst_of_the_catalog_stays_out(site: Server) -> None:

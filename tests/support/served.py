@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dpsql.dbapi.site import open_site
 from dpsql.server.binding import end_point
+from dpsql.server.handshake import Failures
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
@@ -75,14 +76,25 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def served(
-    catalog: Path, twin: Twin | None = None, tls: tuple[Path, Path] | None = None, most: int = 200
+    catalog: Path,
+    twin: Twin | None = None,
+    tls: tuple[Path, Path] | None = None,
+    most: int = 200,
+    first_delay: float = 0.0,
 ) -> Iterator[Server]:
-    """A server of a catalog in a thread, on a port that the kernel chooses."""
+    """A server of a catalog in a thread, on a port that the kernel chooses.
+
+    Sign-ins that fail cost no time unless a first delay is given.
+    """
     address = Address("127.0.0.1", 0)
     context = None if tls is None else read_tls(*tls, address)
     users = Users(catalog.with_suffix(".users"))
     binding = None if tls is None else end_point(tls[0])
-    server = Server(open_site(catalog), users, address, context, twin, most, binding=binding)
+    server = Server(
+        *(open_site(catalog), users, address, context, twin, most),
+        binding=binding,
+        failures=Failures(first=first_delay, of_name=first_delay),
+    )
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

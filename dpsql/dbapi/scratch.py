@@ -18,9 +18,9 @@ def connect_scratch(catalog: str | os.PathLike[str], **options: Any) -> tuple[Co
     """Connect as ``dpsql.connect`` does, for drafts; say what of the catalog has changed since.
 
     Columns, views and new tables of an edited catalog are in force at once, and logged.
-    Raises: as that; CatalogError (E_POLICY) where the catalog has no budget for drafts.
+    Raises: as that.
     Guarantee: that of ``dpsql.connect``, for real answers and drafts together; drafts alone have
-    the epsilon of [scratch].
+    the epsilon of [scratch], where the catalog has one.
     """
     change = follow_draft(Catalog.load(Path(catalog)))
     connection = connect(catalog, **options)

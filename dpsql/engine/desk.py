@@ -390,7 +390,7 @@ class Desk(ABC):
     def within(self, tables: Iterable[str]) -> tuple[str, ...]:
         """The budgets that a request on tables is charged to, each in full, beside the whole."""
         names = nested_budgets(self.catalog, tables, self.analyst)
-        return (*names, SCRATCH) if self.scratch else names
+        return (*names, SCRATCH) if self.scratch and self.catalog.scratch is not None else names
 
     def remaining(self, tables: Iterable[str]) -> Fraction:
         """The largest epsilon that one more request on tables may ask for."""

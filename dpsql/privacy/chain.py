@@ -13,9 +13,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from dpsql.errors import DataError
+from dpsql.errors import DataError, decimal_text
 from dpsql.privacy.accounting import Cost, Policy
-from dpsql.privacy.refusals import tampered
+from dpsql.privacy.refusals import tampered, unchangeable
 from dpsql.privacy.spent import Spent
 from dpsql.records import dataclass, field, replace
 
@@ -221,7 +221,8 @@ class State:
             ledger_id, terms = read_terms(entry)
             if ledger_id != self.ledger_id:
                 raise tampered("an entry belongs to another ledger")
-            if any(terms.budgets[n].alpha != self.known[n].alpha for n in self._old(terms)):
+            changed = (terms.budgets[n].alpha != self.known[n].alpha for n in self._old(terms))
+            if self.debits and any(changed):  # before, there are no sums at any order
                 raise tampered("a budget has changed its order")
             known = {**self.known, **terms.budgets}
             spent = {name: self.spent_in(name) for name in known}
@@ -277,6 +278,52 @@ class State:
         if cost.is_pure:
             return min(spent.largest_pure(policy) for spent, policy in pairs)
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
+
+
+def followed(
+    state: State,
+    policy: Policy,
+    policy_hash: str,
+    nested: Mapping[str, Fraction],
+    parts: Mapping[str, str] | None,
+) -> BudgetTerms:
+    """The terms of another catalog for what was charged so far.
+
+    Raises: LedgerError (E_POLICY_CHANGED) when the past does not fit them; its hint is the line of
+    the catalog that would.
+    """
+    before = state.terms.policy
+    if not state.debits:
+        return terms_for(policy, policy_hash, nested, None, parts)
+    delta = f"delta = {float(before.delta):g} in [budget]"
+    if (before.delta == 0) != (policy.delta == 0):
+        what = "what was charged cannot be held against delta = 0 and delta > 0 in turn"
+        raise unchangeable(what, f"write {delta}")
+    terms = terms_for(policy, policy_hash, nested, state.known, parts)
+    for name, each in terms.budgets.items():
+        if not state.spent_in(name).within(each):
+            what = f"more than the new epsilon of {budget_text(name)} has been spent already"
+            lines = [_line(name, state.known[name].epsilon)]
+            lines += [delta] if policy.delta < before.delta else []
+            raise unchangeable(what, f"write {' and '.join(lines)}")
+    if state.discovered > policy.discovery:
+        line = f"discovery_delta = {float(before.discovery):g} in [budget]"
+        raise unchangeable("more of discovery_delta has been used already", f"write {line}")
+    return terms
+
+
+def _line(name: str, epsilon: Fraction) -> str:
+    """The line of a catalog that gives a budget an epsilon, and its section.
+
+    >>> _line("table:adult", Fraction(2))
+    'budget = { epsilon = 2 } in [table.adult]'
+    """
+    kind, _, owner = name.partition(":")
+    amount = f"epsilon = {decimal_text(epsilon)}"
+    if kind == "table":
+        return f"budget = {{ {amount} }} in [table.{owner}]"
+    section = {"": "budget", "scratch": "scratch"}.get(kind, f"{kind}.{owner}")
+    return f"{amount} in [{section}]"
 
 
 def debit_entry(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def largest_request(
     Without ``analyst``, budgets of analysts are left out.
     """
     own = [] if analyst is None else [analyst_name(analyst)]
-    own += [SCRATCH] if scratch else []
+    own += [SCRATCH] if scratch and catalog.scratch is not None else []
     found = []
     for key, table in catalog.tables.items():
         if not table.public:
@@ -180,22 +180,24 @@ def migrate_ledger(path: str | os.PathLike[str], note: str = "") -> Status | Non
     catalog = Catalog.load(Path(path))
     terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
     preset = Preset.of(catalog)
-    _refuse_lifting(catalog, terms.budgets.keys())
+    lifted = _lifted(catalog, terms)
+    if lifted is not None:
+        raise lifted
     in_force = (terms.policy_hash, terms.policy.epsilon, terms.policy.delta)
     if in_force == (preset.policy_hash, preset.policy.epsilon, preset.policy.delta):
         return None
     return _migrate(catalog, note)
 
 
-def _refuse_lifting(catalog: Catalog, budgets: Collection[str]) -> None:
-    """Refuse to forget the budget of a table that stays: its sum would miss what follows."""
+def _lifted(catalog: Catalog, terms: BudgetTerms) -> LedgerError | None:
+    """The refusal to forget the budget of a table that stays: its sum would miss what follows."""
     for key, table in catalog.tables.items():
-        if table.budget is None and nested_name(key) in budgets:
-            raise LedgerError(
-                "E_POLICY_CHANGED",
-                f"the table {printable(table.name)!r} had a budget of its own, and has none now",
-                hint="to lift it, set it to the epsilon of [budget]",
-            )
+        if table.budget is None and nested_name(key) in terms.budgets:
+            name, total = printable(table.name), decimal_text(catalog.budget.epsilon)
+            what = f"the table {name!r} had a budget of its own, and has none now"
+            hint = f"write budget = {{ epsilon = {total} }} in [table.{name}], which lifts it"
+            return LedgerError("E_POLICY_CHANGED", what, hint=hint)
+    return None
 
 
 def raise_budget(path: str | os.PathLike[str], epsilon: Fraction, note: str = "") -> Status:
@@ -292,10 +294,18 @@ def open_ledger(catalog: Catalog, anchors: Path, create: bool = True) -> Ledger:
     except LedgerError as error:
         if error.code != "E_POLICY_CHANGED":
             raise
+        if create and _is_on_disk(catalog, preset) and Ledger.follow(file, anchors, preset.terms):
+            return Ledger.open(*facts)
         from dpsql.privacy.history import changed_between  # most catalogs stay as they are
 
         in_force = Ledger.terms_in_force(file, anchors)
-        raise policy_changed(changed_between(in_force, preset.terms)) from None
+        hindrance = _lifted(catalog, in_force) or Ledger.hindrance(file, anchors, preset.terms)
+        raise policy_changed(changed_between(in_force, preset.terms), hindrance) from None
+
+
+def _is_on_disk(catalog: Catalog, preset: Preset) -> bool:
+    """Whether a catalog is what its file says by now: who has an older one follows nothing."""
+    return Catalog.load(catalog.path).policy_hash() == preset.policy_hash
 
 
 def _open(catalog: Catalog) -> Ledger:
@@ -305,14 +315,11 @@ def _open(catalog: Catalog) -> Ledger:
 def follow_draft(catalog: Catalog) -> str:
     """Log that a draft of the catalog is in force now; say what changed, nothing if nothing did.
 
-    A draft may change columns and views, and add tables. Budgets, units, sources and what is public
-    stay: opening the ledger then refuses them. Raises: CatalogError (E_POLICY) where the catalog
-    has no budget for drafts; LedgerError.
-    Guarantee: no budget changes, and what was spent stays spent.
+    A draft may change columns and views, and add tables; before anything was charged, all of it.
+    Else budgets, units, sources and what is public stay: opening the ledger then refuses them.
+    Raises: LedgerError.
+    Guarantee: no budget changes that was charged, and what was spent stays spent.
     """
-    if catalog.scratch is None:
-        what = f"{printable(catalog.path.name)}: the catalog declares no budget for drafts"
-        raise CatalogError("E_POLICY", what, hint="add [scratch] with epsilon = 0.5, a part of all")
     if not ledger_file(catalog).exists():
         return ""
     in_force = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))

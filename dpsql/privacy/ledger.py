@@ -32,6 +32,7 @@ from dpsql.privacy.chain import (
     curator_entry,
     debit_entry,
     first_state,
+    followed,
     id_of,
     terms_for,
 )
@@ -47,7 +48,6 @@ from dpsql.privacy.refusals import (
     older,
     policy_changed,
     tampered,
-    unchangeable,
     unusable,
     unvouched,
 )
@@ -177,19 +177,44 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
             state = ledger._catch_up(db)
-            old = state.terms
-            if (old.policy.delta == 0) != (policy.delta == 0):
-                raise unchangeable("a ledger cannot change between delta = 0 and delta > 0")
             budgets = ledger.nested if nested is None else nested
-            terms = terms_for(policy, policy_hash, budgets, state.known, parts)
-            if any(not state.spent_in(name).within(p) for name, p in terms.budgets.items()):
-                raise unchangeable("more than a new budget has been spent already")
-            if state.discovered > policy.discovery:
-                raise unchangeable("more of discovery_delta has been used already")
+            terms = followed(state, policy, policy_hash, budgets, parts)
             detail = terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
         ledger._policy_hash = policy_hash
         return ledger
+
+    @classmethod
+    def follow(cls, path: Path, anchor_dir: Path, terms: BudgetTerms) -> bool:
+        """Go by another catalog from now on if nothing was charged; say whether it does.
+
+        Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
+        Guarantee: once there is a debit, nothing but ``migrate`` changes what it is held against.
+        """
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            state = ledger._catch_up(db)
+            if state.debits:
+                return False
+            detail = terms.to_json(state.ledger_id, "nothing was charged yet")
+            ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
+        return True
+
+    @classmethod
+    def hindrance(cls, path: Path, anchor_dir: Path, wanted: BudgetTerms) -> LedgerError | None:
+        """What ``migrate`` to other terms would refuse; None where it would not.
+
+        Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
+        """
+        nested = {name: each.epsilon for name, each in wanted.budgets.items() if name != WHOLE}
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            state = ledger._catch_up(db)
+        try:
+            followed(state, wanted.policy, wanted.policy_hash, nested, wanted.parts)
+        except LedgerError as error:
+            return error
+        return None
 
     @classmethod
     def adopt(cls, path: Path, anchor_dir: Path, note: str = "") -> Ledger:

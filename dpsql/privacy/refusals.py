@@ -22,17 +22,24 @@ def tampered(what: str) -> LedgerError:
     )
 
 
-def unchangeable(why: str) -> LedgerError:
-    """Return the error for a change of catalog that a ledger cannot follow."""
-    return LedgerError("E_POLICY_CHANGED", f"the ledger cannot follow this change: {why}")
+def unchangeable(why: str, hint: str) -> LedgerError:
+    """Return the error for a change of catalog that a ledger cannot follow; ``hint`` mends it."""
+    what = f"the ledger cannot follow this change: {why}"
+    return LedgerError("E_POLICY_CHANGED", what, hint=hint)
 
 
-def policy_changed(what: str = "") -> LedgerError:
-    """Return the error for a catalog that is not the one in force, with what has changed."""
+def policy_changed(what: str = "", refused: LedgerError | None = None) -> LedgerError:
+    """Return the error for a catalog that is not the one in force, with what has changed.
+
+    ``refused`` is what would hinder the curator from accepting the change.
+    """
+    hint = "undo the change, or let the curator run: dpsql ledger migrate"
+    if refused is not None:
+        hint = f"{hint}; before that {refused.hint}, since {refused.message}"
     return LedgerError(
         "E_POLICY_CHANGED",
         f"the catalog is not the one this ledger was created for{what and ': '}{what}",
-        hint="undo the change, or let the curator run: dpsql ledger migrate",
+        hint=hint,
     )
 
 

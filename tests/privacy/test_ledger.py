@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from fractions import Fraction
 from typing import Any
 
@@ -96,7 +97,8 @@ def test_nested_budgets_are_charged_at_their_own_order(place: Place) -> None:
 
 
 def test_the_ledger_computes_the_cost_at_its_own_order(place: Place) -> None:
-    place.create().close()
+    with closing(place.create()) as first:
+        first.debit(laplace_cost(POLICY, TENTH), "plan", "data-1")
     raised = Policy(Fraction(4), POLICY.delta)
     ledger = Ledger.migrate(place.path, place.anchors, raised, "catalog-2", note="raise")
     assert ledger.policy.alpha == POLICY.alpha != raised.alpha

@@ -98,7 +98,8 @@ def test_a_section_says_the_same(two: Path) -> None:
 
 
 def test_another_budget_of_a_table_is_another_catalog(two: Path) -> None:
-    dpsql.connect(two).close()
+    with dpsql.connect(two, epsilon=0.1) as connection:
+        connection.execute(COUNT.format("b"))
     two.write_text(
         two.read_text().replace("budget = { epsilon = 1.0 }", "budget = { epsilon = 2 }")
     )

@@ -136,10 +136,13 @@ def test_every_row_of_a_draft_says_so_in_every_format() -> None:
     assert Grid.of(named).columns == ("scratch", "n", "scratch_")
 
 
-def test_a_catalog_without_a_budget_for_drafts_has_no_scratch_mode(dpsql: Run, adult: Path) -> None:
-    done = dpsql("--scratch", adult, "-c", BY_SEX)
-    assert done.status == 2
-    assert "add [scratch]" in done.err
+def test_drafts_need_no_budget_of_their_own(dpsql: Run, adult: Path) -> None:
+    done = dpsql("--scratch", adult, "-e", "0.1", "-c", BY_SEX)
+    assert done.status == 0
+    edit(adult, "domain = [17, 90]", "domain = [17, 91]")
+    done = dpsql("--scratch", adult, "-e", "0.1", "-c", BY_RACE)
+    assert "in force now, and logged: column adult.age (changed)" in done.err
+    assert verify_ledger(adult).spent_epsilon == Fraction("0.2")
     adult.write_text(adult.read_text() + "\n[scratch]\nepsilon = 50\n")
     assert dpsql("--scratch", adult, "-c", BY_SEX).status == 2
 

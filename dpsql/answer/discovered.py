@@ -82,6 +82,11 @@ class Discovered:
         """What tells it from every other, of the same name or column too."""
         return self.receipt[2]
 
+    @property
+    def told(self) -> str:
+        """What scopes of releases that were measured by it say of it."""
+        return f"{self.table}.{self.column}@{self.head}"
+
     def declare(self, column: Column) -> Column:
         """The column as it is declared from then on; as it was, where nothing was found."""
         if self.what == "BOUNDS":

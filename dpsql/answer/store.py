@@ -282,6 +282,14 @@ class Releases(Shelf[Release]):
         found = {name: self._load(db, name) for (name,) in rows}
         return {name: release for name, release in found.items() if release is not None}
 
+    def paid_over(self, scope: str) -> tuple[int, ...]:
+        """The ledger entries that paid for what was measured in a scope."""
+
+        def load(db: sqlite3.Connection) -> list[tuple[int]]:
+            return db.execute("SELECT seq FROM measured WHERE scope = ?", (scope,)).fetchall()
+
+        return tuple(seq for (seq,) in self.file.read(load) or ())
+
     def link(self, request: str, release: str) -> None:
         """Note which release answered a request: it is the first to be asked again."""
         row = (request, release)

@@ -118,6 +118,10 @@ class Desk(ABC):
         """Whether an entry of the ledger was charged for these very statements."""
 
     @abstractmethod
+    def paid_within(self, seq: int) -> tuple[str, ...]:
+        """The budgets inside the whole one that an entry of the ledger was charged to."""
+
+    @abstractmethod
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
 
@@ -174,7 +178,7 @@ class Desk(ABC):
     def released(self) -> tuple[str, ...]:
         """The domains and bounds that are declared by now because they were found."""
         found = (each for each in self.found.values() if not each.dropped)
-        return tuple(f"{each.table}.{each.column}@{each.head}" for each in found)
+        return tuple(each.told for each in found)
 
     def catch_up(self) -> None:
         """Know what other connections and processes have published since."""

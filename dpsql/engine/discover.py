@@ -27,6 +27,7 @@ from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, ProgrammingError, decimal_text, printable
 from dpsql.learn.thresholds import enclosing, powers
 from dpsql.privacy.accounting import budget_for
+from dpsql.privacy.curator import analyst_name
 from dpsql.privacy.discovery import Discovery
 from dpsql.privacy.filter import Run
 from dpsql.privacy.partitions import CHANCE_BITS, LEAST_EPSILON, WEIGHT_BITS, chances, threshold
@@ -52,6 +53,7 @@ class Finding(Job[Discovered]):
     noise: Noise
     epsilon: Fraction
     amount: Fraction
+    anew: bool
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -75,7 +77,30 @@ class Finding(Job[Discovered]):
         known = found_before(desk, self.search)
         if known is None:
             check_free(self.search, self.table, self.column, desk.found)
+            known = self._dropped(desk)
         return known
+
+    def taken(self, desk: Desk, found: Discovered) -> Discovered:
+        """What was found; where it was dropped, it is declared again."""
+        return self.keep(desk, replace(found, dropped=False)) if found.dropped else found
+
+    def _dropped(self, desk: Desk) -> Discovered | None:
+        """What was found on the same terms in the same data and dropped since: it is paid for."""
+        if self.anew or not any(each.dropped for each in desk.found.values()):
+            return None
+        terms = (self.search.what, *self._place, self.noise, self.epsilon, self.price.delta)
+        versions = desk.versions([self._place[0]])
+        for each in desk.found.values():
+            same = (each.what, each.table, each.column, each.noise, each.epsilon, each.delta)
+            is_counted = (each.counted is not None) == self.is_counted
+            if each.dropped and is_counted and same == terms and each.data in versions:
+                return replace(each, name=self.search.name)
+        return None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether keys come with their counts."""
+        return False
 
     def keep(self, desk: Desk, found: Discovered) -> Discovered:
         """Store what was found, and know it from now on."""
@@ -132,15 +157,18 @@ class Finding(Job[Discovered]):
         cost = f"epsilon {decimal_text(self.epsilon)} ({self.noise})"
         cost += " (assumed)" if assumed else ""
         if self.price.delta:
-            left = desk.status().remaining_discovery
+            left = desk.status().discovery_left(desk.within([self._place[0]]))
             cost += f", discovery_delta {float(self.price.delta):g} of {float(left):g}"
         cost += f"; at most {decimal_text(remaining)} can still be asked for"
+        known = self.foreseen(desk)
+        if known is not None:
+            cost = f"free: from entry {known.receipt[1]} of the ledger"
         rows = (*self.facts(), ("cost", cost))
         what = "keys" if self.search.what == "DOMAIN" else "bounds"
         paid, nothing = (self.epsilon, self.price.delta), math.nan
-        return Explanation(
-            (), what, self.noise, *paid, nothing, (), False, assumed, remaining, whole=rows
-        )
+        told = (self.noise, *paid, nothing, (), known is not None, assumed, remaining)
+        entry = None if known is None else known.receipt[1]
+        return Explanation((), what, *told, entry, whole=rows)
 
 
 NOTHING_FOUND = "nothing stood out: DROP {} and more epsilon, or declare the column in the catalog"
@@ -256,7 +284,7 @@ def check_free(
             raise ProgrammingError(
                 "E_STATEMENT",
                 f"column {column.name} of {table.name} has {each.what.lower()} {each.name} already",
-                hint=f"it is free to use; DROP {each.what} {each.name} forgets it, not its cost",
+                hint=f"it is free to use; who paid for it can DROP {each.what} {each.name}",
             )
     for each in found.values():
         taken = each.name.casefold() == search.name.casefold() and each.what == search.what
@@ -292,7 +320,7 @@ def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | Findi
             _refuse("E_SETTING", "bounds need no discovery_delta", "leave it out")
         noise = LAPLACE.name if terms.noise == AUTO else terms.noise
         amount = _amount(noise, epsilon, terms.delta)
-        return FindingBounds(search, table, column, noise, epsilon, amount)
+        return FindingBounds(search, table, column, noise, epsilon, amount, terms.fresh)
     assert column.sought is not None
     most = column.sought.max_keys
     noise = terms.noise
@@ -312,7 +340,7 @@ def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | Findi
             hint="discovery_delta in [budget], a part of delta: half of it, for instance",
         )
     amount = _amount(noise, epsilon, terms.delta)
-    return FindingKeys(search, table, column, noise, epsilon, amount, part)
+    return FindingKeys(search, table, column, noise, epsilon, amount, terms.fresh, part)
 
 
 def _amount(noise: Noise, epsilon: Fraction, delta: Fraction) -> Fraction:
@@ -371,6 +399,20 @@ def _refuse(code: str, what: str, hint: str) -> NoReturn:
 
 
 def forget(desk: Desk, found: Discovered) -> None:
-    """Forget a domain, or bounds: its column is as it was, and what it cost stays spent."""
+    """Forget a domain, or bounds: its column is as it was, and what it cost stays spent.
+
+    Where analysts are declared, those of one are not another's to forget, nor those by which
+    another has measured. Found again on the same terms they are free.
+    Raises: ProgrammingError (E_STATEMENT).
+    """
+    if desk.analyst is not None:
+        own, (scope,) = analyst_name(desk.analyst), desk.scopes((), [found.told])
+        what = f"{found.what.lower()} {printable(found.name)}"
+        if own not in desk.paid_within(found.receipt[1]):
+            hint = "whoever paid for it, or the curator, can drop it"
+            _refuse("E_STATEMENT", f"{what} was paid for by another analyst", hint)
+        if any(own not in desk.paid_within(seq) for seq in desk.store.releases.paid_over(scope)):
+            hint = "the curator can drop it"
+            _refuse("E_STATEMENT", f"another analyst has paid for answers over {what}", hint)
     desk.store.domains.add(found.head, replace(found, dropped=True))
     desk.know()

@@ -147,7 +147,7 @@ class Engine(Desk):
                     return self._pay(step), False
         if step.price.tables:
             self.ledger.check()  # one that is missing or damaged answers nothing, not even for free
-        return found, True
+        return step.taken(self, found), True
 
     def _pay(self, step: Step[T]) -> T:
         """Charge for a step, let it through its door, and store what it ends with.
@@ -235,6 +235,11 @@ class Engine(Desk):
         """Whether an entry of the ledger was charged for these very statements."""
         found = self.ledger.entry(seq)
         return found is not None and found.is_for(statements)
+
+    def paid_within(self, seq: int) -> tuple[str, ...]:
+        """The budgets inside the whole one that an entry of the ledger was charged to."""
+        found = self.ledger.entry(seq)
+        return () if found is None or not found.within else tuple(found.within.split("\n"))
 
     def versions(self, tables: Iterable[str]) -> Versions:
         """What changes with the data of these tables. Raises: DataUnavailable."""

@@ -141,6 +141,10 @@ class Step(ABC, Generic[T]):
         found = (shelf.find(key) for key in self.keys(desk))
         return next((each for each in found if each is not None), None)
 
+    def taken(self, desk: Desk, found: T) -> T:
+        """What is published and will do, once it is taken."""
+        return found
+
     def known(self, desk: Desk) -> T | None:
         """What of that is known without waiting for those who are at the same."""
         return self.find(desk)

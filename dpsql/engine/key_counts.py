@@ -55,6 +55,11 @@ class CountingKeys(FindingKeys):
         label = column.other if isinstance(column.other, str | int) else None
         return CountedDiscovery(*what, self.rest, self.spread, column.null, label, room_of(column))
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether keys come with their counts."""
+        return True
+
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
         """Count the keys; what fails stays paid."""
         asked = self.discovery
@@ -136,6 +141,7 @@ def counting(first: Finding) -> CountingKeys:
         first.noise,
         first.epsilon,
         first.amount,
+        first.anew,
         first.chance,
         rest,
         spread,

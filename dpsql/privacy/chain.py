@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -21,6 +21,9 @@ from dpsql.records import dataclass, field, replace
 
 Kind = Literal["created", "debit", "policy", "adopted"]
 Outcome = Literal["reserved", "released", "failed"]
+
+ANALYST = "analyst:"
+"""What the names of analysts' budgets begin with."""
 
 WHOLE = ""
 """Name of the budget that every debit is charged to."""
@@ -198,7 +201,7 @@ class State:
 
     ``known`` holds the last policy of every budget there ever was, and ``spent`` its sums: one
     that is dropped and declared again goes on where it stopped. ``discovered`` is the sum of the
-    deltas of all debits, of which every budget has at most the whole.
+    deltas of all debits, ``discovered_in`` that of those charged to each budget within.
     """
 
     ledger_id: str
@@ -209,6 +212,7 @@ class State:
     head: str
     debits: int
     discovered: Fraction = Fraction(0)
+    discovered_in: Mapping[str, Fraction] = field(default_factory=dict)
 
     def after(self, entry: Entry) -> State:
         """Return the state with one more entry.
@@ -226,14 +230,19 @@ class State:
                 raise tampered("a budget has changed its order")
             known = {**self.known, **terms.budgets}
             spent = {name: self.spent_in(name) for name in known}
-            place = (entry.seq, entry.hash, self.debits, self.discovered)
+            place = (entry.seq, entry.hash, self.debits, self.discovered, self.discovered_in)
             return State(ledger_id, terms, known, spent, *place)
         cost = read_cost(entry)
-        charged = self.charge(cost, _read_within(entry))
+        within = _read_within(entry)
+        charged = self.charge(cost, within)
         if charged is None:
             raise tampered("an entry exceeds the budget")
         discovered = self.discovered + cost.delta if cost.delta else self.discovered
-        place = (entry.seq, entry.hash, self.debits + 1, discovered)
+        shares = self.discovered_in
+        if cost.delta:
+            mine = {name: shares.get(name, Fraction(0)) + cost.delta for name in within}
+            shares = {**shares, **mine}
+        place = (entry.seq, entry.hash, self.debits + 1, discovered, shares)
         return State(self.ledger_id, self.terms, self.known, charged, *place)
 
     def _old(self, terms: BudgetTerms) -> set[str]:
@@ -257,6 +266,16 @@ class State:
     def undiscovered(self) -> Fraction:
         """The delta that is left for keys which nobody listed."""
         return max(Fraction(0), self.terms.policy.discovery - self.discovered)
+
+    def undiscovered_in(self, within: Iterable[str]) -> Fraction:
+        """The delta that is left for such keys where budgets are charged too.
+
+        Analysts have equal shares of it, whatever they have of epsilon.
+        """
+        analysts = [name for name in self.terms.budgets if name.startswith(ANALYST)]
+        share = self.terms.policy.discovery / max(1, len(analysts))
+        spent = [self.discovered_in.get(name, 0) for name in within if name.startswith(ANALYST)]
+        return min([self.undiscovered, *(max(Fraction(0), share - each) for each in spent)])
 
     def refusing(self, cost: Cost, within: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the budgets that do not admit a debit: the whole, else others."""

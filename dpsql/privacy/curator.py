@@ -17,7 +17,7 @@ from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
 from dpsql.privacy.accounting import Policy
 from dpsql.privacy.anchor import anchor_path
-from dpsql.privacy.chain import BudgetTerms, terms_for
+from dpsql.privacy.chain import ANALYST, BudgetTerms, terms_for
 from dpsql.privacy.ledger import Entry, Ledger, Status
 from dpsql.privacy.refusals import policy_changed
 from dpsql.records import dataclass, replace
@@ -72,7 +72,7 @@ def nested_name(table: str) -> str:
 
 def analyst_name(analyst: str) -> str:
     """The name in the ledger of an analyst's budget; ``analyst`` is a case-folded name."""
-    return f"analyst:{analyst}"
+    return f"{ANALYST}{analyst}"
 
 
 def find_analyst(catalog: Catalog, analyst: object) -> str | None:

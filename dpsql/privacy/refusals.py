@@ -69,7 +69,10 @@ def changed_meanwhile() -> LedgerError:
 def undiscoverable(wanted: Fraction, left: Fraction) -> BudgetExceeded:
     """Return the error for keys whose release needs more delta than is left for it."""
     refused = BudgetExceeded(wanted, left, "discovery_delta")
-    refused.hint = "nothing was charged; set discovery_delta in [budget], a part of delta"
+    refused.hint = (
+        "nothing was charged; set discovery_delta in [budget], a part of delta, of which analysts "
+        "have equal shares"
+    )
     return refused
 
 

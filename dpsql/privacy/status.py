@@ -18,6 +18,7 @@ class Nested:
     remaining_epsilon: Fraction
     remaining_rho: Fraction
     remaining_gaussian_epsilon: Fraction
+    remaining_discovery: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class Status:
         own = [self.nested[name].remaining_epsilon for name in names if name in self.nested]
         return min([self.remaining_epsilon, *own])
 
+    def discovery_left(self, names: Iterable[str]) -> Fraction:
+        """Return the delta for keys that is left in the whole and in those of these budgets."""
+        own = [self.nested[name].remaining_discovery for name in names if name in self.nested]
+        return min([self.remaining_discovery, *own])
+
 
 def status_of(state: State) -> Status:
     """Return what may be shown of a state; all of it follows from the history of requests."""
@@ -63,6 +69,7 @@ def status_of(state: State) -> Status:
             min(pure, state.spent[name].largest_pure(inner)),
             min(rho, state.spent[name].largest_rho(inner)),
             min(gaussian, state.spent[name].largest_gaussian(inner)),
+            state.undiscovered_in([name]),
         )
         for name, inner in state.terms.budgets.items()
         if name != WHOLE

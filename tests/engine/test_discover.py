@@ -89,6 +89,14 @@ def ask(connection: Connection, sql: str, **options: Any) -> Result:
     return connection.execute(sql, **options).result
 
 
+def anew(connection: Connection, sql: str) -> Result:
+    """Ask for new noise, whatever was paid for before."""
+    connection.set("reuse", "never")
+    found = ask(connection, sql)
+    connection.set("reuse", "auto")
+    return found
+
+
 def facts(connection: Connection, sql: str) -> dict[str, Any]:
     return {row[0]: row[1] for row in ask(connection, sql).rows}
 
@@ -164,7 +172,7 @@ def test_what_was_dropped_never_answers_for_what_is_found_next(shop: Connection)
     refused(shop, ASK, "E_DOMAIN")
     refused(shop, "DROP DOMAIN products", "E_UNKNOWN_TABLE", "there are none")
     with mock.patch("dpsql.privacy.find._choose", return_value=("ale", "gin", "rum")):
-        ask(shop, CREATE)
+        anew(shop, CREATE)
     found = ask(shop, ASK)
     assert {row[0] for row in found.rows} == {"ale", "gin", "rum", "other", None}
     assert found.cost is not None
@@ -268,10 +276,15 @@ def test_without_a_part_of_delta_nothing_is_found(tmp_path: Path) -> None:
 
 def test_a_tenth_of_the_part_is_used_each_time_until_nothing_is_left(shop: Connection) -> None:
     for left in range(9, -1, -1):
-        ask(shop, CREATE)
+        anew(shop, CREATE)
         ask(shop, "DROP DOMAIN products")
         assert shop.budget.remaining_discovery * 10 == left * shop.budget.total_discovery
+    shop.set("reuse", "never")
     refused(shop, CREATE, "E_BUDGET", "discovery_delta")
+    shop.set("reuse", "auto")
+    assert ask(shop, "EXPLAIN " + CREATE).rows
+    ask(shop, CREATE)  # what was paid for is found again
+    assert shop.budget.entries == 10
 
 
 def test_where_nothing_stands_out_the_column_stays_as_it_was(shop: Connection) -> None:
@@ -389,7 +402,8 @@ def test_keys_are_found_and_asked_in_one_request_for_a_half_each(shop: Connectio
     assert again.rows == first.rows
     assert shop.explain(PRIVATE).free
     ask(shop, "DROP DOMAIN sales_product")
-    assert not ask(shop, PRIVATE, epsilon=4).cost.free  # type: ignore[union-attr]
+    assert ask(shop, PRIVATE, epsilon=4).rows == first.rows, "what was paid for is found again"
+    assert shop.budget.entries == 2
 
 
 def test_combinations_are_found_and_asked_in_one_request(shop: Connection) -> None:
@@ -408,7 +422,8 @@ def test_combinations_are_found_and_asked_in_one_request(shop: Connection) -> No
     refused(shop, private(ASK.replace("product", "product, day")), "E_DOMAIN", "domain of its own")
     assert shop.budget == left
     ask(shop, "DROP DOMAIN sales_code_product")
-    assert not ask(shop, both, epsilon=4).cost.free  # type: ignore[union-attr]
+    assert ask(shop, both, epsilon=4).rows == first.rows, "what was paid for is found again"
+    assert shop.budget == left
 
 
 def test_keys_of_one_request_are_refused_before_anything_is_found(shop: Connection) -> None:
@@ -478,7 +493,7 @@ def test_a_domain_that_decides_within_a_sub_query_is_asked_about(
 ) -> None:
     for keys in (("milk", "salt"), ("rare 1", "tea")):
         with mock.patch("dpsql.privacy.find._choose", return_value=keys):
-            ask(shop, "CREATE DOMAIN bought FROM buys (product)")
+            anew(shop, "CREATE DOMAIN bought FROM buys (product)")
         found = ask(shop, form.format(keys[0]))
         assert found.cost is not None
         assert not found.cost.free, "other keys in the same places: another request"
@@ -510,7 +525,7 @@ def test_rows_that_a_dropped_domain_left_out_count_again(tmp_path: Path) -> None
     with zero_noise(), dpsql.connect(catalog, epsilon=1) as connection:
         for code in (7, 11):
             with mock.patch("dpsql.privacy.find._choose", return_value=(code,)):
-                ask(connection, "CREATE DOMAIN codes FROM sales (code)")
+                anew(connection, "CREATE DOMAIN codes FROM sales (code)")
             assert ask(connection, by).rows == ((code, 334 if code == 7 else 333),)
             ask(connection, "DROP DOMAIN codes")
             assert ask(connection, count).rows == ((1001,),)

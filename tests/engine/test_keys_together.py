@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from tests.engine.test_discover import ask, private, refused, sell, shop  # noqa: F401
+from tests.engine.test_discover import anew, ask, private, refused, sell, shop  # noqa: F401
 from tests.support.seam import zero_noise
 
 BOTH = "CREATE DOMAIN both FROM sales (product, code) OPTIONS (epsilon = 5)"
@@ -173,5 +173,5 @@ def discover(connection: Connection, name: str, keys: list[str]) -> set[Any]:
     columns, chosen = ("product, code", sorted(keys)) if name == "both" else ("product", products)
     with mock.patch("dpsql.privacy.find._choose", return_value=tuple(chosen)):
         sql = f"CREATE DOMAIN {name} FROM sales ({columns}) OPTIONS (discovery_delta = 1e-9)"
-        ask(connection, sql)
+        anew(connection, sql)
     return set(split) if name == "both" else set(products)

@@ -51,7 +51,7 @@ def told_error(error: float | None, value: object, kind: str) -> float | None:
     return math.nan if is_missing else error
 
 
-class Span(NamedTuple):
+class ErrorRange(NamedTuple):
     """A noisy column: its name, the standard errors that are known, and how many are not."""
 
     name: str
@@ -118,14 +118,14 @@ class Numbers:
         )
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[ErrorRange, ...]:
         """What is told of the errors of every noisy column with a number, in short."""
         found = []
         for name, errors in zip(self.columns, self.errors, strict=True):
             told = [each for each in errors or () if each is not None]
             known = [each for each in told if not math.isnan(each)]
             if told:
-                found.append(Span(name, tuple(known), len(told) - len(known)))
+                found.append(ErrorRange(name, tuple(known), len(told) - len(known)))
         return tuple(found)
 
     @property

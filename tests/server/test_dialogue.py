@@ -23,13 +23,14 @@ def entries(server: Server) -> int:
 
 def test_a_query_has_columns_rows_a_tag_and_says_what_it_cost(client: Client) -> None:
     found = client.ask(COUNT)
-    assert kinds(found) == "NNTDDDCZ"
+    assert kinds(found) == "NNNTDDDCZ"
     assert names(found) == [("kind", 25), ("n", 701)]
     assert [row[0] for row in rows(found)] == [b"x", b"y", b"it's"]
     assert found[-2][1] == b"SELECT 3\0"
     charged = told(found, b"N")[0]
     assert charged["M"].startswith("charged: epsilon 0.01")
     assert charged["D"].startswith("ledger entry ")
+    assert told(found, b"N")[1]["M"].startswith("standard error: n ")
     again = client.ask(COUNT)
     assert told(again, b"N")[0]["M"] == "free"
     assert rows(again) == rows(found)

@@ -113,18 +113,18 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
+class _Known:
     """The columns with cells of a relation by case-folded name, and what ties them together."""
 
     lanes: Mapping[str, _Lane]
     ties: tuple[_Tie, ...] = ()
 
-    def having(self, lanes: Iterable[_Lane], ties: Iterable[_Tie] = ()) -> _Rows:
+    def having(self, lanes: Iterable[_Lane], ties: Iterable[_Tie] = ()) -> _Known:
         """These rows with more columns; those without cells are left out."""
         more = {each.column.name.casefold(): each for each in lanes if each.column.domain}
-        return _Rows({**self.lanes, **more}, (*self.ties, *ties))
+        return _Known({**self.lanes, **more}, (*self.ties, *ties))
 
-    def narrowed(self) -> _Rows:
+    def narrowed(self) -> _Known:
         """These rows where all that ties columns together is made use of."""
         live, again = {name: lane.live for name, lane in self.lanes.items()}, True
         while again:
@@ -136,7 +136,7 @@ class _Rows:
         lanes = {name: replace(each, live=live[name]) for name, each in self.lanes.items()}
         return replace(self, lanes=lanes)
 
-    def only(self, names: Mapping[str, Column]) -> _Rows:
+    def only(self, names: Mapping[str, Column]) -> _Known:
         """Some columns, by their old names, as new ones that differ in name or take NULL now."""
         lanes = {
             old: _Lane(new, _fitted(self.lanes[old], new))
@@ -146,7 +146,7 @@ class _Rows:
         told = {old: lane.column.name.casefold() for old, lane in lanes.items()}
         same = {old for old in told if len(self.lanes[old].live) == len(lanes[old].live)}
         ties = [tie.renamed(told) for tie in self.ties if same.issuperset(tie.columns)]
-        return _Rows({told[old]: lane for old, lane in lanes.items()}, tuple(ties))
+        return _Known({told[old]: lane for old, lane in lanes.items()}, tuple(ties))
 
 
 def live_cells(table: Table, name: str, kept: Mapping[str, Cells]) -> Cells | None:
@@ -165,10 +165,10 @@ def live_cells(table: Table, name: str, kept: Mapping[str, Cells]) -> Cells | No
     return None if lane is None or lane.live[:-1].all() else lane.live[:-1]
 
 
-def _follow(relation: UnitLocal, tables: Mapping[str, Table]) -> _Rows:
+def _follow(relation: UnitLocal, tables: Mapping[str, Table]) -> _Known:
     match relation:
         case Scan(table):
-            return _Rows({}).having(map(_whole, tables[table].columns.values()))
+            return _Known({}).having(map(_whole, tables[table].columns.values()))
         case JoinRows(left, right):
             return _of_join(relation, _follow(left, tables), _follow(right, tables))
         case MeetRows(left):
@@ -189,7 +189,7 @@ def _follow(relation: UnitLocal, tables: Mapping[str, Table]) -> _Rows:
         case UnionRows(parts):
             return _of_union([_follow(each, tables).narrowed() for each in parts])
         case PickColumns(rows, names):
-            found, inner = _Rows({}), _follow(rows, tables).narrowed()
+            found, inner = _Known({}), _follow(rows, tables).narrowed()
             for new, old in names:  # one by one: a column may go by several names
                 if old in inner.lanes:
                     lane = inner.lanes[old]
@@ -210,7 +210,7 @@ def _fitted(lane: _Lane, column: Column) -> Cells:
     return lane.live if not missing else np.insert(lane.live, -1, np.zeros(missing, np.bool_))
 
 
-def _taken(column: Column, rows: _Rows, of: str) -> _Lane:
+def _taken(column: Column, rows: _Known, of: str) -> _Lane:
     """A column with values of another, or NULL."""
     if of not in rows.lanes or column.domain is None:
         return _whole(column)
@@ -219,16 +219,16 @@ def _taken(column: Column, rows: _Rows, of: str) -> _Lane:
     return _Lane(column, live)
 
 
-def _of_join(join: JoinRows, left: _Rows, right: _Rows) -> _Rows:
+def _of_join(join: JoinRows, left: _Known, right: _Known) -> _Known:
     right = right.narrowed()
     beside = right.only({n: joined_column(join, each.column) for n, each in right.lanes.items()})
     if not join.outer:
-        return _Rows({**left.lanes, **beside.lanes}, (*left.ties, *beside.ties))
+        return _Known({**left.lanes, **beside.lanes}, (*left.ties, *beside.ties))
     lanes = [_taken(each.column, beside, name) for name, each in beside.lanes.items()]
     return left.having([*lanes, _whole(partner_column(join))])
 
 
-def _filtered(rows: _Rows, where: Test) -> _Rows:
+def _filtered(rows: _Known, where: Test) -> _Known:
     """The rows for which a condition holds: none of them is undeclared in a column of it."""
     lanes = dict(rows.lanes)
     for name in columns_of_test(where):
@@ -238,7 +238,7 @@ def _filtered(rows: _Rows, where: Test) -> _Rows:
             lanes[name] = replace(lanes[name], live=live)
     for name, held in _held(where, lanes).items():
         lanes[name] = replace(lanes[name], live=lanes[name].live & held)
-    return _Rows(lanes, (*rows.ties, *_ties_of(where, lanes)))
+    return _Known(lanes, (*rows.ties, *_ties_of(where, lanes)))
 
 
 def _ties_of(where: Test, lanes: Mapping[str, _Lane]) -> list[_Tie]:
@@ -287,14 +287,14 @@ def _known(lanes: Mapping[str, _Lane], name: str) -> dict[str, Cells]:
     return {name: held}
 
 
-def _of_groups(groups: PerUnit, inner: _Rows) -> _Rows:
+def _of_groups(groups: PerUnit, inner: _Known) -> _Known:
     """The columns of groups, and those that sum them up; every group has some row."""
     inner = inner.narrowed()
     by = {n: replace(inner.lanes[n].column, bounds=None) for n in groups.by if n in inner.lanes}
     return inner.only(by).having(_of_summary(each, inner) for each in groups.columns)
 
 
-def _of_summary(summary: Summary, inner: _Rows) -> _Lane:
+def _of_summary(summary: Summary, inner: _Known) -> _Lane:
     """A column with values of some row; NULL where none of a group may be looked at."""
     source = inner.lanes.get(summary.of or "")
     if summary.kind not in _VALUED or source is None:
@@ -306,7 +306,7 @@ def _of_summary(summary: Summary, inner: _Rows) -> _Lane:
     return lane
 
 
-def _of_map(mapped: MapRows, inner: _Rows) -> _Rows:
+def _of_map(mapped: MapRows, inner: _Known) -> _Known:
     column, lanes = mapped.column, [inner.lanes[n] for n in mapped.of if n in inner.lanes]
     sizes = [lane.column.size for lane in lanes]
     is_known = len(set(mapped.of)) == len(lanes) and mapped.listed is None
@@ -322,7 +322,7 @@ def _padded(cells: NDArray[Any], sizes: Sequence[int], undeclared: int) -> NDArr
     return np.pad(axes, ends, constant_values=undeclared) if sizes else axes
 
 
-def _of_union(parts: Sequence[_Rows]) -> _Rows:
+def _of_union(parts: Sequence[_Known]) -> _Known:
     """The rows of all parts, and what ties the same columns together in each of them."""
     lanes = []
     for name in parts[0].lanes:
@@ -337,10 +337,10 @@ def _of_union(parts: Sequence[_Rows]) -> _Rows:
         for columns in sorted(shared)
         if len({each[columns].shape for each in found}) == 1
     ]
-    return _Rows({}).having(lanes, ties)
+    return _Known({}).having(lanes, ties)
 
 
-def _listed_ties(rows: _Rows) -> dict[tuple[str, ...], Cells]:
+def _listed_ties(rows: _Known) -> dict[tuple[str, ...], Cells]:
     """The combinations of cells of columns that are tied together, by these columns."""
     live = {name: lane.live for name, lane in rows.lanes.items()}
     found: dict[tuple[str, ...], Cells] = {}

@@ -33,8 +33,9 @@ def command() -> None:
 
     def end() -> None:
         if found:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:  # as one that was closed from the start
+                    stream.flush()
             os._exit(found[0])
 
     atexit.register(end)  # before all others, so that it is called last

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
 from dpsql.sql.admitted import (
@@ -76,6 +76,32 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
             if isinstance(value, exp.Query):
                 raise _refuse_node(value, locate)
             raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate)
+
+
+def check_calls(tree: exp.Expr, locate: Locate) -> None:
+    """Refuse functions without the arguments that they need, and those that cannot be written.
+
+    The parser knows functions of many databases, of any arguments: whoever shows one that is not
+    listed here, in a name or in a refusal, would write it as SQL. Raises: NotSupportedError.
+    """
+    for node in tree.find_all(exp.Func):
+        if isinstance(node, exp.Anonymous) or (type(node) in SCALARS and node.this is not None):
+            continue
+        if node.error_messages() or not _is_writable(node):
+            name = written_name(node, locate)
+            raise _refuse(node, f"{name}() of these arguments", locate)
+
+
+def _is_writable(node: exp.Expr) -> bool:
+    if type(node) in SCALARS or type(node) in AGGREGATES or type(node) in WINDOWS:
+        return True
+    # aggregates are refused by name, whatever DuckDB has no word for
+    level = ErrorLevel.IGNORE if isinstance(node, exp.AggFunc) else ErrorLevel.RAISE
+    try:
+        node.sql("duckdb", comments=False, unsupported_level=level)
+    except Exception:  # what a generator of SQL makes of arguments that it did not foresee
+        return False
+    return True
 
 
 def check_window(node: exp.Expr, locate: Locate) -> None:

@@ -25,6 +25,7 @@ from dpsql.sql.constants import constants_of
 from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
+from dpsql.sql.language import check_calls, locate
 from dpsql.sql.lexemes import (
     MAX_NUMBER,
     MAX_TEXT,
@@ -338,6 +339,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
     tree = plain(tree, Room(len(lexemes)))
+    check_calls(tree, partial(locate, fragment=fragment))
     note_texts(tree, fragment.body, left, lexemes)
     if clips:
         note_clips(tree, clips, fragment)

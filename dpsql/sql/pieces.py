@@ -46,6 +46,9 @@ from dpsql.workload.term import (
 MAX_COMPARED = 1 << 26
 """Most combinations of classes of cells and public rows for rows that match none of these."""
 
+LARGEST = 100
+"""Largest power of ten or of a tenth of what rows add to a sum; variances have twice as much."""
+
 TOGETHER = 1 << 22
 """Most pairs of combinations and rows of a listing compared at once: 64 MiB where all match."""
 
@@ -223,8 +226,27 @@ class Pieces:
                 scale *= float(numbers[0])
             else:
                 known = weights.get(factor.column)
-                weights[factor.column] = numbers if known is None else known * numbers
+                weights[factor.column] = numbers if known is None else _product(known, numbers)
+        self.check_scale(summand, scale, weights)
         return scale, weights
+
+    def check_scale(
+        self, summand: Summand, scale: float, weights: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Refuse a product of numbers of which no double holds the variance.
+
+        Raises: ProgrammingError (E_EXPR_IN_AGG).
+        """
+        sizes = [abs(scale), *(float(np.abs(each).max(initial=0)) for each in weights.values())]
+        found = sum(map(math.log10, sizes)) if all(sizes) else 0.0
+        if abs(found) <= LARGEST:
+            return
+        raise ProgrammingError(
+            "E_EXPR_IN_AGG",
+            f"a sum of numbers of about 1e{found:.0f} is not supported",
+            hint="the sum itself may be multiplied: 1e-200 * SUM(x)",
+            span=summand.factors[0].span,
+        )
 
     def values(self, part: Expression, row: int = 0) -> tuple[str, tuple[Any, ...]]:
         """The DuckDB type of an expression and its value on every item."""
@@ -331,3 +353,15 @@ class Pieces:
             matched = matched[..., None, :] & classes
         alone = np.asarray(~np.any(matched, axis=-1))
         return Pattern(labels, alone, listing.span)
+
+
+def _product(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
+    """Numbers times numbers, as doubles where integers do not hold all of the products.
+
+    >>> _product(np.array([3_000_000_000]), np.array([6_000_000_000])).tolist()
+    [1.8e+19]
+    """
+    found: NDArray[Any] = one.astype(np.float64) * two
+    if np.abs(found).max(initial=0) <= 2.0**53:
+        found = one * two
+    return found

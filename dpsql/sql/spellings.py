@@ -178,11 +178,11 @@ def _formatted(kind: type[exp.Expr], of: exp.Expr, pattern: exp.Expr | None) -> 
 
 def _bucket(node: exp.WidthBucket) -> exp.Expr | None:
     """The bucket of a number among some of one width, 0 below them and one more above."""
-    ends = [node.args[key] for key in ("min_value", "max_value", "num_buckets")]
+    ends = [node.args.get(key) for key in ("min_value", "max_value", "num_buckets")]
     numbers = [number for each in ends if (number := _number(each)) is not None]
     if len(numbers) < len(ends) or not numbers[0] < numbers[1] or numbers[2] < 1:
         return None
-    of, first, last, parts = (each.copy() for each in (node.this, *ends))
+    of, first, last, parts = (each.copy() for each in (node.this, *ends) if each is not None)
     share = exp.paren((exp.paren(of) - first) * parts) / exp.paren(last.copy() - first.copy())
     inside = exp.cast(exp.Floor(this=share), "BIGINT") + 1
     case = exp.Case(ifs=[], default=inside)

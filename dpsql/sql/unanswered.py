@@ -99,7 +99,9 @@ def _unit(column: str) -> str:
 
 def _argument(node: exp.Expr) -> exp.Expr | None:
     """What an aggregate is of."""
-    of = node.expressions[0] if isinstance(node, exp.AnonymousAggFunc) else node.this
+    of = node.this
+    if isinstance(node, exp.AnonymousAggFunc):
+        of = next(iter(node.expressions), None)
     while isinstance(of, exp.Order | exp.Distinct):
         of = of.this if isinstance(of, exp.Order) else next(iter(of.expressions), None)
     return of if isinstance(of, exp.Expr) and of.find(exp.Column) is not None else None

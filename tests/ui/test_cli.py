@@ -344,3 +344,16 @@ def test_odd_streams_are_survived(adult: Path) -> None:
     closed = subprocess.run(f"{shell} <&-", shell=True, capture_output=True, timeout=60)
     assert closed.returncode == 0
     assert subprocess.run(f"{shell} -c 'SHOW noise' >&-", shell=True, timeout=60).returncode == 2
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("asked", ["--version", "-c 'SELEC'"])
+def test_streams_that_are_closed_from_the_start_leave_no_traceback(
+    adult: Path, streams: str, asked: str
+) -> None:
+    catalog = "" if asked.startswith("--") else str(adult)
+    shell = f"{sys.executable} -m dpsql {catalog} {asked} {streams}"
+    done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1, 2)
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "Exception ignored" not in done.stderr

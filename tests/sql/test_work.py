@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial, reduce
@@ -13,6 +15,7 @@ from sqlglot import exp, parse_one
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from dpsql.interrupts import Cancellation
 from dpsql.sealed import Sealed
 from dpsql.sql.derivative import MAX_TEXT, NoDerivative, gradient
 from dpsql.sql.growth import bound_length
@@ -256,4 +259,76 @@ def test_a_table_without_rows_is_made_once_and_one_with_rows_anew() -> None:
     assert sealed.run("SELECT * FROM r") == []
     sealed.fill("r", {"a": ("VARCHAR", ())})
     assert sealed.query("SELECT a FROM r")[0] == ("VARCHAR",)
+    sealed.close()
+
+
+LONG: dict[str, str] = {
+    **{kind: text(SIZE) for kind, text in GROWING.items()},
+    "a sum of many products": f"SELECT SUM({' * '.join(['(age + 1)'] * 40)}) FROM t",
+    "CASE in CASE": "SELECT SUM("
+    + "CASE WHEN age > 1 THEN 1 ELSE " * 15
+    + "age"
+    + " END" * 15
+    + ") FROM t",
+    "tuples in a list": "SELECT COUNT(*) FROM t WHERE (age, sex) IN ("
+    + ", ".join(f"({k}, 'f')" for k in range(50))
+    + ")",
+    "public rows": "SELECT COUNT(*) FROM t JOIN (VALUES "
+    + ", ".join(f"({k}, 'f')" for k in range(50))
+    + ") AS p(k, s) ON t.age = p.k AND t.sex = p.s",
+    "many aggregates": "SELECT "
+    + ", ".join(f"COUNT(*) FILTER (WHERE age > {k % 9})" for k in range(30))
+    + " FROM t",
+}
+PATIENCE, PER_CHARACTER = 20_000, 250
+"""Calls of Python that a statement may go on after somebody ended it: what parses it looks for
+nothing, and takes a hundred a character."""
+
+
+class Watched(Cancellation):
+    """One that notes where it is asked whether anybody has asked for it."""
+
+    def __init__(self, calls: Callable[[], int]) -> None:
+        super().__init__()
+        self.calls = calls
+        self.looks: list[int] = []
+
+    def check(self) -> None:
+        self.looks.append(self.calls())
+        super().check()
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_all_work_on_a_statement_looks_whether_it_is_to_end(
+    connection: Connection, kind: str
+) -> None:
+    compiled_before(connection, LONG[kind].replace("1", "2", 1))
+    count = 0
+
+    def counted(frame: FrameType, event: str, of: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    wish = Watched(lambda: count)
+    sys.setprofile(counted)
+    try:
+        with wish:
+            compiled_before(connection, LONG[kind])
+    finally:
+        sys.setprofile(None)
+    looks = [0, *wish.looks, count]
+    waits = [after - before for before, after in itertools.pairwise(looks)]
+    assert max(waits) < PATIENCE + PER_CHARACTER * len(LONG[kind]), sorted(waits)[-3:]
+    assert max(sorted(waits)[:-2], default=0) < PATIENCE + 50 * len(LONG[kind])
+
+
+def test_what_duckdb_evaluates_ends_when_another_thread_asks_for_it() -> None:
+    sealed, wish = Sealed(), Cancellation()
+    sealed.run("SELECT 1")
+    timer = threading.Timer(0.2, wish.ask)
+    timer.start()
+    with wish, pytest.raises(KeyboardInterrupt):
+        sealed.run("SELECT count(*) FROM range(10000000000) a(i) WHERE md5(i::VARCHAR) = ''")
+    timer.join()
+    assert sealed.run("SELECT 2") == [(2,)]
     sealed.close()

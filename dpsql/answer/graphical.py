@@ -13,8 +13,9 @@ from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.learn.handle import Measured
+from dpsql.pgm.fit import check, fit
 from dpsql.pgm.linear import clique_of
-from dpsql.pgm.model import GraphicalModel, check, fit, fit_apart, model_of
+from dpsql.pgm.model import GraphicalModel, model_of
 from dpsql.pgm.tree import (
     DEFAULT_CAP,
     JunctionTree,
@@ -32,13 +33,10 @@ from dpsql.workload.workload import Product
 INSTEAD = "reconstruct = 'nonnegative' has no such limit"
 
 STEPS = (1_000, 10_000)
-"""Least and most steps of a fit; few steps are worse than no post-processing."""
+"""Least and most steps of a fit of mbi's; few steps are worse than no post-processing."""
 
 WORK = 10**8
-"""Cells times steps that a fit may take beyond the least number of steps."""
-
-TOLERANCE = 1e-8
-"""Relative change of the loss over 20 steps at which a fit ends."""
+"""Cells times steps that a fit of mbi's may take beyond the least number of steps."""
 
 TOTAL = Product({})
 
@@ -148,11 +146,10 @@ class Models:
 def _fit(
     domain: Mapping[str, int], measured: Sequence[Measured], total: float, method: str
 ) -> GraphicalModel:
-    cells = model_cells(domain, [clique_of(m.candidate, domain) for m in measured])
-    steps = min(STEPS[1], max(STEPS[0], WORK // cells))
     if method == "mbi":
         from dpsql.pgm.mbi_backend import fit_mbi  # mbi is optional
 
+        cells = model_cells(domain, [clique_of(m.candidate, domain) for m in measured])
+        steps = min(STEPS[1], max(STEPS[0], WORK // cells))
         return fit_mbi(domain, measured, total, iterations=steps)
-    apart = fit_apart(domain, measured, total)
-    return apart or fit(domain, measured, total, iterations=steps, tolerance=TOLERANCE)
+    return fit(domain, measured, total)

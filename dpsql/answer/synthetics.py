@@ -88,6 +88,28 @@ class Synthetic:
             rows.append((word, told) if word in ("measured", "chosen") else ("error", line))
         return rows
 
+    def refit(self, work: float) -> Synthetic:
+        """Return the same with a model that was fitted on, from what was measured: free.
+
+        ``work`` is in cells that the fit goes through.
+
+        Raises: ProgrammingError (E_STATEMENT) for a model whose fit ends by itself.
+        """
+        from dpsql.pgm.fit import fit  # few models are fitted again
+        from dpsql.pgm.model import GraphicalModel
+
+        model = self.model
+        if not isinstance(model, GraphicalModel) or not self.looks:
+            raise ProgrammingError(
+                "E_STATEMENT",
+                f"{printable(self.name)} is no graphical model with what was measured for it",
+                hint="only those can be fitted further",
+            )
+        measured = [each for look in self.looks for each in look.measured if each.candidate]
+        total, cap = model.total, model.cap
+        found = fit(model.domain, measured, total, warm=model, cap=cap, work=work, tolerance=0.0)
+        return replace(self, model=found)
+
     def describe(self, table: Table) -> Table:
         """The columns of the private table that the model has, as a table of its own."""
         columns = {key: table.columns[key] for key in table.columns if key in self.model.domain}

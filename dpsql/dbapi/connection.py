@@ -246,6 +246,19 @@ class Connection(Exceptions):
 
         return find_synthetic(self.engine.models, name)
 
+    def refit(self, name: str, work: float = 1e10) -> Synthetic:
+        """Fit the model of a synthetic table further, and store it as another table; free.
+
+        Args:
+            work: cells that the fit may go through; 1e10 take about a minute.
+
+        Raises: ProgrammingError (E_UNKNOWN_TABLE, E_STATEMENT) for one that is not there, or that
+        has no graphical model.
+
+        Guarantee: a function of what was published, so that nothing is charged.
+        """
+        return self.engine.refit(name, work)
+
     def cursor(self) -> Cursor:
         """A new cursor. Raises: InterfaceError (E_CLOSED)."""
         self._check_open()

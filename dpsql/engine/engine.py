@@ -39,6 +39,7 @@ from dpsql.records import replace
 from dpsql.sql.compiled import Compiled
 
 if TYPE_CHECKING:
+    from dpsql.answer.synthetics import Synthetic
     from dpsql.catalog.sought import Key
     from dpsql.engine.explanation import Explanation
     from dpsql.engine.seek import Seeking
@@ -272,6 +273,18 @@ class Engine(Desk):
         synthetic = find_synthetic(self.models, wanted.name)
         table = self.known.tables[synthetic.name.casefold()]
         return draw_rows(synthetic.model, table, wanted.rows, np.random.default_rng())
+
+    def refit(self, name: str, work: float) -> Synthetic:
+        """Fit the model of a synthetic table further, and store it under a name with a number.
+
+        Raises: ProgrammingError (E_UNKNOWN_TABLE, E_STATEMENT).
+        """
+        from dpsql.answer.synthetics import find_synthetic  # few sessions fit anything further
+
+        found = find_synthetic(self.models, name).refit(work)
+        stored = self.store.tables.add(found.name.casefold(), found)
+        self.know()
+        return stored
 
     @property
     def standing(self) -> int | None:

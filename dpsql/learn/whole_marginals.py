@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -16,8 +15,9 @@ from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
 from dpsql.learn.handle import Handle, Measured, Model
 from dpsql.learn.relaxed import COMPONENTS, STEPS, ProductMixture, fit_mixture
+from dpsql.pgm.fit import SETTLED, WORK, fit
 from dpsql.pgm.linear import clique_of, estimate_total, whole_marginal
-from dpsql.pgm.model import GraphicalModel, fit
+from dpsql.pgm.model import GraphicalModel
 from dpsql.pgm.tree import DEFAULT_CAP, Clique, ModelTooLarge, model_cells
 from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import law
@@ -51,13 +51,12 @@ class Backend(Protocol):
 class Graphical:
     """Private-PGM under a cap on the junction tree that grows with the budget used.
 
-    ``seconds`` bounds the last fit; those between rounds get a tenth of it.
+    ``work`` bounds the last fit, in cells that it goes through; those between rounds get a tenth.
     """
 
     domain: Mapping[str, int]
     cap: int = DEFAULT_CAP
-    iterations: int = 1000
-    seconds: float = 40.0
+    work: float = WORK
 
     @property
     def name(self) -> str:
@@ -80,9 +79,8 @@ class Graphical:
             total,
             warm=warm if isinstance(warm, GraphicalModel) else None,
             cap=self.cap,
-            iterations=self.iterations if last else max(1, self.iterations // 10),
-            tolerance=1e-6 if last else 1e-4,
-            seconds=self.seconds if last else self.seconds / 10,
+            work=self.work if last else self.work / 10,
+            tolerance=SETTLED if last else 5 * SETTLED,
             progress=progress,
         )
 
@@ -189,7 +187,6 @@ def run_marginals(
     backend: Backend,
     *,
     rounds: int | None = None,
-    seconds: float | None = None,
     cap: int = DEFAULT_CAP,
     counted: Measured | None = None,
     report: Report | None = None,
@@ -198,16 +195,15 @@ def run_marginals(
 
     With ``rounds`` every round costs the same; without, rounds start small and cost four times
     as much (twice under pure privacy) whenever a measurement taught the model less than its
-    noise. ``seconds`` ends the run early with one last round that spends the rest; ``counted`` is
-    a number of rows that was measured before. An interrupt after the first fit returns what is
-    known so far.
+    noise. ``counted`` is a number of rows that was measured before. An interrupt after the first
+    fit returns what is known so far.
 
     Guarantee: the handle's; every look is charged there, and the whole budget is used unless
     interrupted. Raises ProgrammingError E_WORKLOAD when no marginal is left to measure.
     Source: AIM (McKenna et al. 2022), algorithm 4.
     """
     loop = _MarginalLoop(handle, _weights(workload, handle.domain), backend, cap, report)
-    return loop.run(rounds, seconds, counted)
+    return loop.run(rounds, counted)
 
 
 def _weights(
@@ -248,14 +244,11 @@ class _MarginalLoop:
         self.total = 1.0
         self.unit = 1.0
 
-    def run(
-        self, rounds: int | None, seconds: float | None, counted: Measured | None
-    ) -> MarginalRun:
+    def run(self, rounds: int | None, counted: Measured | None) -> MarginalRun:
         if not any(len(r) == 1 for r in self.weights):
             _refuse("the cap excludes every marginal", "raise the cap")
         if rounds is not None and rounds < 1:
             _refuse(f"{rounds} rounds measure nothing", "use one round or more")
-        start = time.monotonic()
         interrupted = False
         self._measure_one_way(counted)
         try:
@@ -264,9 +257,8 @@ class _MarginalLoop:
             first = self.budget / (FIRST_ROUNDS * len(self.cliques))
             amount = min(fixed or first, self.handle.remaining())
             while self.handle.remaining() > 0:
-                late = seconds is not None and time.monotonic() - start > seconds
                 left = self.handle.remaining()
-                if late or left <= (amount if fixed is not None else 2 * amount):
+                if left <= (amount if fixed is not None else 2 * amount):
                     amount = left
                 learnt = self._round(amount, last=amount == left)
                 if fixed is None and not learnt:

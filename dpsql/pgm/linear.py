@@ -108,10 +108,10 @@ def norm2(candidate: Candidate, clique: Sequence[str], shape: Sequence[int]) -> 
 def _norm2(factor: Operator) -> float:
     if isinstance(factor, Identity):
         return 1.0
-    return _spectral(_ByKey(factor))
+    return _spectral(ByKey(factor))
 
 
-class _ByKey:
+class ByKey:
     """An operator that hashes by content."""
 
     __slots__ = ("operator",)
@@ -123,11 +123,11 @@ class _ByKey:
         return hash(self.operator.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByKey) and self.operator.key == other.operator.key
+        return isinstance(other, ByKey) and self.operator.key == other.operator.key
 
 
 @lru_cache(maxsize=1024)
-def _spectral(held: _ByKey) -> float:
+def _spectral(held: ByKey) -> float:
     operator = held.operator
     rows = np.asarray(operator.dense(), dtype=np.float64)
     if min(rows.shape) <= 256:

@@ -1,4 +1,4 @@
-"""Private-PGM by the mbi package, behind the interface of ``dpsql.pgm.model.fit``.
+"""Private-PGM by the mbi package, behind the interface of ``dpsql.pgm.fit``.
 
 Optional: ``pip install dpsql[pgm]``. Only the fit is mbi's; answers and rows come from the same
 model class, so a stored model needs neither mbi nor JAX.
@@ -17,8 +17,9 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError
 from dpsql.learn.handle import Candidate, Measured
+from dpsql.pgm.fit import Progress, check
 from dpsql.pgm.linear import is_whole, norm2
-from dpsql.pgm.model import GraphicalModel, Progress, check, model_of
+from dpsql.pgm.model import GraphicalModel, model_of
 from dpsql.pgm.tree import DEFAULT_CAP, Clique
 from dpsql.records import dataclass
 

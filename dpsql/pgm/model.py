@@ -1,9 +1,8 @@
-"""Private-PGM: the distribution of highest entropy that explains noisy marginals."""
+"""Graphical models: a distribution over many attributes as potentials of some cliques."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Measured
-from dpsql.pgm.linear import adjoint, apply, clique_of, norm2, whole_marginal
-from dpsql.pgm.project import project_simplex
+from dpsql.learn.handle import Candidate
+from dpsql.pgm.linear import apply, clique_of, whole_marginal
 from dpsql.pgm.sample import tree_rows
 from dpsql.pgm.tree import (
     DEFAULT_CAP,
@@ -25,7 +22,6 @@ from dpsql.pgm.tree import (
     ModelTooLarge,
     collapse,
     junction_tree,
-    model_cells,
     propagate,
 )
 from dpsql.records import dataclass
@@ -128,15 +124,17 @@ def _einsum(tables: Sequence[FactorTable], names: Sequence[str]) -> Floats:
     return np.asarray(result, dtype=np.float64)
 
 
-Progress = Callable[[int, float], None]
-
-LEAST = 5e-324
-"""Rows that stand for none, so that there is a logarithm."""
+FAR, FEW = 2.0, 10.0
+"""A loss of so many times the expected one, and so much more, is not explained by noise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphicalModel:
-    """total * exp(sum of potentials), normalised; one tensor of logarithms per clique."""
+    """total * exp(sum of potentials), normalised; one tensor of logarithms per clique.
+
+    ``loss`` is half the squared distance from what was measured, in its variances, and
+    ``explained`` what noise alone is expected to make of that; not a number where not known.
+    """
 
     domain: Mapping[str, int]
     total: float
@@ -145,6 +143,12 @@ class GraphicalModel:
     beliefs: Beliefs
     cap: int = DEFAULT_CAP
     loss: float = float("nan")
+    explained: float = float("nan")
+
+    @property
+    def is_far(self) -> bool:
+        """Whether noise cannot explain how far the model is from what was measured."""
+        return self.loss > FAR * self.explained + FEW
 
     def answer(self, candidate: Candidate) -> Floats:
         """Return the answers of a candidate in counts, flat.
@@ -171,14 +175,21 @@ class GraphicalModel:
 
     def describe(self) -> dict[str, Any]:
         """Return plain facts about the model for display."""
-        return {
+        cliques = list(self.potentials)
+        found = {
             "model": "graphical",
             "total": self.total,
             "cells": self.tree.cells,
-            "cliques": [list(clique) for clique in self.potentials],
+            "cliques": [list(c) for c in cliques if not any(set(c) < set(d) for d in cliques)],
             "junction_tree": [list(clique) for clique in self.tree.cliques],
             "loss": self.loss,
         }
+        if self.is_far:
+            found["warning"] = (
+                f"the fit ended before it was good: noise explains a loss of {self.explained:.6g}; "
+                "errors are larger than what was measured allows, and a further fit is free"
+            )
+        return found
 
     def encode(self, keep: Callable[[NDArray[Any]], str]) -> dict[str, Any]:
         """Return plain facts that describe the model; ``keep`` stores an array by name."""
@@ -189,6 +200,7 @@ class GraphicalModel:
             "potentials": [[list(clique), keep(t)] for clique, t in self.potentials.items()],
             "cap": self.cap,
             "loss": self.loss,
+            "explained": self.explained,
         }
 
     @classmethod
@@ -196,70 +208,8 @@ class GraphicalModel:
         """Return the model that ``encode`` described."""
         domain = {name: int(size) for name, size in facts["domain"]}
         potentials = {tuple(clique): arrays[name] for clique, name in facts["potentials"]}
-        return model_of(domain, facts["total"], potentials, facts["cap"], facts["loss"])
-
-
-def fit(
-    domain: Mapping[str, int],
-    measurements: Sequence[Measured],
-    total: float,
-    *,
-    warm: GraphicalModel | None = None,
-    cap: int = DEFAULT_CAP,
-    iterations: int = 1000,
-    tolerance: float = 1e-6,
-    seconds: float | None = None,
-    progress: Progress | None = None,
-) -> GraphicalModel:
-    """Return the maximum-entropy minimiser of the weighted squared error of measurements.
-
-    ``total`` is the row count of the model. Entropic mirror descent from the potentials of
-    ``warm``, else from the uniform distribution, until the loss changes by less than a relative
-    ``tolerance`` over 20 steps, or ``seconds`` have passed. Measurements weigh with
-    1 / stddev^2 whatever their noise.
-
-    Raises ModelTooLarge, before anything is allocated, when the junction tree exceeds the cap.
-    Source: Private-PGM (McKenna, Sheldon, Miklau 2019), algorithm 2.
-    """
-    terms = check(domain, measurements, cap)
-    tree = junction_tree(domain, [t.clique for t in terms])
-    potentials = {t.clique: np.zeros([domain[a] for a in t.clique]) for t in terms}
-    if warm is not None:
-        potentials = {c: warm.potentials.get(c, zero) for c, zero in potentials.items()}
-    potentials, beliefs, loss = _descend(
-        tree, terms, potentials, float(total), iterations, tolerance, seconds, progress
-    )
-    return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
-
-
-def fit_apart(
-    domain: Mapping[str, int], measurements: Sequence[Measured], total: float
-) -> GraphicalModel | None:
-    """Return the minimiser at once where whole marginals without common attributes were measured.
-
-    Each is the nearest point of the simplex to the mean of its measurements, weighted with
-    1 / stddev^2: the same as ``fit`` without end. None for all other measurements.
-    """
-    terms = [FitTerm.read(m, domain) for m in measurements]
-    cliques = list(dict.fromkeys(t.clique for t in terms))
-    names = [name for clique in cliques for name in clique]
-    if len(names) > len(set(names)) or not all(t.is_whole for t in terms):
-        return None
-    potentials, loss = {}, 0.0
-    for clique in cliques:
-        here = [t for t in terms if t.clique == clique]
-        mean = np.average([t.values for t in here], axis=0, weights=[t.precision for t in here])
-        counts = project_simplex(mean, total).reshape([domain[a] for a in clique])
-        potentials[clique] = np.log(np.maximum(counts, LEAST))
-        loss += sum(t.loss(counts)[0] for t in here)
-    return model_of(domain, float(total), potentials, DEFAULT_CAP, loss)
-
-
-def check(domain: Mapping[str, int], measurements: Sequence[Measured], cap: int) -> list[FitTerm]:
-    """Return the measurements as squared errors; raise ModelTooLarge above the cap."""
-    terms = [FitTerm.read(m, domain) for m in measurements]
-    model_cells(domain, [t.clique for t in terms], cap)
-    return terms
+        known = facts["cap"], facts["loss"], facts.get("explained", math.nan)
+        return model_of(domain, facts["total"], potentials, *known)
 
 
 def model_of(
@@ -268,6 +218,7 @@ def model_of(
     potentials: Mapping[Clique, Floats],
     cap: int,
     loss: float,
+    explained: float = math.nan,
 ) -> GraphicalModel:
     """Return the model with the given potentials.
 
@@ -276,106 +227,5 @@ def model_of(
     """
     tree = junction_tree(domain, potentials)
     beliefs = propagate(tree, potentials)
-    return GraphicalModel(dict(domain), float(total), potentials, tree, beliefs, cap, loss)
-
-
-@dataclass(frozen=True, slots=True)
-class FitTerm:
-    """One measurement as a squared error on the marginal of its clique."""
-
-    clique: Clique
-    candidate: Candidate
-    values: Floats
-    precision: float
-
-    @classmethod
-    def read(cls, measured: Measured, domain: Mapping[str, int]) -> FitTerm:
-        """Return a measurement in that form; refuse what cannot be weighed."""
-        if not measured.stddev > 0 or not np.isfinite(measured.values).all():
-            raise ProgrammingError(
-                "E_WORKLOAD",
-                "a measurement has no positive standard deviation or a value that is not finite",
-                hint="give every measurement the standard deviation of its noise",
-            )
-        clique = clique_of(measured.candidate, domain)
-        return cls(clique, measured.candidate, measured.values, measured.stddev**-2)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all counts of the clique were measured, each by itself."""
-        factors = self.candidate[0].factors.values()
-        return len(self.candidate) == 1 and all(isinstance(op, Identity) for op in factors)
-
-    def loss(self, marginal: Floats) -> tuple[float, Floats]:
-        """Return half the weighted squared error and its gradient."""
-        error = apply(self.candidate, marginal, self.clique) - self.values
-        scaled = self.precision * error
-        gradient = adjoint(self.candidate, scaled, self.clique, marginal.shape)
-        return 0.5 * float(error @ scaled), gradient
-
-
-def _evaluate(
-    tree: JunctionTree, terms: Sequence[FitTerm], beliefs: Beliefs, total: float
-) -> tuple[float, dict[Clique, Floats], dict[Clique, Floats]]:
-    """Return the loss, its gradient per clique, and the marginals of the cliques."""
-    marginals: dict[Clique, Floats] = {}
-    gradients: dict[Clique, Floats] = {}
-    loss = 0.0
-    for term in terms:
-        if term.clique not in marginals:
-            table = collapse(tree, beliefs.tables, term.clique)
-            assert table is not None
-            marginals[term.clique] = total * table
-        part, gradient = term.loss(marginals[term.clique])
-        loss += part
-        if term.clique in gradients:
-            gradients[term.clique] = gradients[term.clique] + gradient
-        else:
-            gradients[term.clique] = gradient
-    return loss, gradients, marginals
-
-
-def _first_step(tree: JunctionTree, terms: Sequence[FitTerm], total: float) -> float:
-    sizes = [0.0] * len(tree.cliques)
-    for term in terms:
-        home = tree.home(term.clique)
-        assert home is not None
-        sizes[home] += term.precision * norm2(
-            term.candidate, term.clique, [tree.domain[a] for a in term.clique]
-        )
-    return 2 / (max(total, 1e-300) * max([*sizes, 1e-300]))
-
-
-def _descend(
-    tree: JunctionTree,
-    terms: Sequence[FitTerm],
-    potentials: dict[Clique, Floats],
-    total: float,
-    iterations: int,
-    tolerance: float,
-    seconds: float | None,
-    progress: Progress | None,
-) -> tuple[dict[Clique, Floats], Beliefs, float]:
-    beliefs = propagate(tree, potentials)
-    loss, gradients, marginals = _evaluate(tree, terms, beliefs, total)
-    step = _first_step(tree, terms, total)
-    history = [loss]
-    end = math.inf if seconds is None else time.monotonic() + seconds
-    for iteration in range(iterations):
-        trial = {c: p - step * gradients[c] for c, p in potentials.items()}
-        ahead = propagate(tree, trial)
-        new, new_gradients, new_marginals = _evaluate(tree, terms, ahead, total)
-        moved = sum(float(np.vdot(gradients[c], marginals[c] - new_marginals[c])) for c in trial)
-        if loss - new >= 0.5 * step * moved:
-            potentials, beliefs, loss = trial, ahead, new
-            gradients, marginals = new_gradients, new_marginals
-            step *= 1.01
-        else:
-            step /= 2
-        history.append(loss)
-        if progress is not None:
-            progress(iteration + 1, loss)
-        settled = len(history) > 20 and history[-21] - loss <= tolerance * history[-21]
-        if settled or time.monotonic() > end:
-            break
-    return potentials, beliefs, loss
+    facts = (potentials, tree, beliefs, cap, loss, explained)
+    return GraphicalModel(dict(domain), float(total), *facts)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -220,5 +220,9 @@ def marginalise(table: Floats, clique: Clique, keep: Sequence[str]) -> Floats:
 
     ``table`` has an axis for each attribute of ``clique``, in its order.
     """
-    axes = tuple(i for i, a in enumerate(clique) if a not in keep)
-    return np.asarray(table.sum(axis=axes)) if axes else table
+    kept = [i for i, a in enumerate(clique) if a in keep]
+    if len(kept) == len(clique):
+        return table
+    # over axes that are not beside each other, einsum takes half the time of sum
+    whole: Any = (table, list(range(len(clique))), kept)
+    return np.asarray(np.einsum(*whole))

@@ -31,7 +31,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer rounds and steps: models fit worse, accounting is the same."""
     monkeypatch.setattr(marginals, "FIRST_ROUNDS", 2)
-    monkeypatch.setattr(backends, "Graphical", partial(backends.Graphical, iterations=30))
+    monkeypatch.setattr(backends, "Graphical", partial(backends.Graphical, work=1e7))
     monkeypatch.setattr(backends, "Mixture", partial(backends.Mixture, steps=20, components=20))
     assert run_rap.__kwdefaults__ is not None
     monkeypatch.setitem(run_rap.__kwdefaults__, "steps", 30)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,6 +19,8 @@ from dpsql.dbapi.connection import Connection, verify_ledger
 from dpsql.engine import learn
 from dpsql.learn import task
 from dpsql.learn.rap import run_rap
+from dpsql.learn.whole_marginals import Graphical
+from dpsql.pgm.model import model_of
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.look import Looks
 from dpsql.settings import MODELS
@@ -666,3 +669,30 @@ def test_no_true_answer_is_within_reach(world: Connection) -> None:
         arrays = [np.asarray(each) for each in found if isinstance(each, np.ndarray)]
         assert all(np.isfinite(each).all() for each in arrays if each.dtype.kind == "f")
         assert not any(np.array_equal(np.sort(each.ravel()), np.sort(true)) for each in arrays)
+
+
+def test_a_fit_that_ended_early_is_told_and_fitted_on_for_free(
+    world: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Graphical, "fit", partialmethod(_cut_short, Graphical.fit))
+    loop = "FOR (SELECT sex, age, ward, COUNT(*) FROM people GROUP BY sex, age, ward)"
+    create(world, "model = 'pgm'", loop)
+    told = [str(row) for row in world.execute("DESCRIBE SYNTHETIC TABLE s").fetchall()]
+    assert sum("a further fit is free" in line for line in told) == 1
+    charged = len(world.entries())
+    again = world.refit("s", 1e9)
+    assert again.name == "s_2"
+    assert len(world.entries()) == charged
+    told = [str(row) for row in world.execute("DESCRIBE SYNTHETIC TABLE s_2").fetchall()]
+    assert not any("a further fit is free" in line for line in told)
+    [[n]] = world.execute("SELECT COUNT(*) FROM s_2").fetchall()
+    [[first]] = world.execute("SELECT COUNT(*) FROM s").fetchall()
+    assert n == pytest.approx(first)
+
+
+def _cut_short(self: Graphical, fit: Any, *facts: Any, **named: Any) -> Any:
+    """A fit with potentials that are all zero, as if no sweep had been done."""
+    found = fit(self, *facts, **named)
+    nothing = {clique: 0 * table for clique, table in found.potentials.items()}
+    known = (found.domain, found.total, nothing, found.cap)
+    return model_of(*known, loss=1e9, explained=1.0)

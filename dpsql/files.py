@@ -83,6 +83,20 @@ def create(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, OWNER)
 
 
+def is_read_only(path: Path, *beside: Path) -> bool:
+    """Say whether a file cannot be changed here, or what is written beside it cannot be made.
+
+    Nothing is opened: closing a file would end the locks that another thread has on it.
+    """
+    missing = not all(each.exists() for each in beside)
+    closed = missing and not _may_write(path.parent)
+    return path.exists() and (closed or not _may_write(path))
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 def keep_private(path: Path) -> None:
     """Make an empty file for SQLite unless there is one; then others lose their rights to it.
 

@@ -22,7 +22,7 @@ from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
-from dpsql.files import FAILING, keep_private, trouble_of
+from dpsql.files import FAILING, is_read_only, journal_of, keep_private, trouble_of
 from dpsql.forks import awaited
 from dpsql.records import dataclass, replace
 
@@ -64,6 +64,10 @@ class File:
     @contextmanager
     def opened(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
         """A connection and one transaction, which an error undoes; both always end."""
+        if begin == "BEGIN" and is_read_only(self.path, journal_of(self.path)):
+            with self.lock, self._only_read() as db:
+                yield db
+            return
         keep_private(self.path)
         with self.lock, closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
             db.execute("PRAGMA synchronous = FULL")
@@ -73,6 +77,18 @@ class File:
             if not self.tables.keys() <= {name for (name,) in found}:
                 db.executescript(";".join(self.tables.values()))
             db.execute(begin)
+            yield db
+
+    @contextmanager
+    def _only_read(self) -> Iterator[sqlite3.Connection]:
+        """A connection that changes nothing; tables that an older file lacks are empty."""
+        quoted = self.path.absolute().as_uri() + "?mode=ro"
+        with closing(sqlite3.connect(quoted, uri=True, timeout=30.0)) as db:
+            found = db.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+            for name in self.tables.keys() - {name for (name,) in found}:
+                if self.tables[name].startswith("CREATE TABLE"):
+                    db.execute(self.tables[name].replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+            db.execute("BEGIN")
             yield db
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
@@ -293,6 +309,8 @@ class Releases(Shelf[Release]):
     def link(self, request: str, release: str) -> None:
         """Note which release answered a request: it is the first to be asked again."""
         row = (request, release)
+        if is_read_only(self.file.path, journal_of(self.file.path)):
+            return  # it is found again, by looking
         self.file.write(
             lambda db: db.execute("INSERT OR REPLACE INTO implied VALUES (?, ?)", row),
             "nothing can be stored in {}; nothing was charged",

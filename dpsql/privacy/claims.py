@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +21,14 @@ from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import engine_of
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
-from dpsql.files import exclusive, make_folder, read_regular, real_paths, replace_files
+from dpsql.files import (
+    exclusive,
+    is_read_only,
+    make_folder,
+    read_regular,
+    real_paths,
+    replace_files,
+)
 from dpsql.privacy.anchor import anchor_path
 from dpsql.records import asdict, dataclass, replace
 
@@ -78,7 +85,9 @@ def refuse_claimed(folders: Sequence[Path], sources: Iterable[str], wanted: Clai
 
     Nothing is noted. Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
-    with _locked([folder for folder in folders if folder.is_dir()]) as places:
+    there = [folder for folder in folders if folder.is_dir()]
+    closed = any(is_read_only(each / "sources.lock") for each in there)
+    with nullcontext(there) if closed else _locked(there) as places:
         for source in _real(sources):
             found = _find_file(source)
             for folder in places:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.files import exclusive, journal_of, make_folder, on_network_disk
+from dpsql.files import exclusive, is_read_only, journal_of, make_folder, on_network_disk
 from dpsql.forks import awaited
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import Cost, Policy
@@ -111,7 +111,7 @@ class Ledger:
         E_LEDGER_TAMPERED, E_LEDGER_ROLLBACK, E_LEDGER_IO, E_POLICY_CHANGED.
         """
         ledger = cls._at(path, anchor_dir)
-        with ledger._exclusive() as db:
+        with ledger._reading() as db:
             state = ledger._catch_up(db, policy_hash)
         terms = state.terms
         totals = [(each.epsilon, each.delta, each.discovery) for each in (terms.policy, policy)]
@@ -154,7 +154,7 @@ class Ledger:
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """
         ledger = cls._at(path, anchor_dir)
-        with ledger._exclusive() as db:
+        with ledger._reading() as db:
             return ledger._catch_up(db).terms
 
     @classmethod
@@ -285,25 +285,25 @@ class Ledger:
 
     def check(self) -> State:
         """Return what is on disk by now, unless it is missing or damaged. Raises: LedgerError."""
-        with self._exclusive() as db:
+        with self._reading() as db:
             return self._catch_up(db)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every entry in order, the creation first. Raises: LedgerError."""
-        with self._exclusive() as db:
+        with self._reading() as db:
             self._catch_up(db)
             return tuple(map(self._outcomes.told, ledger_file.entries_after(db, -1)))
 
     def entry(self, seq: int) -> Entry | None:
         """Return one entry, None where there is none. Raises: LedgerError."""
-        with self._exclusive() as db:
+        with self._reading() as db:
             self._catch_up(db)
             found = ledger_file.entry_at(db, seq)
         return None if found is None else self._outcomes.told(found)
 
     def verify(self) -> Status:
         """Check the whole file again from its first entry. Raises: LedgerError."""
-        with self._exclusive() as db:
+        with self._reading() as db:
             if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                 raise tampered("the file is damaged")
             self._state = None
@@ -355,10 +355,7 @@ class Ledger:
     @contextmanager
     def _exclusive(self) -> Iterator[sqlite3.Connection]:
         """Hold the ledger alone, inside one write transaction."""
-        if os.getpid() != self._pid:
-            raise forked()
-        if self._closed:
-            raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
+        self._check_handle()
         try:
             if not self._path.exists():
                 raise missing()
@@ -370,6 +367,31 @@ class Ledger:
                     yield db
         except OSError as error:
             raise unusable(error) from None
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Hold the ledger alone; where it cannot be written, read one snapshot of it instead."""
+        if not self._is_read_only:
+            with self._exclusive() as db:
+                yield db
+            return
+        self._check_handle()
+        try:
+            with self._lock, ledger_file.connect(self._path, "ro") as db:
+                db.execute("BEGIN")
+                yield db
+        except OSError as error:
+            raise unusable(error) from None
+
+    @property
+    def _is_read_only(self) -> bool:
+        return is_read_only(self._path, self._lock_file, journal_of(self._path))
+
+    def _check_handle(self) -> None:
+        if os.getpid() != self._pid:
+            raise forked()
+        if self._closed:
+            raise LedgerError("E_LEDGER_IO", "the ledger has been closed")
 
     def _create(self, terms: BudgetTerms) -> None:
         journal = journal_of(self._path)
@@ -409,8 +431,9 @@ class Ledger:
                 raise foreign()
             if state.seq > 0:
                 raise unvouched()
-            make_folder(self._anchor.parent)
-            self._advance(state)
+            if not self._is_read_only:
+                make_folder(self._anchor.parent)
+                self._advance(state)
         elif anchor.ledger_id != state.ledger_id:
             raise foreign()
         elif anchor.seq > state.seq or ledger_file.hash_at(db, anchor.seq) != anchor.hash:

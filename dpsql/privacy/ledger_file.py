@@ -78,17 +78,31 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     Raises: LedgerError E_LEDGER_IO, E_LEDGER_TAMPERED for SQLite's own failures.
     """
     quoted = path.as_uri() + f"?mode={mode}"
-    files.tighten_database(path)
+    if mode != "ro":
+        files.tighten_database(path)
     try:
         with closing(sqlite3.connect(quoted, uri=True, isolation_level=None, timeout=20)) as db:
             _settle_settings(db)
             yield db
     except sqlite3.OperationalError as error:
+        if is_damage(path, error, mode):
+            raise tampered("the file is damaged") from None
         raise unwritable(error) from None
     except sqlite3.IntegrityError:
         raise tampered("it holds a value that cannot be there") from None
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter where a message quotes it
         raise tampered("the file is damaged") from None
+
+
+def is_damage(path: Path, error: sqlite3.Error, mode: str = "rw") -> bool:
+    """Say whether SQLite fails by what is in a file, though it says that it may not, or cannot.
+
+    A flipped bit of the header makes a file that may be written one of a format that is only read.
+    """
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_READONLY"):
+        return mode != "ro" and not files.is_read_only(path)
+    return name in ("", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_TOOBIG")  # "": text that is none
 
 
 def _settle_settings(db: sqlite3.Connection) -> None:

@@ -102,7 +102,8 @@ def is_damage(path: Path, error: sqlite3.Error, mode: str = "rw") -> bool:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_READONLY"):
         return mode != "ro" and not files.is_read_only(path)
-    return name in ("", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_TOOBIG")  # "": text that is none
+    is_no_text = not name and "decode" in str(error)  # said by Python's module, not by SQLite
+    return is_no_text or name in ("SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_TOOBIG")
 
 
 def _settle_settings(db: sqlite3.Connection) -> None:

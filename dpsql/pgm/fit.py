@@ -149,7 +149,7 @@ class FitTerm:
         clique = clique_of(measured.candidate, domain)
         return cls(clique, measured.candidate, measured.values, measured.stddev**-2)
 
-    def is_in(self, targets: Mapping[Clique, Target], domain: Mapping[str, int]) -> bool:
+    def is_in(self, targets: Mapping[Clique, MeasuredTable], domain: Mapping[str, int]) -> bool:
         """Say whether a table of counts that is fitted has all that was measured."""
         if len(self.candidate) > 1 or _wide(self.clique, domain) not in {(), *targets}:
             return False
@@ -160,7 +160,7 @@ class FitTerm:
         axes = self.axes(domain)
         return all(axis.differences is not None or domain[a] == 1 for a, axis in axes.items())
 
-    def axes(self, domain: Mapping[str, int]) -> dict[str, Axis]:
+    def axes(self, domain: Mapping[str, int]) -> dict[str, TableAxis]:
         """Return what each attribute's rows determine, of a candidate of one product."""
         factors = self.candidate[0].factors
         return {a: _axis(factors[a]) for a in self.clique}
@@ -184,7 +184,7 @@ def _is_explained(terms: Sequence[FitTerm], marginals: Mapping[Clique, Floats]) 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class TableAxis:
     """What the rows of one attribute determine: a left inverse, and its noise as variances.
 
     ``total`` is of the sum over the attribute, ``differences`` of one difference from the mean;
@@ -196,14 +196,14 @@ class Axis:
     differences: float | None
 
 
-def _axis(factor: Operator) -> Axis:
+def _axis(factor: Operator) -> TableAxis:
     if isinstance(factor, Identity):
-        return Axis(None, float(factor.n), 1.0)
-    return _inverted(ByKey(factor)) if factor.n <= WIDEST else Axis(None, None, None)
+        return TableAxis(None, float(factor.n), 1.0)
+    return _inverted(ByKey(factor)) if factor.n <= WIDEST else TableAxis(None, None, None)
 
 
 @lru_cache(maxsize=1024)
-def _inverted(held: ByKey) -> Axis:
+def _inverted(held: ByKey) -> TableAxis:
     rows = np.asarray(held.operator.dense(), dtype=np.float64)
     inverse = np.asarray(np.linalg.pinv(rows), dtype=np.float64)
     n = len(inverse)
@@ -212,7 +212,7 @@ def _inverted(held: ByKey) -> Axis:
     has_sum = bool(np.abs(sums @ rows - 1).max() < CLOSE)
     apart = differences @ rows - (np.eye(n) - 1 / n)
     has_differences = n > 1 and bool(np.abs(apart).max() < CLOSE)
-    return Axis(
+    return TableAxis(
         inverse,
         float(sums @ sums) if has_sum else None,
         float(np.square(differences).sum()) / (n - 1) if has_differences else None,
@@ -220,7 +220,7 @@ def _inverted(held: ByKey) -> Axis:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class MeasuredTable:
     """A table of counts, consistent with all others, and the standard deviation of a cell."""
 
     counts: Floats
@@ -239,7 +239,7 @@ class Target:
 
 def make_consistent(
     domain: Mapping[str, int], terms: Sequence[FitTerm], total: float
-) -> dict[Clique, Target]:
+) -> dict[Clique, MeasuredTable]:
     """Return the tables of counts that measurements determine, and all marginals of those.
 
     The part of a table that no smaller one knows, its counts less their means over each
@@ -257,7 +257,7 @@ def make_consistent(
                 weights[clique] = weights.get(clique, 0.0) + 1 / variance
     parts = {clique: sums[clique] / weight for clique, weight in weights.items()}
     parts[()] = np.asarray(total)
-    found: dict[Clique, Target] = {}
+    found: dict[Clique, MeasuredTable] = {}
     for clique in sorted(weights, key=len):
         inside = [s for k in range(len(clique) + 1) for s in combinations(clique, k)]
         if not clique or any(s not in parts for s in inside):
@@ -269,7 +269,7 @@ def make_consistent(
             if s:
                 own = math.prod(1 - 1 / domain[a] for a in s)
                 variance += own / (weights[s] * others**2)
-        found[clique] = Target(counts, math.sqrt(variance))
+        found[clique] = MeasuredTable(counts, math.sqrt(variance))
     return found
 
 
@@ -311,7 +311,7 @@ class _Sweeps:
     def __init__(
         self,
         tree: JunctionTree,
-        targets: Mapping[Clique, Target],
+        targets: Mapping[Clique, MeasuredTable],
         potentials: Mapping[Clique, Floats],
         total: float,
     ) -> None:

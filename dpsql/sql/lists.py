@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dpsql.sql.rewritten import Room, size_of
+from dpsql.sql.rewritten import NodeLimit, size_of
 
 MAX_QUANTILES = 100
 """Most quantiles of one call."""
 
 
-def write_out_lists(tree: exp.Expr, room: Room) -> None:
+def write_out_lists(tree: exp.Expr, room: NodeLimit) -> None:
     """Write out quantiles at several places, ``= ANY`` and ``IN UNNEST`` of lists, in place.
 
     Raises: ProgrammingError (E_TOO_COMPLEX).
@@ -20,7 +20,7 @@ def write_out_lists(tree: exp.Expr, room: Room) -> None:
     >>> from sqlglot import parse_one
     >>> sql = "SELECT QUANTILE_DISC(a, [0.2, 0.4])[2] FROM t WHERE a = ANY([1])"
     >>> tree = parse_one(sql, "duckdb")
-    >>> write_out_lists(tree, Room(20))
+    >>> write_out_lists(tree, NodeLimit(20))
     >>> tree.sql("duckdb")
     'SELECT QUANTILE_DISC(a, 0.4) AS "quantile_disc(a, [0.2, 0.4])[2]" FROM t WHERE a IN (1)'
     """
@@ -80,7 +80,7 @@ def rank_parts(node: exp.Expr) -> tuple[str, exp.Expr, exp.Expr, bool] | None:
     return None if place is None or node.this is None else (kind, node.this, place, False)
 
 
-def _spread(node: exp.Expr, places: Sequence[exp.Expr], room: Room) -> None:
+def _spread(node: exp.Expr, places: Sequence[exp.Expr], room: NodeLimit) -> None:
     """Write a call as the list of its quantiles, or as the one of them that is asked for."""
     around = node.parent if isinstance(node.parent, exp.Filter) else node
     assert around is not None

@@ -39,7 +39,7 @@ from dpsql.sql.misspelt import refuse_statement
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
 from dpsql.sql.report_format import WORD, marked, take_reports
-from dpsql.sql.rewritten import Room
+from dpsql.sql.rewritten import NodeLimit
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import parse_create, parse_materialize, refuse_change
 from dpsql.sql.today import dated
@@ -338,7 +338,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             what, hint = "TOP beside LIMIT or a set operation", "LIMIT at the end of all of it"
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
-    tree = plain(tree, Room(len(lexemes)))
+    tree = plain(tree, NodeLimit(len(lexemes)))
     check_calls(tree, partial(locate, fragment=fragment))
     note_texts(tree, fragment.body, left, lexemes)
     if clips:

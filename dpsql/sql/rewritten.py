@@ -13,7 +13,7 @@ LEAST_ROOM, MOST_ROOM = 5_000, 100_000
 """Nodes that any statement may grow by, and that the longest one may, when it is written out."""
 
 
-class Room:
+class NodeLimit:
     """How many nodes a statement may still grow by when its forms are written out.
 
     What is written out repeats its arguments: nested so, a hundred characters are millions of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.sql.other_dialects import read_function
-from dpsql.sql.rewritten import Room, size_of
+from dpsql.sql.rewritten import NodeLimit, size_of
 
 _PARTS = ("weekday", "yearweek", "century", "decade", "millennium", "era", "isoyear", "julian")
 """Parts of a date that are functions by their own name."""
@@ -45,7 +45,7 @@ _FORMATS = {
 _TOKEN = re.compile("|".join(sorted(_FORMATS, key=len, reverse=True)) + r"|[^A-Za-z%]|(.)", re.I)
 
 
-def respell_all(nodes: Sequence[exp.Expr], room: Room) -> None:
+def respell_all(nodes: Sequence[exp.Expr], room: NodeLimit) -> None:
     """Write every function among the nodes of a tree as DuckDB calls it, in place.
 
     ``nodes`` have each after those that it is within; arguments are written before functions.

@@ -92,8 +92,10 @@ class Steadiness:
     column: Column
     same: Same
     refuse: Refusal
-    _known: dict[int, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Whether nodes are settled, by identity: comparisons with several values ask again."""
+    _known: dict[int, tuple[exp.Expr, bool]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Nodes by identity, held here, and whether they are settled: comparisons ask several times."""
 
     def check(self, node: exp.Expr) -> None:
         """Refuse an expression unless it has one value on every cell."""
@@ -107,8 +109,8 @@ class Steadiness:
         """
         node = node.unnest()
         if id(node) not in self._known:
-            self._known[id(node)] = self._is_settled(node)
-        return self._known[id(node)]
+            self._known[id(node)] = node, self._is_settled(node)
+        return self._known[id(node)][1]
 
     def _is_settled(self, node: exp.Expr) -> bool:
         check_interrupts()

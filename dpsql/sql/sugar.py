@@ -13,7 +13,7 @@ from dpsql.sql.counted_rows import write_out_count
 from dpsql.sql.json_fields import FIELDS, write_out_fields
 from dpsql.sql.lists import write_out_lists
 from dpsql.sql.report_format import write_out_reports
-from dpsql.sql.rewritten import Room, any_of, size_of
+from dpsql.sql.rewritten import NodeLimit, any_of, size_of
 from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
@@ -23,7 +23,7 @@ COPIES = 3
 """Times that a part of a tuple is written where tuples are compared, at most."""
 
 
-def plain(tree: exp.Query, room: Room) -> exp.Query:
+def plain(tree: exp.Query, room: NodeLimit) -> exp.Query:
     """Return a tree without tuples in comparisons, lists, series, FETCH and DISTINCT of groups.
 
     Functions are called as DuckDB calls them.
@@ -31,7 +31,7 @@ def plain(tree: exp.Query, room: Room) -> exp.Query:
 
     >>> from sqlglot import parse_one
     >>> tree = parse_one("SELECT a FROM t WHERE (a, b) = (1, 2) FETCH FIRST ROW ONLY")
-    >>> plain(tree, Room(20)).sql()
+    >>> plain(tree, NodeLimit(20)).sql()
     'SELECT a FROM t WHERE (a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM 2) LIMIT 1'
     """
     if tree.find(exp.Window, exp.Bracket) is not None:
@@ -78,7 +78,7 @@ def plain(tree: exp.Query, room: Room) -> exp.Query:
     return tree
 
 
-def _take_orders(nodes: list[exp.Expr], room: Room) -> None:
+def _take_orders(nodes: list[exp.Expr], room: NodeLimit) -> None:
     """Take the room of aggregates WITHIN GROUP: they are shown with what they are ordered by twice.
 
     >>> from sqlglot import parse_one
@@ -210,7 +210,7 @@ def _limit(node: exp.Fetch) -> None:
         node.replace(exp.Limit(expression=count.copy()))
 
 
-def _list_values(node: exp.In, room: Room) -> None:
+def _list_values(node: exp.In, room: NodeLimit) -> None:
     """Write IN (VALUES (1), (2)) as IN (1, 2); of tuples as comparisons.
 
     Unlike those of a list, rows are compared as in SQL: what is NULL is equal to nothing.
@@ -228,7 +228,7 @@ def _list_values(node: exp.In, room: Room) -> None:
         node.replace(exp.paren(any_of(tests), copy=False))
 
 
-def _over_values(node: exp.Exists, room: Room) -> None:
+def _over_values(node: exp.Exists, room: NodeLimit) -> None:
     """Write EXISTS over rows of VALUES as its condition with the values of one of them."""
     select = node.this
     start = select.args.get("from_") if isinstance(select, exp.Select) else None
@@ -282,7 +282,7 @@ def _of_nothing(node: exp.Subquery) -> None:
 _AROUND_VALUES = (exp.Binary, exp.Between, exp.Unary, exp.Case, exp.If, exp.Func, exp.In)
 
 
-def _write_out(node: exp.Tuple, room: Room) -> None:
+def _write_out(node: exp.Tuple, room: NodeLimit) -> None:
     """Write a comparison of tuples as comparisons of their parts.
 
     As in DuckDB, NULLs in tuples are values: equal to each other, and above all others.

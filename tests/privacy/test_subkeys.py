@@ -100,7 +100,7 @@ def test_a_salt_that_is_sent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_use_has_a_key_of_its_own() -> None:
-    uses = ("versions", "rows of a", "rows of b", "relation a")
+    uses = ("versions", "rows of a", "rows of b", "relations")
     keys = [subkey(salt, use) for salt in (SALT, bytes(32)) for use in uses]
     assert len({*keys, SALT, bytes(32)}) == len(keys) + 2
     assert {len(key) for key in keys} == {32}

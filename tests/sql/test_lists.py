@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from sqlglot import parse_one
 
-from dpsql.sql.rewritten import Room
+from dpsql.sql.rewritten import NodeLimit
 from dpsql.sql.series import MAX_SERIES
 from dpsql.sql.sugar import plain
 
@@ -31,7 +31,7 @@ SERIES = [
 def test_a_series_has_the_rows_of_duckdb(series: str) -> None:
     with duckdb.connect() as database:
         expected = database.execute(f"SELECT x FROM {series} AS s(x)").fetchall()
-        tree = plain(parse_one(f"SELECT x FROM {series} AS s(x)", read="duckdb"), Room(1000))  # type: ignore[arg-type]
+        tree = plain(parse_one(f"SELECT x FROM {series} AS s(x)", read="duckdb"), NodeLimit(1000))  # type: ignore[arg-type]
         text = tree.sql("duckdb")
         if expected:
             assert "VALUES" in text
@@ -51,7 +51,7 @@ def test_a_series_has_the_rows_of_duckdb(series: str) -> None:
     ],
 )
 def test_what_is_no_series_of_constants_stays(written: str) -> None:
-    tree = plain(parse_one(f"SELECT 1 FROM {written} AS s(x)", read="duckdb"), Room(1000))  # type: ignore[arg-type]
+    tree = plain(parse_one(f"SELECT 1 FROM {written} AS s(x)", read="duckdb"), NodeLimit(1000))  # type: ignore[arg-type]
     assert "VALUES" not in tree.sql("duckdb")
 
 
@@ -66,7 +66,7 @@ def test_what_is_no_series_of_constants_stays(written: str) -> None:
     ],
 )
 def test_lists_are_written_out(written: str, meant: str) -> None:
-    tree = plain(parse_one(f"SELECT {written} AS x", read="duckdb"), Room(1000))  # type: ignore[arg-type]
+    tree = plain(parse_one(f"SELECT {written} AS x", read="duckdb"), NodeLimit(1000))  # type: ignore[arg-type]
     assert tree.sql("duckdb") == f"SELECT {meant} AS x"
 
 
@@ -75,7 +75,7 @@ def test_a_list_of_quantiles_is_null_where_they_are() -> None:
     with duckdb.connect() as database:
         for count in (0, 5):
             sql = asked.format(count)
-            tree = plain(parse_one(sql, read="duckdb"), Room(1000))  # type: ignore[arg-type]
+            tree = plain(parse_one(sql, read="duckdb"), NodeLimit(1000))  # type: ignore[arg-type]
             text = tree.sql("duckdb")
             if count:
                 assert database.execute(text).fetchall() == database.execute(sql).fetchall()

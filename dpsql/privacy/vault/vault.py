@@ -142,7 +142,7 @@ class TableVault:
         self, table: Table, salt: bytes, shared: dict[str, TableVault] | None = None
     ) -> None:
         self._table = table
-        self._key = subkey(salt, f"rows of {table.name.casefold()}").hex()
+        self._key = key_of(table, salt)
         self._view = RowView(tuple(sorted(table.columns)))
         self._rows: Rows | None = None
         self._lined_up = False
@@ -377,8 +377,16 @@ def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> Ro
     bases = [_open_base(base, salt, shared) for base in table.bases]
     stored = {base.name: vault.stored for base, vault in zip(table.bases, bases, strict=True)}
     check_keys(table.bases, {name.casefold(): each for name, each in stored.items()})
-    key = subkey(salt, f"relation {table.name.casefold()}").hex()
-    return RelatedRows(table, bases, key)
+    return RelatedRows(table, bases, key_of(table, salt))
+
+
+def key_of(table: Table, salt: bytes) -> str:
+    """Return what orders the rows of a unit, in hexadecimal: of a stored table, or of relations.
+
+    Relations share one, so that all of a statement keep the same groups of a unit.
+    """
+    is_derived = isinstance(table, DerivedTable)
+    return subkey(salt, "relations" if is_derived else f"rows of {table.name.casefold()}").hex()
 
 
 def _open_base(table: Table, salt: bytes, shared: dict[str, TableVault]) -> TableVault:

@@ -45,7 +45,8 @@ fuzz: $(VENV)/.test
 		ORACLE_JOINS=200 ORACLE_CHAINS=100 PUBLIC_STATEMENTS=500 WHOLE_STATEMENTS=1000 CENSUS_EVERY=1 COMPARED=100 \
 		STEPPED=200 SIDES=200 DPSQL_CHOICES=500 CROSSINGS=60 CORRUPTED_CATALOGS=1500 DPSQL_FUNCTIONS=60 DPSQL_KEPT=100 TUPLES=200 ORDINARY_STATEMENTS=400 KEPT_STATEMENTS=500 ROWS_STATEMENTS=500 FOREIGN_DAMAGES=100 \
 		SPELLINGS_EVERY=1 SAME_JOIN_STATEMENTS=2000 DPSQL_TORTURE_SECONDS=60 MEMORY_STATEMENTS=60 FUZZ_MESSAGES=200000 SERVER_KILLS=500 SERVER_SEQUENCES=100 \
-		$(TESTS) tests/grammar tests/oracle/test_random.py tests/oracle/test_statements.py tests/oracle/test_shapes.py \
+		IMPLIED_SUMS=200 OWNERS=60 LEDGER_DAMAGES=2000 \
+		$(TESTS) tests/grammar tests/answer/test_implied_sums.py tests/engine/test_owners.py tests/privacy/test_read_only.py tests/oracle/test_random.py tests/oracle/test_statements.py tests/oracle/test_shapes.py \
 		tests/oracle/test_errors_of_tour.py tests/oracle/test_lists.py tests/oracle/test_names.py \
 		tests/oracle/test_private_joins.py tests/oracle/test_kept_public.py tests/oracle/test_counted_rows.py tests/oracle/test_public_tables.py tests/oracle/test_integers.py \
 		tests/oracle/test_stepped_sums.py tests/oracle/test_counted_sides.py tests/oracle/test_choices_in_sums.py \

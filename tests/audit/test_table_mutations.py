@@ -66,7 +66,7 @@ def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_of_a_unit_chosen_by_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_place(self: Digest, keys: Codes, content: Sequence[Codes]) -> Codes:
+    def by_place(self: Digest, keys: Codes, content: Sequence[Codes], _: object = ()) -> Codes:
         return np.arange(len(keys), dtype=np.uint64)
 
     monkeypatch.setattr(Digest, "of_rows", by_place)
@@ -232,7 +232,7 @@ def test_rows_of_a_unit_chosen_among_all_rows(
 def test_the_hash_of_duckdb_chooses_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = sources.connect()
 
-    def hashed(self: Digest, keys: Codes, content: Sequence[Codes]) -> Codes:
+    def hashed(self: Digest, keys: Codes, content: Sequence[Codes], _: object = ()) -> Codes:
         columns = {"key": keys} | {f"c{i}": each for i, each in enumerate(content)}
         connection.register("content", pd.DataFrame(columns))
         sql = f"SELECT hash($1, {', '.join(columns)}) AS digest FROM content"

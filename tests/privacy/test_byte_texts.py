@@ -12,7 +12,7 @@ import pytest
 from dpsql.privacy.vault import digests, owners, row_texts, text_names
 from dpsql.privacy.vault.byte_texts import LONG, ByteTexts
 from dpsql.privacy.vault.digests import first_digits
-from dpsql.privacy.vault.owners import FEW, Digest, UnitNumbers
+from dpsql.privacy.vault.owners import Digest, UnitNumbers
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.row_texts import write_rows
 from dpsql.privacy.vault.text_names import PLACES, TextNames
@@ -182,9 +182,13 @@ def test_rows_are_written_as_python_writes_them(seed: int, monkeypatch: pytest.M
 @pytest.mark.parametrize("salt", ["", "salt", "0123456789abcdef" * 2, "a" * 39, "b" * 64])
 def test_rows_have_one_digest_whichever_way_it_is_worked_out(salt: str) -> None:
     rng = np.random.default_rng(5)
-    keys = rng.integers(0, 1 << 63, FEW + 100).astype(np.uint64) * np.uint64(2)
+    keys = rng.integers(0, 1 << 63, 3000).astype(np.uint64) * np.uint64(2)
     keys[0] = 1
     for seed in range(3):
         content = rows_of_numbers(seed, len(keys))
-        few = Digest(salt).of_rows(keys[:FEW], [each[:FEW] for each in content])
-        np.testing.assert_array_equal(Digest(salt).of_rows(keys, content)[:FEW], few)
+        rows = zip(*(each.tolist() for each in (keys, *content)), strict=True)
+        texts = ["|".join([salt, f"{key:016x}", *map(str, of)]) for key, *of in rows]
+        expected = [hashlib.md5(text.encode()).digest()[:8] for text in texts]
+        for count in (0, 1, 600, len(keys)):
+            found = Digest(salt).of_rows(keys[:count], [each[:count] for each in content])
+            assert [each.to_bytes(8) for each in found.tolist()] == expected[:count]

@@ -102,7 +102,6 @@ def test_memory_does_not_grow_with_the_rows(
     monkeypatch.setattr(owners, "STRIDE", 10_000)
     monkeypatch.setattr(owners, "GATHERED", 5_000)
     monkeypatch.setattr(owners, "CONTENTS", 2048)
-    monkeypatch.setattr(owners, "FEW", 100)
     monkeypatch.setattr(owners, "BATCH", 2048)
     monkeypatch.setattr("dpsql.privacy.vault.duckdb.ROWS", 8192)
     monkeypatch.setattr("dpsql.privacy.vault.digests.ROWS", 1024)

@@ -46,7 +46,7 @@ def encode_joint(column: Column, parts: Sequence[Codes]) -> Codes:
     found = np.full(len(places), len(order), dtype=np.int64)  # the cell of all others
     if len(order):
         known &= wanted[order][where] == places
-        found[known] = order[where][known]
+        np.copyto(found, order[where], where=known)
     return found.astype(code_type(column.size + 1))
 
 

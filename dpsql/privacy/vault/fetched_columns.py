@@ -163,9 +163,10 @@ def fetch_column(asked: Asked, raw: str, stored: str) -> Fetch:
         case "whole":
             return Fetch(whole_sql(raw, narrow_sql(raw, stored)), True)
     if not is_text:
-        return Fetch(f"CAST({raw} AS DOUBLE)", False)
+        return Fetch(_number(f"CAST({raw} AS DOUBLE)"), False)
     state = f"CASE WHEN {raw} IS NULL THEN 1 WHEN NOT {_fits(raw, 'number')} THEN 2 ELSE 0 END"
-    return Fetch(_spelled(raw, "number", "DOUBLE"), False, f"CAST({state} AS UTINYINT)")
+    number = _number(_spelled(raw, "number", "DOUBLE"))
+    return Fetch(number, False, f"CAST({state} AS UTINYINT)")
 
 
 def hash_sql(raw: str) -> str:
@@ -207,6 +208,11 @@ def whole_sql(raw: str, value: str) -> str:
 
 def _least(more: int) -> str:
     return f"CAST('{MISSING + more}' AS BIGINT)"
+
+
+def _number(value: str) -> str:
+    """Return doubles without NULL, so that one of them makes no difference to those beside it."""
+    return f"COALESCE({value}, CAST('NaN' AS DOUBLE))"
 
 
 def _fits(raw: str, form: Form) -> str:

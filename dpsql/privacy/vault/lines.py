@@ -121,8 +121,7 @@ def split_lines(block: bytes, delimiter: str, columns: int) -> dict[str, npt.NDA
     {'line': ['1\\na,b', '2,c'], 'is_apart': [True, False]}
     """
     lines, is_row, is_quoted = _decode(block), *_plain(block, delimiter, columns)
-    if None in lines:
-        is_row &= [line is not None for line in lines]
+    is_row &= [line is not None for line in lines]
     for place in np.flatnonzero(is_row & is_quoted):
         lines[place] = lines[place].replace('"', "")  # type: ignore[union-attr]
     is_apart = ~is_row
@@ -194,11 +193,24 @@ def _blocks(path: str) -> Iterator[bytes]:
 
 
 def _decode(lines: bytes) -> list[str | None]:
-    """Decode lines; a line that is not UTF-8 is None."""
-    try:
-        return [line.removesuffix("\r") for line in lines.decode().split("\n")]
-    except UnicodeDecodeError:
-        return [_decode_line(line.removesuffix(b"\r")) for line in lines.split(b"\n")]
+    """Decode lines; a line that is not UTF-8 is None, and no other is decoded once more for it."""
+    found: list[str | None] = []
+    start, data = 0, memoryview(lines)
+    while start <= len(lines):
+        try:
+            text, start = str(data[start:], "utf-8"), len(lines) + 1
+        except UnicodeDecodeError as error:
+            bad = start + error.start
+            first, after = lines.rfind(b"\n", start, bad) + 1, lines.find(b"\n", bad)
+            before = str(data[start : max(first - 1, start)], "utf-8") if first > start else None
+            found += (
+                [] if before is None else [each.removesuffix("\r") for each in before.split("\n")]
+            )
+            found.append(None)
+            start = len(lines) + 1 if after < 0 else after + 1
+            continue
+        found += [each.removesuffix("\r") for each in text.split("\n")]
+    return found
 
 
 def _decode_line(line: bytes) -> str | None:

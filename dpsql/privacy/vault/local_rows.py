@@ -56,7 +56,7 @@ def take_stock(tables: Sequence[Table], rows: Mapping[str, Rows], digest: Digest
     for table, found in zip(anchored, units, strict=True):
         frame = _frame(table, rows[table.name.casefold()], found)
         owned = found != NOBODY
-        frames[table.name.casefold()] = frame if owned.all() else frame.take(np.flatnonzero(owned))
+        frames[table.name.casefold()] = frame.take(np.flatnonzero(owned))
     for table in tables:
         way = table.unit.through
         if way is not None:

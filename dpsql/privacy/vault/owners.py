@@ -9,7 +9,6 @@ Guarantee: whether a row is kept depends on the salt and on the rows of its own 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from dpsql.algebra.cores import share_in_order
 from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.pile import Pile, PileRoom
-from dpsql.privacy.vault.whole_numbers import find_distinct, lie_close
+from dpsql.privacy.vault.whole_numbers import find_distinct
 from dpsql.records import dataclass
 
 if TYPE_CHECKING:
@@ -105,11 +104,11 @@ def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
 
 
 def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
-    """Number units that are known by whole numbers, which are looked up as texts of eight bytes."""
-    if room.folder is None and lie_close(identities):
+    """Number units that are known by whole numbers; in files, as texts of eight bytes."""
+    if room.folder is None:
         names, units = find_distinct(identities)
         return Owners(units.astype(np.uint32), owned, names)
-    from dpsql.privacy.vault.text_names import TextNames  # most lie close
+    from dpsql.privacy.vault.text_names import TextNames  # most are in memory
 
     known, pile = TextNames(), room.pile(len(identities))
     pile.add(np.zeros(0, dtype=np.uint32))
@@ -200,10 +199,10 @@ def _places_of(units: Codes) -> type[np.uint32] | type[np.int64]:
 
 KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
+UNIT = np.uint64(32)
+"""Bits of a unit's number; as many of a digest decide the order before all of it does."""
 CONTENTS = 1 << 16
 """Rows whose contents are held together."""
-FEW = 1 << 13
-"""Rows whose digests are worked out one by one, in 15 ms: tables of digits take as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +222,12 @@ class Queue:
         """
 
         for some in self._ranges():
-            waiting = inside[self.rows[some]]
-            rows, units = self.rows[some][waiting], self.units[some][waiting]
-            place = np.arange(len(rows))
-            is_first = np.append(True, units[1:] != units[:-1])[: len(units)]
-            place -= np.maximum.accumulate(np.where(is_first, place, 0))
-            inside[rows[place >= self.max_rows]] = False
+            rows, units = self.rows[some], self.units[some]
+            waiting = inside[rows]
+            before: Counts = np.cumsum(waiting, dtype=np.int64) - waiting
+            is_first = np.append(True, units[1:] != units[:-1])
+            before -= np.maximum.accumulate(np.where(is_first, before, 0))
+            inside[rows] = waiting & (before < self.max_rows)
         return inside
 
     def _ranges(self) -> Iterator[slice]:
@@ -247,24 +246,19 @@ class Digest:
 
     salt: str
 
-    def of_rows(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
-        """Return the first 16 digits of md5(salt | key | content), as numbers."""
-        if len(keys) <= FEW:
-            return self._one_by_one(keys, content)
-        return self._together(keys, content)
+    def of_rows(
+        self, keys: Codes, content: Sequence[Codes | Counts], tops: Sequence[int] = ()
+    ) -> Codes:
+        """Return the first 16 digits of md5(salt | key | content), as numbers.
 
-    def _one_by_one(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
-        rows = zip(*(each.tolist() for each in (keys, *content)), strict=True)
-        texts = ("|".join([self.salt, f"{key:016x}", *map(str, of)]) for key, *of in rows)
-        digests = (hashlib.md5(text.encode(), usedforsecurity=False).digest() for text in texts)
-        return np.frombuffer(b"".join(each[:8] for each in digests), ">u8").astype(np.uint64)
-
-    def _together(self, keys: Codes, content: Sequence[Codes | Counts]) -> Codes:
+        No number of a column is larger than its ``tops``, or what its type holds where none are
+        given, nor is what it is below zero.
+        """
         from dpsql.privacy.vault.digests import digits_of_rows  # of units of several rows
         from dpsql.privacy.vault.row_texts import write_rows
 
-        written = write_rows(f"{self.salt}|".encode(), keys, content)
-        return np.concatenate([digits_of_rows(each) for each in written])
+        written = write_rows(f"{self.salt}|".encode(), keys, content, tops)
+        return np.concatenate([np.zeros(0, np.uint64), *map(digits_of_rows, written)])
 
 
 def queue_up(
@@ -274,10 +268,11 @@ def queue_up(
     content: Content,
     ties: Ties,
     room: PileRoom,
+    tops: Sequence[int] = (),
 ) -> Queue:
     """Return the rows of units with more than ``max_rows``, in the order in which they are kept.
 
-    ``content`` and ``ties`` are as long as the rows that they are given.
+    ``content`` and ``ties`` are as long as the rows that they are given; see :class:`Digest`.
     """
     size = len(owners.names)
     counts = count_rows(owners.units, owners.owned, size)
@@ -291,7 +286,7 @@ def queue_up(
     def queued(share: int) -> tuple[Counts, Codes]:
         rows = shares.rows(share)
         units = owners.units[rows]
-        order = in_order(rows, units, _digests_of(digest, rows, keys[units], content), ties)
+        order = in_order(rows, units, _digests_of(digest, rows, keys[units], content, tops), ties)
         return rows[order], units[order]
 
     piles = room.pile(count), room.pile(count)
@@ -305,10 +300,12 @@ def queue_up(
     return Queue(ordered, theirs, max_rows)
 
 
-def _digests_of(digest: Digest, rows: Counts, keys: Codes, content: Content) -> Codes:
+def _digests_of(
+    digest: Digest, rows: Counts, keys: Codes, content: Content, tops: Sequence[int]
+) -> Codes:
     """Return the digests of some rows."""
     some = [slice(start, start + CONTENTS) for start in range(0, len(rows), CONTENTS)]
-    found = [digest.of_rows(keys[each], content(rows[each])) for each in some]
+    found = [digest.of_rows(keys[each], content(rows[each]), tops) for each in some]
     return np.concatenate([np.zeros(0, dtype=np.uint64), *found])
 
 
@@ -326,12 +323,12 @@ def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
     """
     if not len(units):
         return np.zeros(0, dtype=np.int64)
-    numbers = (units - units.min()).astype(np.uint64)
-    bits = np.uint64(int(numbers.max()).bit_length())
-    numbers <<= np.uint64(64) - bits
-    numbers |= digests >> bits
+    numbers = units.astype(np.uint64) << UNIT
+    numbers |= digests >> UNIT
     order = np.argsort(numbers)
     same = np.diff(numbers[order]) == 0
+    if not ties(rows[:0]):  # rows with one digest are the same
+        same &= np.diff(digests[order]) != 0
     places = np.flatnonzero(np.append(same, False) | np.append(False, same))
     some = np.sort(order[places])
     order[places] = some[np.lexsort([*reversed(ties(rows[some])), digests[some], numbers[some]])]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame
 from dpsql.privacy.vault.owners import Digest, Owners, keys_of
-from dpsql.privacy.vault.whole_numbers import find_distinct, number_closely
+from dpsql.privacy.vault.whole_numbers import find_distinct
 from dpsql.records import dataclass
 
 NOBODY = -1
@@ -83,7 +83,7 @@ def _units(renumbered: Counts, owners: Owners) -> Counts:
     if not len(renumbered):
         return np.full(len(owners.units), NOBODY)
     found = renumbered[owners.units]
-    return found if owners.owned.all() else np.where(owners.owned, found, NOBODY)
+    return np.where(owners.owned, found, NOBODY)
 
 
 def dense(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
@@ -107,13 +107,14 @@ def together(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], in
     one more than the largest number; some below it may be nobody's.
     """
     flags = [np.logical_and.reduce([flag for _, flag in each]) for each in columns]
-    parts, size = [np.zeros(len(flag), dtype=np.int64) for flag in flags], 1
+    ends = np.cumsum(list(map(len, flags)))[:-1]
+    known, size = np.concatenate(flags), 1
+    ids = np.zeros(len(known), dtype=np.int64)
     for one in zip(*([number for number, _ in each] for each in columns), strict=True):
-        codes, count = number_closely(one, flags)
-        if size == 1:
-            parts, size = codes, count
-        else:
-            both = [ids * count + code for ids, code in zip(parts, codes, strict=True)]
-            parts, size = number_closely(both, flags)
-    pairs = zip(parts, flags, strict=True)
-    return [ids if known.all() else np.where(known, ids, -1) for ids, known in pairs], size
+        different, codes = find_distinct(np.where(known, np.concatenate(one), 0))
+        count = max(1, len(different))
+        if size > 1:
+            different, codes = find_distinct(ids * count + codes)
+            count = max(1, len(different))
+        ids, size = codes, count
+    return np.split(np.where(known, ids, -1), ends), size

@@ -8,7 +8,7 @@ it, four digits of a longer one, or several small numbers at once. DuckDB takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,13 +53,16 @@ class RowTexts:
             yield (shared + own.tobytes())[:size]
 
 
-def write_rows(prefix: bytes, keys: Words, content: Sequence[Numbers]) -> Iterator[RowTexts]:
+def write_rows(
+    prefix: bytes, keys: Words, content: Sequence[Numbers], tops: Sequence[int] = ()
+) -> Iterator[RowTexts]:
     """Yield the texts of rows, some at a time: the prefix, 16 hexadecimal digits, and numbers.
 
     ``keys`` and each of ``content`` are as long as the rows, of which there are some; a number has
-    a bar before it.
+    a bar before it. ``tops`` are the largest numbers that columns can have, by default those of
+    their types: how they are written follows from these, not from numbers that are there.
     """
-    writers, most = _writers(content)
+    writers, most = _writers(content, tops)
     most += len(prefix) + 2 * WORD
     rows = min(ROWS, max(1, BYTES // most))
     for start in range(0, len(keys), rows):
@@ -126,7 +129,12 @@ def _hexadecimal(keys: Words) -> Sequence[Words]:
 @cache
 def _hexadecimal_digits() -> Words:
     """Return the four hexadecimal digits of all numbers of 16 bits."""
-    return np.array([b"%04x" % i for i in range(1 << 16)]).view("<u4").astype(np.uint64)
+    numbers, digits = np.arange(1 << 16), np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+    found = np.zeros(1 << 16, dtype=np.uint64)
+    for place in range(4):
+        digit = digits[numbers >> 12 - 4 * place & 15].astype(np.uint64)
+        found |= digit << np.uint64(8 * place)
+    return found
 
 
 @cache
@@ -135,15 +143,28 @@ def _digits(is_last: bool = True) -> Piece:
 
     Numbers with a minus follow. Those before the last have none for a zero that is the first.
     """
-    texts: list[str] = []
-    for bar in ("|", "|-"):
-        texts += [f"{bar}0" if is_last else "", *(f"{bar}{i}" for i in range(1, RADIX))]
-        texts += [f"{i:04}" for i in range(RADIX)]
-    sizes = np.array([len(each) for each in texts], dtype=np.uint64)
-    return np.array(texts, dtype="S8").view("<u8"), sizes * np.uint64(8)
+    numbers, widths = np.arange(RADIX), np.full(RADIX, 4)
+    short = 1 + (numbers >= 10) + (numbers >= 100) + (numbers >= 1000)
+    if not is_last:
+        short[0] = -1
+    words, sizes = [], []
+    for bar in (b"|", b"|-"):
+        words += [_words(bar, numbers, short), _words(b"", numbers, widths)]
+        sizes += [np.where(short < 0, 0, len(bar) + short), widths]
+    return np.concatenate(words), np.concatenate(sizes).astype(np.uint64) * np.uint64(8)
 
 
-def _writers(content: Sequence[Numbers]) -> tuple[list[Writer], int]:
+def _words(bar: bytes, numbers: Numbers, widths: Numbers) -> Words:
+    """Return words of a bar and of so many digits of numbers; zero for those of width -1."""
+    found = np.full(len(numbers), int.from_bytes(bar, "little"), dtype=np.uint64)
+    for place in range(4):
+        digit = 48 + numbers // 10 ** np.maximum(widths - 1 - place, 0) % 10
+        shift = np.uint64(8 * (len(bar) + place))
+        found |= np.where(place < widths, digit, 0).astype(np.uint64) << shift
+    return np.where(widths < 0, np.uint64(0), found)
+
+
+def _writers(content: Sequence[Numbers], tops: Sequence[int]) -> tuple[list[Writer], int]:
     """Return what writes the numbers of some columns, and how many bytes these take at most."""
     writers: list[Writer] = []
     small: list[tuple[Numbers, int]] = []
@@ -154,11 +175,12 @@ def _writers(content: Sequence[Numbers]) -> tuple[list[Writer], int]:
             writers.append(_small([column for column, _ in small], [count for _, count in small]))
             small.clear()
 
-    for column in content:
-        low, high = int(column.min()), int(column.max())
-        size = 1 + max(len(str(low)), len(str(high)))
-        most += size
-        if low < 0 or high >= RADIX:
+    highest = tops or [int(np.iinfo(column.dtype).max) for column in content]
+    for column, high in zip(content, highest, strict=True):
+        is_signed = column.dtype.kind == "i"
+        size = 1 + len(str(high))
+        most += size + is_signed
+        if is_signed or high >= RADIX:
             together()
             writers.append(_large(column, size))
             continue
@@ -173,11 +195,7 @@ def _writers(content: Sequence[Numbers]) -> tuple[list[Writer], int]:
 
 def _small(columns: Sequence[Numbers], counts: Sequence[int]) -> Writer:
     """Write numbers below ``counts``, whose combinations are few and short, as one piece."""
-    words, bits = (each[: counts[0]] for each in _digits())
-    for count in counts[1:]:
-        more, longer = (each[:count] for each in _digits())
-        words = (words[:, np.newaxis] | more << bits[:, np.newaxis]).ravel()
-        bits = (bits[:, np.newaxis] + longer).ravel()
+    words, bits = _pieces(tuple(counts))
 
     def write(some: slice) -> Iterator[Piece]:
         places = columns[0][some].astype(np.int64)
@@ -186,6 +204,17 @@ def _small(columns: Sequence[Numbers], counts: Sequence[int]) -> Writer:
         yield words[places], bits[places]
 
     return write
+
+
+@lru_cache(maxsize=32)
+def _pieces(counts: tuple[int, ...]) -> Piece:
+    """Return the pieces of all combinations of numbers below ``counts``."""
+    words, bits = (each[: counts[0]] for each in _digits())
+    for count in counts[1:]:
+        more, longer = (each[:count] for each in _digits())
+        words = (words[:, np.newaxis] | more << bits[:, np.newaxis]).ravel()
+        bits = (bits[:, np.newaxis] + longer).ravel()
+    return words, bits
 
 
 def _large(column: Numbers, size: int) -> Writer:

@@ -25,6 +25,7 @@ from dpsql.privacy.vault.encode import OUTSIDE, WHOLE, clip, encode
 from dpsql.privacy.vault.owners import Digest, Owners, Queue, UnitNumbers, queue_up, strides
 from dpsql.privacy.vault.pile import Pile, PileRoom
 from dpsql.privacy.vault.tally import (
+    PLACES,
     Axis,
     axis_of_bins,
     axis_of_cells,
@@ -213,7 +214,9 @@ def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
     def ties(some: Counts) -> list[Floats]:
         return [each[some] for each in rows.numbers.values()]
 
-    return queue_up(digest, rows.owners, table.unit.max_rows, content, ties, rows.room)
+    tops = [table.columns[key].size for key in rows.codes]
+    tops += [PLACES] * (len(rows.places) + len(rows.numbers))
+    return queue_up(digest, rows.owners, table.unit.max_rows, content, ties, rows.room, tops)
 
 
 def fits_view(wanted: RowView, table: Table) -> bool:
@@ -292,7 +295,8 @@ def tally(
     shape = tuple(each.size for each in resolutions)
     axes = [_axis(rows, table, each) for each in resolutions]
     if units and rows.owners is not None:
-        return tally_units(axes, shape, kept, rows.owners.units, rows.room.folder)
+        count = len(rows.owners.names)
+        return tally_units(axes, shape, kept, rows.owners.units, count, rows.room.folder)
     return tally_rows(axes, room or shape, kept, weights_of(resolutions))
 
 

@@ -132,17 +132,28 @@ def tally_rows(
     """
     if not axes:
         return np.array(np.count_nonzero(kept), dtype=np.int64)
-    tally = np.zeros(math.prod(shape), dtype=np.int64)
+    size = math.prod(shape)
+    tally = np.zeros(size + 1, dtype=np.int64)  # the last one is of what is in no cell
     spreads = spread_out(axes, shape)
     for chunk in _chunks(len(kept)):
         falls = [spread(chunk) for spread in spreads]
         places = _flat([each.cells[0] for each in falls if each.part is None], chunk)
         between = [falls[i] for i in weights.order]
         for where, weight in _split(between, places, weights.unit):
-            inside = (where >= 0) & kept[chunk]
-            added = weight if isinstance(weight, int) else weight[inside]
-            np.add.at(tally, where[inside], added)
-    return tally.reshape(shape)
+            found = np.where((where >= 0) & kept[chunk], where, size)
+            if isinstance(weight, int) and weight == 1:
+                add_ones(tally, found)
+            else:
+                np.add.at(tally, found, weight)
+    return tally[:-1].reshape(shape)
+
+
+def add_ones(tally: Counts, places: Counts) -> None:
+    """Add one to places of a tally; which way depends on the sizes alone."""
+    if len(tally) <= len(places):
+        tally += np.bincount(places, minlength=len(tally))
+    else:
+        np.add.at(tally, places, 1)
 
 
 def _split(

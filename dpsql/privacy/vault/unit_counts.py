@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 from dpsql.privacy.vault.owners import count_rows, share_units
-from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, spread_out
-
-MARKS = 1 << 24
-"""Most pairs of a privacy unit and a cell that are marked one by one, not sorted."""
+from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, add_ones, spread_out
 
 
 def tally_units(
@@ -20,36 +17,70 @@ def tally_units(
     shape: tuple[int, ...],
     kept: Flags,
     units: Codes,
+    count: int,
     folder: str | None = None,
 ) -> Counts:
     """Count the different units among the rows that are kept, by cell or union of cells.
 
-    All rows of a unit are looked at together, so that it counts once wherever they are. What has to
-    be known of every row is in a file in ``folder``, where there is one.
+    Rows are looked at unit by unit, so that each counts once wherever they are. ``count`` is that
+    of units; what has to be known of every row is in a file in ``folder``, where there is one.
 
     >>> from dpsql.privacy.vault.tally import axis_of_cells, axis_of_unions
     >>> from dpsql.workload.cells import Cells, Unions
     >>> cells = Cells(("a",), (np.array([0, 1]),))
     >>> axis = axis_of_cells([np.array([0, 0, 1], np.uint8)], cells)
     >>> every = np.ones(3, dtype=bool)
-    >>> tally_units([axis], (2,), every, np.array([4, 4, 4], np.uint32)).tolist()
+    >>> tally_units([axis], (2,), every, np.array([4, 4, 4], np.uint32), 5).tolist()
     [1, 1]
     >>> both = Unions(cells, np.array([[True, True], [False, True]]))
     >>> axis = axis_of_unions([np.array([0, 0, 1], np.uint8)], both)
-    >>> tally_units([axis], (2,), every, np.array([4, 4, 5], np.uint32)).tolist()
+    >>> tally_units([axis], (2,), every, np.array([4, 4, 5], np.uint32), 6).tolist()
     [2, 1]
     """
     spreads, size = spread_out(axes, shape), math.prod(shape)
-    tally = np.zeros(size, dtype=np.int64)
-    shared = math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
-    most = int(units.max(initial=0)) + 1
-    shares = share_units(units, kept, count_rows(units, kept, most), folder)
+    tally = np.zeros(size + 1, dtype=np.int64)  # the last one is of what is in no cell
+    step = max(1, CHUNK // _shared(spreads))
+    every = np.ones(len(units), dtype=np.bool_)
+    shares = share_units(units, every, count_rows(units, every, count), folder)
     for rows in map(shares.rows, range(len(shares))):
-        order = rows[np.argsort(units[rows], kind="stable")]
-        owners = units[order].astype(np.int64)
-        for chunk in _chunks_of_units(owners, max(1, CHUNK // shared)):
-            tally += _of_units(spreads, order[chunk], owners[chunk] - owners[chunk.start], size)
-    return tally.reshape(shape)
+        order, owners = _by_unit(rows, units)
+        begun = np.zeros(size + 1, dtype=np.bool_)
+        for start in range(0, len(rows), step):
+            some = slice(start, min(start + step, len(rows)))
+            begun &= start > 0 and bool(owners[start - 1] == owners[start])
+            places = _together(spreads, order[some], some.stop - start)
+            inside = (places >= 0) & kept[order[some], np.newaxis]
+            _add_different(tally, begun, np.where(inside, places, size), owners[some])
+    return tally[:-1].reshape(shape)
+
+
+def _by_unit(rows: Counts, units: Codes) -> tuple[Counts, Codes]:
+    """Return rows sorted by unit, and their units; sorting one number takes a fifth of the time."""
+    bits = np.uint64(max(0, len(rows) - 1).bit_length())
+    pairs = units[rows].astype(np.uint64) << bits
+    pairs |= np.arange(len(rows), dtype=np.uint64)
+    pairs.sort()
+    order = rows[(pairs & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)]
+    return order, units[order]
+
+
+def _add_different(tally: Counts, begun: Flags, places: Counts, owners: Codes) -> None:
+    """Add one to a place for every unit among those of rows (rows,) sorted by unit.
+
+    ``places`` (rows, places) are places of ``tally``. ``begun`` says where the first unit has been
+    counted already, and afterwards where the last one has. Guarantee: what is done depends on how
+    many rows and places there are, not on units and places.
+    """
+    last = len(tally) - 1
+    numbers = np.append(0, np.cumsum(owners[1:] != owners[:-1]))
+    bits = len(owners).bit_length()
+    pairs = np.sort(((places << bits) | numbers[:, np.newaxis]).ravel())
+    is_new = np.append(True, pairs[1:] != pairs[:-1])
+    found, owner = pairs >> bits, pairs & ((1 << bits) - 1)
+    is_new &= (owner > 0) | ~begun[found]
+    add_ones(tally, np.where(is_new, found, last))
+    begun &= bool(numbers[-1] == 0)
+    begun[np.where(owner == numbers[-1], found, last)] = True
 
 
 def mark_cells(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Counts:
@@ -65,14 +96,19 @@ def mark_cells(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Cou
     >>> mark_cells([axis], (3,), np.ones(3, dtype=bool)).tolist()
     [1, 0, 1]
     """
-    spreads, marks = spread_out(axes, shape), np.zeros(math.prod(shape), dtype=np.bool_)
-    shared = math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
-    step = max(1, CHUNK // shared)
+    spreads, size = spread_out(axes, shape), math.prod(shape)
+    marks = np.zeros(size + 1, dtype=np.bool_)
+    step = max(1, CHUNK // _shared(spreads))
     for start in range(0, len(kept), step):
         chunk = slice(start, min(start + step, len(kept)))
         places = _together(spreads, chunk, chunk.stop - start)
-        marks[places[(places >= 0) & kept[chunk, np.newaxis]]] = True
-    return marks.astype(np.int64).reshape(shape)
+        marks[np.where((places >= 0) & kept[chunk, np.newaxis], places, size)] = True
+    return marks[:-1].astype(np.int64).reshape(shape)
+
+
+def _shared(spreads: Sequence[Spread]) -> int:
+    """Count the places that a row may be in."""
+    return math.prod(_places(spread, np.zeros(0, np.int64)).shape[1] for spread in spreads)
 
 
 def _together(spreads: Sequence[Spread], rows: Chunk, count: int) -> Counts:
@@ -84,36 +120,7 @@ def _together(spreads: Sequence[Spread], rows: Chunk, count: int) -> Counts:
     return places
 
 
-def _of_units(spreads: Sequence[Spread], rows: Counts, owner: Counts, size: int) -> Counts:
-    """Count the different owners of some rows, by place."""
-    places = _together(spreads, rows, len(rows))
-    inside = places >= 0
-    who = np.broadcast_to(owner[:, np.newaxis], places.shape)
-    return _different(places[inside], who[inside], size)
-
-
 def _places(spread: Spread, rows: Chunk) -> Counts:
     """Return where some rows fall on one axis, a row for each: in one place, or in several."""
     (places,) = spread(rows).cells
     return places[:, np.newaxis] if places.ndim == 1 else places
-
-
-def _chunks_of_units(owners: Counts, length: int) -> Iterator[slice]:
-    """Ranges of about so many rows that are sorted by unit: whole units."""
-    start = 0
-    while start < len(owners):
-        last = min(start + length, len(owners)) - 1
-        stop = int(np.searchsorted(owners, owners[last], side="right"))
-        yield slice(start, stop)
-        start = stop
-
-
-def _different(places: Counts, owners: Counts, size: int) -> Counts:
-    """Count the different owners of every place."""
-    count = int(owners.max(initial=-1)) + 1
-    if count * size <= MARKS:
-        marks = np.zeros((count, size), dtype=np.bool_)
-        marks[owners, places] = True
-        return np.asarray(marks.sum(axis=0, dtype=np.int64))
-    pairs = np.unique(places * count + owners)
-    return np.bincount(pairs // count, minlength=size).astype(np.int64)

@@ -1,54 +1,47 @@
-"""Different whole numbers, and which of them each one is: without sorting where they lie close."""
+"""Different whole numbers, and which of them each one is, by the same steps whatever they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from dpsql.privacy.vault.data_engine import Counts, Flags
-
-CLOSE = 4
-"""Numbers that lie between the least and the largest, for each one there is, up to which they are
-marked instead of sorted: a million take 10 ms, and 90 ms to be sorted."""
-
-
-def lie_close(values: Counts) -> bool:
-    """Say whether values (n,) lie so close together that they are better marked than sorted."""
-    return not len(values) or int(values.max()) - int(values.min()) < CLOSE * len(values)
+from dpsql.privacy.vault.data_engine import Counts
 
 
 def find_distinct(values: Counts) -> tuple[Counts, Counts]:
-    """Return the different values in order, and the place of every one among them, both (n,).
+    """Return the different values, and the place of every one among them, both (n,).
+
+    Last bits and places are sorted as one number, in a quarter of the time that it takes to sort
+    places by values. Values of the same last bits, all but as many as places take, are told apart
+    afterwards: there are none where values are below 2^40, and hardly any others.
+
+    Guarantee: neither where the values lie nor how far apart they are chooses another way. To mark
+    those that lie close together, as a table of all between them, takes half as long, and one
+    value far away would show.
 
     >>> [each.tolist() for each in find_distinct(np.array([7, 5, 7]))]
     [[5, 7], [1, 0, 1]]
+    >>> [each.tolist() for each in find_distinct(np.array([7, 7 + (1 << 62), 7, 5]))]
+    [[5, 7, 4611686018427387911], [1, 2, 1, 0]]
     """
-    if not len(values):
-        return values, np.zeros(0, dtype=np.int64)
-    if not lie_close(values):
-        found, places = np.unique(values, return_inverse=True)
-        return found, places.astype(np.int64)
-    low, high = int(values.min()), int(values.max())
-    marks = np.zeros(high - low + 1, dtype=np.bool_)
-    marks[values - low] = True
-    places = np.cumsum(marks) - 1
-    return np.flatnonzero(marks) + low, places[values - low]
-
-
-def number_closely(values: Sequence[Counts], known: Sequence[Flags]) -> tuple[list[Counts], int]:
-    """Return numbers that are equal where known values are, and one more than the largest.
-
-    ``values`` are those of several tables, (n,) each. Some numbers below the largest may be
-    nobody's; values that are not known have any.
-    """
-    some = [v if k.all() else v[k] for v, k in zip(values, known, strict=True)]
-    some = [each for each in some if len(each)]
-    if not some:
-        return [np.zeros(len(each), dtype=np.int64) for each in values], 1
-    low, high = min(int(each.min()) for each in some), max(int(each.max()) for each in some)
-    if high - low < CLOSE * sum(map(len, values)):
-        pairs = zip(values, known, strict=True)
-        return [v - low if k.all() else np.where(k, v - low, 0) for v, k in pairs], high - low + 1
-    distinct, places = find_distinct(np.concatenate(values))
-    return np.split(places, np.cumsum([len(each) for each in values])[:-1]), len(distinct)
+    count = len(values)
+    bits = np.uint64(max(0, count - 1).bit_length())
+    pairs = np.asarray(values, dtype=np.int64).view(np.uint64) << bits
+    pairs |= np.arange(count, dtype=np.uint64)
+    pairs.sort()
+    order = pairs.view(np.int64) & ((1 << int(bits)) - 1)
+    pairs >>= bits
+    begins = np.ones(count, dtype=np.bool_)
+    np.not_equal(pairs[1:], pairs[:-1], out=begins[1:])
+    ordered = np.take(values, order, out=pairs.view(np.int64), mode="clip")
+    heads, runs = np.flatnonzero(begins), np.cumsum(begins, dtype=np.int64)
+    runs -= 1
+    begins[1:] |= ordered[1:] == ordered[:-1]
+    mixed = np.zeros(len(heads), dtype=np.bool_)
+    mixed[runs[~begins]] = True
+    late = np.flatnonzero(mixed[runs])
+    late = late[ordered[late] != ordered[heads[runs[late]]]]
+    more, places = np.unique(ordered[late], return_inverse=True)
+    runs[late] = len(heads) + places
+    names = np.append(ordered[heads], more)
+    pairs.view(np.int64)[order] = runs
+    return names, pairs.view(np.int64)

@@ -1,0 +1,181 @@
+"""Neighbours take the same way: which functions run, and on arrays of which sizes and types.
+
+Time tells what a choice of algorithm, width or block depends on, and a clock would not find it all.
+So calls are recorded, with the shapes and types of all arrays that a function ends with, and what
+is compared are hostile tables with as many rows, and as many units with as many rows each.
+``TRACES`` says how many pairs of tables there are.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import IntegerRange
+from dpsql.privacy.vault.vault import open_vault
+from dpsql.workload.cells import Cells, Unions
+from tests.privacy.additivity import KINDS, Kind, arrow
+
+TRACES = int(os.environ.get("TRACES", "24"))
+WITHIN = os.path.join("privacy", "vault", "")
+APART = ("text_names.py", "instants.py")
+"""What draws keys anew, so that its steps say nothing of the data; and what runs in threads."""
+SEEN = Column("seen", "integer", IntegerRange(0, 9))
+DIGESTS = ("digits_of_rows", "_digits", "_one_by_one", "_add_block", "_mix", "_halves", "RowTexts")
+Step = tuple[str, tuple[tuple[str, str, tuple[int, ...]], ...]]
+pa = pytest.importorskip("pyarrow")
+
+
+def trace(work: Callable[[], object]) -> list[Step]:
+    """What functions of the vault run, in order, with the arrays that each ends with."""
+    steps: list[Step] = []
+
+    def watch(frame: FrameType, event: str, result: Any) -> None:
+        file = frame.f_code.co_filename
+        if event != "return" or WITHIN not in file or file.endswith(APART):
+            return
+        found = {**frame.f_locals, "return": result}
+        arrays = (
+            (name, each.dtype.str, each.shape)
+            for name, each in sorted(found.items())
+            if isinstance(each, np.ndarray)
+        )
+        steps.append((frame.f_code.co_qualname, tuple(arrays)))
+
+    sys.setprofile(watch)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return steps
+
+
+def ways(steps: Sequence[Step]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Which functions ran, and on which types, however often and of whatever size."""
+    return {(name, tuple((one, kind) for one, kind, _ in arrays)) for name, arrays in steps}
+
+
+def same(one: Sequence[Step], two: Sequence[Step]) -> None:
+    """Say where two ways part."""
+    for step, other in zip(one, two, strict=False):
+        assert step == other
+    assert len(one) == len(two)
+
+
+def ask(table: Table) -> Callable[[], object]:
+    """Load a table and count it: rows and units, by cells and by unions of cells."""
+    vault = open_vault(table, b"salt" * 8)
+    cells = {
+        key: Cells((column.name,), (np.arange(column.size),))
+        for key, column in table.columns.items()
+        if column.domain is not None
+    }
+    cell = cells["seen"]
+    unions = Unions(cell, np.tri(4, cell.size, dtype=np.bool_))
+
+    def work() -> None:
+        vault.load()
+        for each in cells.values():
+            vault.tally([each])
+        vault.tally([cell, *[each for key, each in cells.items() if key != "seen"][:1]])
+        vault.mark([cell])
+        if table.unit.column is not None:
+            vault.tally([cell], True)
+            vault.tally([unions], True)
+
+    return work
+
+
+def stored(folder: Path, kind: Kind, values: Sequence[Any], more: dict[str, Any]) -> str:
+    from pyarrow import parquet
+
+    folder.mkdir()
+    frame = pa.table({"c": arrow(kind, values, True), **more})
+    parquet.write_table(frame, folder / "t.parquet")
+    return str(folder / "t.parquet")
+
+
+WRITTEN = {name: kind for name, kind in KINDS.items() if kind.arrow is not None}
+
+
+@pytest.mark.parametrize("kind", [name for name in WRITTEN if name not in ("seconds",)])
+def test_values_choose_no_way(kind: str, tmp_path: Path) -> None:
+    """Of whatever type: extremes, missing ones, and those that are in no domain."""
+    rng, found = random.Random(kind), WRITTEN[kind]
+    pools = [[each] for each in rng.sample(list(found.values), min(3, len(found.values)))]
+    pools += [list(found.values)] * 2
+    traces = []
+    column = rng.choice(list(found.columns.values()))
+    for i, pool in enumerate(pools):
+        values = [rng.choice(pool) for _ in range(70)]
+        seen = pa.array([rng.choice([None, 0, 3, 9, 12]) for _ in values], pa.int64())
+        source = stored(tmp_path / str(i), found, values, {"seen": seen})
+        ask(Table("t", source, Unit(), {"c": column, "seen": SEEN}))()  # what is kept is kept now
+        traces.append(trace(ask(Table("t", source, Unit(), {"c": column, "seen": SEEN}))))
+    for each in traces[1:]:
+        same(each, traces[0])
+
+
+def units_of(rng: random.Random, sizes: Sequence[int]) -> list[int | None]:
+    """Ids of units with so many rows each: near, far, random, extreme, in some order."""
+    way = rng.choice(["near", "far", "high", "random", "extreme"])
+    count = len(sizes)
+    ids: list[int | None] = list(range(1, count + 1))
+    if way == "far":
+        ids[rng.randrange(count)] = rng.choice([10**15, -(10**15), 2**39, 2**32])
+    elif way == "high":
+        ids = [10**12 + i for i in range(count)]
+        ids[rng.randrange(count - 3)] = None
+    elif way == "random":
+        ids = list(rng.sample(range(2**40), count))
+    elif way == "extreme":
+        ids[:2] = [2**39 - 1, -(2**39)]
+    rows = [each for each, size in zip(ids, sizes, strict=True) for _ in range(size)]
+    if rng.random() < 0.7:
+        rng.shuffle(rows)
+    return rows
+
+
+@pytest.mark.parametrize("part", range(TRACES))
+def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
+    """Sizes lie on both sides of powers of two, of rows and of units."""
+    rng = random.Random(part)
+    edge = 1 << rng.choice([3, 6, 8, 11])
+    sizes = [1] * (edge + rng.choice([-1, 0, 1]) - 3) + [2, 3, rng.choice([4, 9, 700])]
+    traces = []
+    for i in range(3):
+        rows = units_of(rng, sizes)
+        seen = pa.array([rng.choice([None, 0, 3, 9, 12]) for _ in rows], pa.int64())
+        kind = KINDS["big"]
+        values = [rng.choice(kind.values) for _ in rows]
+        more = {"seen": seen, "who": pa.array(rows, pa.int64())}
+        source = stored(tmp_path / str(i), kind, values, more)
+        columns = {"c": kind.columns["range"], "seen": SEEN}
+        table = Table("t", source, Unit("who", 2), columns)
+        ask(table)()
+        traces.append(trace(ask(table)))
+    for each in traces[1:]:
+        same(each, traces[0])
+
+
+def test_one_person_with_many_rows_takes_no_way_of_their_own(tmp_path: Path) -> None:
+    """More rows take longer, and nothing else; up to 512 digests take as long one by one."""
+    found = []
+    for i, most in enumerate((3, 20_000)):
+        rows = [*range(6000), *[7] * most, 8, 8, 8]
+        more = {"who": pa.array(rows, pa.int64()), "seen": pa.array([3] * len(rows), pa.int64())}
+        source = stored(tmp_path / str(i), KINDS["big"], [1] * len(rows), more)
+        table = Table("t", source, Unit("who", 2), {"seen": SEEN})
+        ask(table)()
+        found.append(ways(trace(ask(table))))
+        found[-1] = {each for each in found[-1] if not each[0].startswith(DIGESTS)}
+    assert found[0] == found[1]

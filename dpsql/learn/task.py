@@ -56,6 +56,9 @@ FIXED_COMPONENTS, FIXED_STEPS = 400, 300
 MOST_TOGETHER = 6
 """Attributes of a query up to which all their subsets are marginals to choose from."""
 
+FEW_CELLS = 1000
+"""Cells of tables together of which single ones are as good a choice as any."""
+
 MOST_AT_ONCE = 64
 """Tables of a named model up to which measuring all of them at once is considered."""
 
@@ -233,6 +236,8 @@ def _named(
     if model == "mwem":
         return MechanismChoice("mwem", rule, {}, "factored")
     if model == "rap":
+        if all(map(near_marginal, task.candidates)) and sum(map(rows, task.candidates)) > FEW_CELLS:
+            rule += f"; it learns little of whole tables: {option} = 'auto' is for those"
         return MechanismChoice("rap", rule, {}, "relaxed")
     if model == "pgm" and not _fits_tree(task.domain, task.cliques[:1]):
         raise ProgrammingError(

@@ -15,6 +15,7 @@ from dpsql.learn.candidates import marginal
 from dpsql.learn.choose import THRESHOLDS, Facts, Fork, MechanismChoice, Metric, decide
 from dpsql.learn.handle import Candidate
 from dpsql.learn.task import make_task, run_task
+from dpsql.pgm.linear import whole_marginal
 from dpsql.plan.rounds import Rounds
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
@@ -185,3 +186,17 @@ def test_predicates_over_large_domains_are_for_relaxed_tables() -> None:
     assert decide(replace(facts, candidates=pairs, budget=Fraction(100))).mechanism == (
         "matrix+projection"
     )
+
+
+def test_cells_chosen_one_by_one_say_where_tables_are_better() -> None:
+    """A table of 8,000 cells and a condition: the first is told, by the option it was asked by."""
+    domain = {"a": 20, "b": 20, "c": 20}
+    table = whole_marginal(domain, ("a", "b", "c"))
+    few = whole_marginal(domain, ("a", "b"))
+    condition = (Product({"a": Dense(np.eye(20, dtype=np.int64)[:1])}),)
+    for candidates, is_told in (([table], True), ([few], False), ([table, condition], False)):
+        one = Fraction(1)
+        task = make_task(domain, candidates, "laplace", one, model="rap", option="mechanism")
+        assert ("mechanism = 'auto' is for those" in task.choice.rule) == is_told
+    task = make_task(domain, [table], "laplace", Fraction(1), model="mixture")
+    assert "is for those" not in task.choice.rule

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -24,6 +25,7 @@ from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import NUMBERS
 from tests.privacy.covering import draw_sets, draw_table
+from tests.support.tables import scribe
 
 SALT = b"0123456789abcdef"
 ROWS = 150_000
@@ -142,17 +144,37 @@ def catalog(folder: Path, spill: str = "") -> Path:
     return path
 
 
-def test_without_room_a_table_says_what_to_set_and_charges_nothing(
+@pytest.mark.parametrize("rows", [0, 1, 1000, 1001, 30_000])
+def test_no_number_of_rows_is_one_too_many(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The true number was compared with half of the memory: 1,000 were answered, 1,001 refused."""
+    with scribe() as connection:
+        drawn = f"SELECT i AS who, i % 100 AS age FROM range({rows}) r(i)"
+        connection.execute(f"COPY ({drawn}) TO '{tmp_path}/t.parquet'")
+    monkeypatch.setattr(pile, "memory", lambda: 2 * 1000 * 14)
+    with dpsql.connect(catalog(tmp_path, "row_count_hint = 1000"), epsilon=1) as connected:
+        connected.execute(ASKED)
+    with pytest.raises(DataUnavailable, match="row_count_hint = 1001 takes 0 MiB") as caught:
+        dpsql.connect(catalog(tmp_path, "row_count_hint = 1001"), epsilon=1)
+    assert "`spill`" in str(caught.value.hint)
+
+
+def test_room_on_a_disk_is_looked_for_before_rows_are(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large(tmp_path / "t.parquet")
-    monkeypatch.setattr(pile, "memory", lambda: 1 << 20)
-    with dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
-        with pytest.raises(DataUnavailable, match="outgrow the memory") as caught:
-            connection.execute(ASKED)
-        assert "`spill`" in str(caught.value.hint)
-        assert caught.value.__context__ is None
-        assert connection.budget.entries == 0
+    free = SimpleNamespace(free=14 * 1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: free)
+    dpsql.connect(catalog(tmp_path, 'spill = "scratch"\nrow_count_hint = 1000'), epsilon=1).close()
+    with pytest.raises(DataUnavailable, match="more than is free in the folder"):
+        dpsql.connect(catalog(tmp_path, 'spill = "scratch"\nrow_count_hint = 1001'), epsilon=1)
+
+
+def test_a_full_disk_says_so_and_charges_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large(tmp_path / "t.parquet")
     with dpsql.connect(catalog(tmp_path, 'spill = "scratch"'), epsilon=1) as connection:
         full = OSError(errno.ENOSPC, "No space left on device")
         with monkeypatch.context() as patched:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import shutil
 import tempfile
 import weakref
 from typing import Any, BinaryIO
@@ -16,6 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.catalog.catalog import Table
+from dpsql.catalog.domain import Bins
 from dpsql.plan.machine import memory
 
 SHARE = 2
@@ -27,17 +30,14 @@ MARKED = 1 << 20
 
 
 class PileRoom:
-    """Where the piles of a table are: in a folder, or in memory, up to ``most`` bytes of it."""
+    """Where the piles of a table are: in a folder, or in memory.
 
-    def __init__(self, folder: str | None = None, most: int | None = None) -> None:
+    Guarantee: nothing is counted here, so that no number of rows is one too many. Whether there is
+    room is decided before, by a public number of rows; see :func:`no_room`.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
         self.folder = folder
-        self._left = memory() // SHARE if most is None else most
-
-    def take(self, size: int) -> None:
-        """Account for bytes in memory. Raises: MemoryError."""
-        self._left -= size
-        if self._left < 0:
-            raise MemoryError
 
     def pile(self, size: int = 0) -> Pile:
         """Start an array, that of so many numbers where that is known."""
@@ -72,13 +72,12 @@ class Pile:
         self._file: BinaryIO | None = None
 
     def add(self, part: npt.NDArray[Any]) -> None:
-        """Add numbers (rows,) at the end. Raises: MemoryError; OSError for a disk that is full."""
+        """Add numbers (rows,) at the end. Raises: OSError for a disk that is full."""
         if self._found is None:
             self._found = np.empty(self._expected, dtype=part.dtype)
         if self._found.dtype != part.dtype:
             raise ValueError("parts of one array have one type")
         if self._room.folder is None:
-            self._room.take(part.nbytes)
             self._append(self._found, part)
         elif len(part):
             self._open().write(part.tobytes())
@@ -108,6 +107,35 @@ class Pile:
             file.flush()
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return np.frombuffer(mapped, dtype=found.dtype)
+
+
+def no_room(table: Table) -> tuple[str, str] | None:
+    """Why the codes of a table have no room, and what helps; None where they have some.
+
+    Decided by ``row_count_hint``, what the catalog declares, and the machine: never by rows.
+    """
+    if table.row_count_hint is None or table.engine:
+        return None
+    size, folder = table.row_count_hint * bytes_of_row(table), table.option("spill")
+    told = f"row_count_hint = {table.row_count_hint} takes {size >> 20} MiB for codes"
+    if folder is None:
+        if size <= memory() // SHARE:
+            return None
+        problem = f"{told}, more than half of the memory, {memory() // SHARE >> 20} MiB"
+        return problem, "`spill` names a folder with room for them"
+    free = shutil.disk_usage(folder).free if os.path.isdir(folder) else size
+    problem = f"{told}, more than is free in the folder of `spill`, {free >> 20} MiB"
+    return None if size <= free else (problem, "make room, or name another folder")
+
+
+def bytes_of_row(table: Table) -> int:
+    """Bytes that are kept of every row: codes, places in bins, measures, keys, and whose it is."""
+    size = 9 * len(table.keys) + (13 if table.unit.column else 0)
+    for column in table.columns.values():
+        size += 8 if column.bounds else 0
+        size += 4 if isinstance(column.domain, Bins) else 0
+        size += np.min_scalar_type(column.size).itemsize if column.domain else 0
+    return size
 
 
 def why_not(error: BaseException) -> str | None:

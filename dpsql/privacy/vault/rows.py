@@ -155,10 +155,7 @@ def ask(column: Column, name: str, family: str) -> Asked:
 
 
 def load_rows(batches: Iterable[Batch], table: Table, room: PileRoom | None = None) -> Rows:
-    """Encode all rows of a table; ``batches`` have its declared columns, in order.
-
-    Raises: MemoryError where the room has no room for them.
-    """
+    """Encode all rows of a table; ``batches`` have its declared columns, in order."""
     parts, count = Parts(room), 0
     columns = declared(table)
     for key, column in columns.items():

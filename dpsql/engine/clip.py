@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NoReturn, cast
 
@@ -18,7 +18,7 @@ from dpsql.catalog import Table
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import advise_clip
 from dpsql.engine.explanation import ColumnForecast, Explanation, Row, StatementForecast
-from dpsql.engine.job import Looking, Price, price_of_run
+from dpsql.engine.job import Looking, Price, price_of_run, without_cells
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
@@ -57,6 +57,8 @@ SINGLE_ROWS: Mapping[Method, Fraction] = {"svt": Fraction(5), "quantile": Fracti
 Fewer have a smaller median error, and now and then a threshold far above every value: of 400 runs
 one in a hundred decides the root mean square (``benchmarks.tails``).
 """
+ROWS_BEFORE: Mapping[Method, Fraction] = {"quantile": Fraction(5)}
+"""Rows that earlier versions left: 1, but for these."""
 BIAS = ("bias", "values above the threshold are clipped: sums are biased downwards")
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
@@ -108,6 +110,12 @@ class Clipping(Looking[ClippedSums]):
         unit = self.table.unit.max_rows
         rows = find_views([self.item])[key]
         return Run(key, {}, self.noise, self.amount, unit, self._settings(), values, view, rows)
+
+    @property
+    def earlier(self) -> tuple[Run, ...]:
+        """The runs that earlier versions made of the same statement."""
+        before = [replace(self, rule=each).run for each in rules_before(self.rule, self.table)]
+        return (*before, *(each for run in (self.run, *before) for each in without_cells(run)))
 
     @property
     def rho(self) -> Fraction | None:
@@ -348,6 +356,16 @@ def make_rule(method: Method, top: int, cells: int, table: Table, noise: Noise) 
     share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
     rows = Fraction(max(cells, SINGLE_ROWS.get(method, 1)) * unit)
     return Threshold(method, SINGLE_SHARE if cells == 1 else share, rows, start=start)
+
+
+def rules_before(rule: Threshold, table: Table) -> Iterator[Threshold]:
+    """The rules of earlier versions for the same sum, or the same few."""
+    unit, now = table.unit.max_rows, SINGLE_ROWS.get(rule.method)
+    if now is None or rule.rows != now * unit:
+        return
+    least = ROWS_BEFORE.get(rule.method, Fraction(1))
+    for rows in range(math.ceil(least), math.ceil(now)):
+        yield replace(rule, rows=Fraction(rows * unit))
 
 
 def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Threshold:

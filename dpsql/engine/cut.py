@@ -21,9 +21,9 @@ from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.catalog.view import RowView
-from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule
+from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule, rules_before
 from dpsql.engine.desk import Desk
-from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run
+from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run, without_cells
 from dpsql.engine.matrix import Asking
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.learn.summed import BOUNDS, WORKS, measure_of
@@ -90,6 +90,12 @@ class Cutting(Looking[ClippedSums]):
         key, unit = self.table.name.casefold(), self.table.unit.max_rows
         run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
         return replace(run, rows=self.rows)
+
+    @property
+    def earlier(self) -> tuple[Run, ...]:
+        """The runs that earlier versions made of the same statements."""
+        before = [replace(self, rule=each).run for each in rules_before(self.rule, self.table)]
+        return (*before, *(each for run in (self.run, *before) for each in without_cells(run)))
 
     @property
     def rho(self) -> Fraction | None:

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
+from dpsql.catalog.view import RowView
 from dpsql.engine.desk import Desk
 from dpsql.engine.room import FEW
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of
 from dpsql.privacy.receipt import Receipt
-from dpsql.records import dataclass, field
+from dpsql.records import dataclass, field, replace
 from dpsql.strategy.noise_law import Noise, law
 
 if TYPE_CHECKING:
@@ -204,15 +205,27 @@ class Looking(Job[T]):
     def learn(self, handle: Any, receipt: tuple[str, int, str]) -> T:
         """What the run ends with, through the handle alone."""
 
+    @property
+    def earlier(self) -> tuple[Run, ...]:
+        """The runs that earlier versions made of the same statement: what they told is owned."""
+        return without_cells(self.run)
+
     def keys(self, desk: Desk) -> tuple[str, ...]:
         """What identical runs on the same data have in common."""
-        run = self.run
-        return desk.run_names(run.fingerprint, [run.table])
+        named = [desk.run_names(run.fingerprint, [run.table]) for run in (self.run, *self.earlier)]
+        return tuple(name for names in named for name in names)
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> T:
         """Look; a run that fails stays paid."""
         with doors.look(self.run, receipt) as handle:
             return self.learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))
+
+
+def without_cells(run: Run) -> tuple[Run, ...]:
+    """A run as earlier versions made it: units kept their first rows before conditions."""
+    if run.rows is None or not run.rows.cells:
+        return ()
+    return (replace(run, rows=RowView(run.rows.columns)),)
 
 
 def price_of_run(run: Run, epsilon: Fraction) -> Price:

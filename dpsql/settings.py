@@ -280,9 +280,9 @@ _ALL = (
     ),
     Setting(
         "metric",
-        "which error is to be small: the mean or the largest",
+        "which error is to be small: the mean, the largest, or each beside what it is alone",
         BOTH | Taker.CREATE,
-        _words("mean", "max"),
+        _words("mean", "fair", "max"),
         "mean",
     ),
     Setting(

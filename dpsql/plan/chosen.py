@@ -14,7 +14,7 @@ from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import assemble
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import Target
+from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3
@@ -125,6 +125,10 @@ def count_units(target: Target, noise: Noise) -> Chosen:
     for rows in ({}, *([added_up(workload)] if target.occupied else [])):
         strategy = assemble(workload.domain, rows, {names: 1.0}, noise, "one count per group")
         moved = int(reach ** law(noise).norm) if rows else reach
-        error = strategy.unit_error(workload) * law(noise).squared(moved)
-        found.append(Chosen(layout, strategy, 0.0, {}, error))
+        times = law(noise).squared(moved)
+        forecast = strategy.forecast(strategy.unit_variances())
+        means = mean_variances(forecast, layout.products)
+        means = {place: mean * times for place, mean in means.items()}
+        error = strategy.unit_error(workload) * times
+        found.append(Chosen(layout, strategy, 0.0, means, error))
     return min(found, key=lambda chosen: chosen.error)

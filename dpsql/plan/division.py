@@ -12,16 +12,16 @@ from itertools import pairwise
 from typing import Protocol
 
 from dpsql.plan.chosen import Chosen
-from dpsql.plan.drawn import counted_of, error_at, least_part
-from dpsql.plan.limits import plain_cost
-from dpsql.plan.plan import NO_ERROR, shared_error, split_amount
+from dpsql.plan.drawn import counted_of, error_at, least_part, used
+from dpsql.plan.limits import AIM, plain_cost
+from dpsql.plan.plan import NO_ERROR, Part, shared_error, split_amount
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product_block import estimated
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import Target
+from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product
 
 HALVINGS = 3
@@ -78,6 +78,40 @@ class PlannedAlone:
         return self.least <= 1 and error <= GAIN * self.chosen.free and not self.target.has_sums
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces that share a budget, and the amount of each."""
+
+    pieces: tuple[PlannedAlone, ...]
+    amounts: tuple[Fraction, ...]
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of a plan."""
+        return tuple(
+            Part(
+                piece.target.table.name.casefold(),
+                piece.chosen.strategy,
+                used(piece.chosen.layout, piece.chosen.strategy),
+                amount,
+                piece.target.rows_per_unit,
+                piece.chosen.lower,
+                piece.target.units,
+                piece.target.view,
+                piece.target.occupied,
+            )
+            for piece, amount in zip(self.pieces, self.amounts, strict=True)
+        )
+
+    @cached_property
+    def means(self) -> Mapping[Place, float]:
+        """The mean variances of all answers, of the noise that is drawn."""
+        found: dict[Place, float] = {}
+        for piece, part in zip(self.pieces, self.parts, strict=True):
+            found |= mean_variances(part.forecast, piece.chosen.layout.products)
+        return found
+
+
 class Choose(Protocol):
     """Plans answers by themselves: without a search where that seems hopeless, or in earnest."""
 
@@ -96,6 +130,47 @@ def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[Pl
         each if each.least <= 1 or each.chosen.free else _in_earnest(each, choose)
         for each in _best_pieces(one, choose)
     ]
+
+
+def in_groups(
+    one: PlannedAlone, choose: Choose, split: Collection[tuple[float, float]]
+) -> list[PlannedAlone] | None:
+    """Return answers as one piece within its limits, or as groups where these gain much.
+
+    None where neither is known to keep them, or both have more error than the ``split``: statements
+    with their errors for a unit budget, and the parts of one that keep their limits. Limits leave
+    to other targets what the split leaves to them.
+    """
+    whole = sum(least for _, least in split) * AIM ** law(one.noise).norm
+    rows = one.target.rows_per_unit**2
+    apart = shared_error(
+        [error * rows for error, _ in split],
+        [least / whole * (1 - ROUNDING) for _, least in split],
+        one.noise,
+    )
+
+    def rated(pieces: list[PlannedAlone] | None) -> float:
+        """The error with the best shares of what the split has."""
+        if pieces is None:
+            return math.inf
+        least = [each.least / whole * (1 - ROUNDING) for each in pieces]
+        return shared_error([each.chosen.error for each in pieces], least, one.noise)
+
+    best: list[PlannedAlone] | None = [one]
+    if rated(best) > GAIN * apart:
+        best = None
+    elif one.is_good:
+        return best
+    from dpsql.plan.partition import best_partition, keeps_limits  # one statement does without
+
+    noise, known = one.noise, min(apart, rated(best))
+    partition = best_partition(one.target, noise)
+    if len(partition.groups) == 1 or partition.error * one.target.rows_per_unit**2 * GAIN >= known:
+        return best
+    if law(noise).norm == 1 and not keeps_limits(partition, one.target, noise):
+        return best
+    found = _grouped(one, partition.groups, choose)
+    return found if rated(found) * GAIN < min(rated(best), apart) else best
 
 
 def _in_earnest(piece: PlannedAlone, choose: Choose) -> PlannedAlone:
@@ -253,6 +328,8 @@ def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple
 
     ``groups`` are the pieces of every target.
     """
+    if all(group[0].whole.limits is not None for group in groups):
+        return tuple(piece.least for group in groups for piece in group)
     costs = [plain_cost(group[0].whole, noise) for group in groups]
     return tuple(
         piece.least * cost / sum(costs)

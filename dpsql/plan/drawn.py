@@ -22,7 +22,7 @@ from dpsql.plan.chosen import (
     total_error,
     worst_of,
 )
-from dpsql.plan.limits import CAP, find_limits
+from dpsql.plan.limits import AIM, CAP, find_limits
 from dpsql.plan.plan import Part
 from dpsql.records import replace
 from dpsql.search.coarse import AMOUNTS, FINE, drawn_part
@@ -59,7 +59,10 @@ def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chos
     others = [*selected, *coarse]
     found += [each for each in others if not any(each is known for known in found)]
     rated = [pair for each in found if (pair := _rated(target, each, amount, limits)) is not None]
-    plain = total_error(target, target.layouts[0], limits) / CAP**2
+    plain = (
+        total_error(target, target.layouts[0], limits)
+        / (CAP if target.limits is None else AIM) ** 2
+    )
     if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
         from dpsql.strategy.queries import QueriesStrategy  # searches that most requests do without
 
@@ -142,7 +145,9 @@ def least_part(chosen: Chosen, target: Target, whole: Target, amount: Fraction) 
     """
     noise = law(chosen.strategy.noise)
     if whole.units:
-        return float(CAP**-noise.norm)
+        if whole.limits is None:
+            return float(CAP**-noise.norm)
+        return float(worst_of(chosen, whole.limits) ** (noise.norm / 2))
     amount, own = counted_of(target, noise.name, amount)
     limits = find_limits(whole, noise.name, own)
     part = worst_of(chosen, limits) ** (noise.norm / 2)

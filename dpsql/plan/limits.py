@@ -17,6 +17,13 @@ CAP = 1.1
 Of the published demonstrations it binds in one, which was at 1.34 (decision 40).
 """
 
+FAIR = 1.05
+"""Largest standard error of a shown column of a request of several statements, as a multiple of
+what its statement has by itself with its share of the budget."""
+
+AIM = 1.049
+"""The same for what is searched for: shares are rounded, and scales of noise."""
+
 COARSE = 0.9
 """Part of its limit below which the variance of plain noise is told from it: scales below one."""
 
@@ -24,8 +31,11 @@ COARSE = 0.9
 def find_limits(target: Target, noise: Noise, own: float | None = None) -> dict[Place, float]:
     """Return the largest mean variance of every answer, at a unit budget.
 
-    ``own`` is the budget for one row, where limits are to be those of plain noise as it is drawn.
+    Those of the target where it has some, else by plain noise. ``own`` is the budget for one row,
+    where limits are to be those of plain noise as it is drawn.
     """
+    if target.limits is not None:
+        return {place: target.limits[place] for place in target.asked}
     sensitivity = target.plain(noise)
     variances = {
         place: plain_variance(sensitivity, asked.weight, noise)
@@ -38,7 +48,10 @@ def find_limits(target: Target, noise: Noise, own: float | None = None) -> dict[
 
 
 def plain_error(target: Target, noise: Noise) -> float:
-    """Return the total error of plain noise at a unit budget."""
+    """Return the total error of plain noise at a unit budget, or that of what limits are by."""
+    if target.limits is not None:
+        means = {place: each / AIM**2 for place, each in find_limits(target, noise).items()}
+        return total_error(target, target.layouts[0], means)
     sensitivity = target.plain(noise)
     means = {p: plain_variance(sensitivity, e.weight, noise) for p, e in target.asked.items()}
     return total_error(target, target.layouts[0], means)

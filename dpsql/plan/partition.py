@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.worst import worst_cell
-from dpsql.plan.limits import CAP
+from dpsql.plan.limits import find_limits
 from dpsql.plan.plan import shared_error
 from dpsql.records import dataclass
 from dpsql.search.itself import are_few
@@ -114,7 +114,11 @@ class Forecaster:
         self.layout = target.layouts[0]
         self.rows = self.layout.rows
         self.weights = {place: each.weight for place, each in target.asked.items()}
-        self.limit = CAP**2 * self.law.squared(target.plain(noise))
+        self.alone = target.alone or {}
+        self.limits = {
+            place: each * self.weights[place] ** 2
+            for place, each in find_limits(target, noise).items()
+        }
         self.columns: dict[tuple[str, int], _Columns] = {}
         self.few: dict[frozenset[Place], bool] = {}
         self.independent: dict[int, bool] = {}
@@ -175,6 +179,8 @@ class Forecaster:
 
     def prospects(self, places: frozenset[Place]) -> Iterator[Prospect]:
         """Yield what a group comes to with noise on its queries, and on its cells."""
+        if places in self.alone:
+            yield Prospect(*self.alone[places])
         if self.is_measurable(places):
             each = self.law.squared(self._sensitivity(places))
             yield self._prospect(dict.fromkeys(places, each))
@@ -184,7 +190,8 @@ class Forecaster:
     def _prospect(self, means: Mapping[Place, float]) -> Prospect:
         """A prospect by the mean variances of answers, times the squares of their weights."""
         error = sum(self.rows[place] * mean for place, mean in means.items())
-        least = (max(means.values()) / self.limit) ** (self.law.norm / 2)
+        worst = max(mean / self.limits[place] for place, mean in means.items())
+        least = worst ** (self.law.norm / 2)
         return Prospect(float(error), float(least))
 
     def _sensitivity(self, places: Iterable[Place]) -> float:

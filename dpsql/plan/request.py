@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
@@ -11,15 +11,28 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
 from dpsql.plan.aims import aimed
+from dpsql.plan.apart import Apart
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import Chosen, count_units
-from dpsql.plan.division import ONE, PlannedAlone, divided, eased, in_pieces, least_parts
-from dpsql.plan.drawn import best_drawn, used
+from dpsql.plan.division import (
+    GAIN,
+    ONE,
+    Pieces,
+    PlannedAlone,
+    divided,
+    eased,
+    in_groups,
+    in_pieces,
+    least_parts,
+)
+from dpsql.plan.drawn import best_drawn
+from dpsql.plan.limits import FAIR
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
-from dpsql.plan.plan import Part, Plan, split_amount
+from dpsql.plan.plan import Plan, shared_error, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
+from dpsql.plan.shown import emphasis_of, shown_columns
 from dpsql.privacy.accounting import rho_for
-from dpsql.records import cached_property, dataclass, replace
+from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.search.meter import (
     IN_ALL,
     PLANNING,
@@ -124,7 +137,7 @@ class Request:
             if item.max_stddev is not None
             for j in item.shown()
         }
-        if wanted or self.metric == "mean":
+        if wanted or self.metric != "max":
             return wanted
         asked = [pair for target in self.targets for pair in target.asked.items()]
         return {place: each.weight**-2 for place, each in asked}
@@ -230,7 +243,8 @@ class Planned:
     """A plan and, part by part, the target that it measures with its layout.
 
     ``is_cut`` says that more would have been tried, had more effort been allowed, ``is_tight``
-    had there been more memory.
+    had there been more memory. ``alone`` are the mean variances that answers would have, each
+    statement by itself with its share of the budget, where there are several.
     """
 
     plan: Plan
@@ -238,6 +252,7 @@ class Planned:
     layouts: tuple[Layout, ...]
     is_cut: bool = False
     is_tight: bool = False
+    alone: Mapping[Place, float] = field(default_factory=dict)
 
     @cached_property
     def readings(self) -> Readings:
@@ -264,18 +279,17 @@ def make_plan(request: Request) -> Planned:
 
 def _best_noise(request: Request) -> Planned:
     """Return the plan of the noise law with the least expected error."""
-    found: list[tuple[float, Planned]] = []
+    found: list[Planned] = []
     failures: list[Exception] = []
     for number, noise in enumerate(request.noises):
         try:
             with share(1 / (len(request.noises) - number)):
-                planned = _checked_plan(request, noise)
-            found.append((expected_error(request, planned), planned))
+                found.append(_checked_plan(request, noise))
         except (ProgrammingError, NotSupportedError, ValueError, ArithmeticError) as failure:
             failures.append(failure)
     if not found:
         raise failures[0]
-    return min(found, key=lambda pair: pair[0])[1]
+    return min(found, key=lambda each: expected_error(request, each, found[0].alone))
 
 
 def _checked_plan(request: Request, noise: Noise) -> Planned:
@@ -319,38 +333,87 @@ def _fitting(request: Request, planned: Planned) -> Planned:
 
 def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Planned:
     rho = None if law(noise).is_pure else request.rho
-    count = len(request.targets)
-    amount = (request.epsilon if rho is None else rho) / max(1, count)
-    groups: list[list[PlannedAlone]] = []
+    amount = request.epsilon if rho is None else rho
     with metered(work_of(PLANNING, request.effort), room or request.memory_limit) as meter:
-        for number, target in enumerate(request.targets, 1):
-            parted = nullcontext() if number == count else share(1 / (count + 1 - number))
-            with parted, portion(1.0):
-                groups.append(_pieces(request, target, noise, amount))
+        found, alone = _together(request, noise, amount)
+    plan = Plan(found.parts, noise, request.epsilon, request.delta, rho)
+    targets = tuple(piece.target for piece in found.pieces)
+    layouts = tuple(piece.chosen.layout for piece in found.pieces)
+    return Planned(plan, targets, layouts, meter.is_cut, meter.is_tight, alone)
+
+
+def _together(
+    request: Request, noise: Noise, amount: Fraction
+) -> tuple[Pieces, Mapping[Place, float]]:
+    """Plan all targets, so that no shown column loses where statements share a budget.
+
+    With the mean variances that answers have with each statement by itself.
+    """
+    plan = partial(_shared, request, noise)
+    is_fair = request.mechanism == "auto" and request.metric == "fair" and not request.is_modelled
+    if not is_fair or request.aims:
+        return plan(request.targets, amount), {}
+    whole = find_targets(request.statements, request.views)
+    apart = Apart.of(request.statements, whole, noise, amount, plan)
+    if apart is None:
+        return plan(request.targets, amount), {}
+    found = _in_company(request, noise, amount, apart)
+    if found is None or apart.worst(found) > FAIR:
+        found = apart.shared()
+    if apart.worst(found) > FAIR:
+        found = apart.shared(exactly=True)
+    return found, apart.baseline
+
+
+def _in_company(request: Request, noise: Noise, amount: Fraction, apart: Apart) -> Pieces | None:
+    """Return what is planned for all statements together; None where it gains nothing."""
+    targets = [apart.weighed(target) for target in request.targets]
+    groups: list[list[PlannedAlone]] = []
+    for left, target in zip(reversed(range(len(targets))), targets, strict=True):
+        with share(1 / (1 + left)) if left else nullcontext(), portion(1.0):
+            choose = partial(_known_or_chosen, request, noise, amount, apart)
+            one = PlannedAlone(target, target, choose(target), amount)
+            found = [one]
+            if len(target.asked) > 1:
+                alone = (target.alone or {}).values()
+                found = in_groups(one, choose, alone) or apart.split(target, choose)
+        groups.append(found)
+    groups = eased(groups)
+    pieces = [piece for group in groups for piece in group]
+    least = least_parts(groups, noise)
+    errors = [piece.chosen.error for piece in pieces]
+    if shared_error(errors, least, noise) > GAIN * apart.error:
+        return None
+    return Pieces(tuple(pieces), tuple(split_amount(amount, errors, noise, least)))
+
+
+def _known_or_chosen(
+    request: Request,
+    noise: Noise,
+    amount: Fraction,
+    apart: Apart,
+    target: Target,
+    earnest: bool = False,
+) -> Chosen:
+    """Plan answers by themselves, if that was not done already."""
+    return apart.known(target) or choose_one(request, target, noise, amount, earnest)
+
+
+def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fraction) -> Pieces:
+    """Plan targets that share an amount."""
+    count = len(targets)
+    amount = total / max(1, count)
+    groups: list[list[PlannedAlone]] = []
+    for number, target in enumerate(targets, 1):
+        parted = nullcontext() if number == count else share(1 / (count + 1 - number))
+        with parted, portion(1.0):
+            groups.append(_pieces(request, target, noise, amount))
     if len(groups) > 1 and not request.aims:
         groups = eased(groups)
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
     least = () if len(pieces) == 1 or request.aims else least_parts(groups, noise)
-    amounts = split_amount(request.epsilon if rho is None else rho, errors, noise, least)
-    parts = tuple(
-        Part(
-            piece.target.table.name.casefold(),
-            piece.chosen.strategy,
-            used(piece.chosen.layout, piece.chosen.strategy),
-            amount,
-            piece.target.rows_per_unit,
-            piece.chosen.lower,
-            piece.target.units,
-            piece.target.view,
-            piece.target.occupied,
-        )
-        for piece, amount in zip(pieces, amounts, strict=True)
-    )
-    plan = Plan(parts, noise, request.epsilon, request.delta, rho)
-    targets = tuple(piece.target for piece in pieces)
-    layouts = tuple(piece.chosen.layout for piece in pieces)
-    return Planned(plan, targets, layouts, meter.is_cut, meter.is_tight)
+    return Pieces(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
 
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
@@ -388,13 +451,22 @@ def choose_one(
     return replace(best, error=best.error * target.rows_per_unit**2)
 
 
-def expected_error(request: Request, planned: Planned) -> float:
-    """The total expected squared error of all answers of a request, weighted."""
+def expected_error(
+    request: Request, planned: Planned, alone: Mapping[Place, float] | None = None
+) -> float:
+    """The total expected squared error of all answers of a request, weighted.
+
+    Where errors ``alone`` are given, each column counts by them.
+    """
+    targets: Sequence[Target] = planned.targets
+    rows = {place: n for each in planned.layouts for place, n in each.rows.items()}
+    weights = {place: w.weight for target in targets for place, w in target.asked.items()}
+    if alone:
+        columns = shown_columns(dict(enumerate(request.statements)), request.targets)
+        weights = emphasis_of(columns, alone, rows)
     total = 0.0
-    for part, target, layout in zip(
-        planned.plan.parts, planned.targets, planned.layouts, strict=True
-    ):
+    for part, layout in zip(planned.plan.parts, planned.layouts, strict=True):
         found = reading_variances(part.forecast, list(layout.products.values()))
-        weights = (target.asked[place].weight for place in layout.products)
-        total += sum(w * w * float(v.sum()) for w, v in zip(weights, found, strict=True))
+        for place, variance in zip(layout.products, found, strict=True):
+            total += weights.get(place, 0.0) ** 2 * float(variance.sum())
     return total

@@ -51,12 +51,17 @@ class Target:
     """The answers that one part of a plan is about: all about a table, or the same units.
 
     ``view`` are the rows that count; None for those with declared values in all columns.
+    ``limits`` are the largest mean variances of answers, at a unit budget for one row, where plain
+    noise does not say; ``alone`` what answers that are known by themselves come to with a unit
+    budget, and which part of it keeps their limits.
     """
 
     table: Table
     asked: Mapping[Place, Wanted]
     units: bool = False
     view: RowView | None = None
+    limits: Mapping[Place, float] | None = None
+    alone: Mapping[frozenset[Place], tuple[float, float]] | None = None
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:

@@ -22,12 +22,19 @@ class Alone:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """What is read of all that is asked."""
+
+    limits: None = None
+
+
+@dataclass(frozen=True)
 class Piece:
     """What is read of a piece."""
 
     chosen: Alone
     noise: str
-    whole: object = None
+    whole: Whole = Whole()
 
     @property
     def least(self) -> float:

@@ -1,0 +1,291 @@
+"""The split by statement: what each statement has by itself, with its share of the budget.
+
+That is the baseline of a request, whose shown columns are at most ``FAIR`` times as far off. Where
+nothing that is planned for all together keeps to it, the split is the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpsql.plan.chosen import TOLD, Chosen, total_error
+from dpsql.plan.division import ROUNDING, Choose, Pieces, PlannedAlone, divided, part_of
+from dpsql.plan.drawn import counted_of, is_coarse
+from dpsql.plan.limits import AIM
+from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
+from dpsql.plan.shown import ShownColumn, emphasis_of, shown_columns
+from dpsql.records import cached_property, dataclass, field, replace
+from dpsql.search.meter import share
+from dpsql.strategy.noise_law import Noise, law
+from dpsql.workload.cells import Nodes
+from dpsql.workload.layout import Place, Wanted
+from dpsql.workload.target import Target
+
+if TYPE_CHECKING:
+    from dpsql.sql.compiled import Compiled
+
+Plan = Callable[[Sequence[Target], Fraction], Pieces]
+"""Plans targets together with an amount of a budget."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Statements that share a budget, each planned by itself when that is asked for.
+
+    ``targets`` are those of all statements, ``shares`` what each statement has of ``amount``.
+    """
+
+    statements: Sequence[Compiled]
+    targets: tuple[Target, ...]
+    noise: Noise
+    amount: Fraction
+    plan: Plan
+    shares: Mapping[int, Fraction]
+    _planned: dict[int, Pieces] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        statements: Sequence[Compiled],
+        targets: tuple[Target, ...],
+        noise: Noise,
+        amount: Fraction,
+        plan: Plan,
+    ) -> Apart | None:
+        """Return them where there are several that are measured."""
+        numbers = sorted({place[0] for target in targets for place in target.asked})
+        if len(numbers) < 2:
+            return None
+        power = law(noise).norm
+        wanted = {number: Fraction(statements[number].weight) ** power for number in numbers}
+        whole = sum(wanted.values())
+        shares = {
+            number: Fraction(max(1, int(SHARE_GRID * each / whole)), SHARE_GRID)
+            for number, each in wanted.items()
+        }
+        if sum(shares.values()) > 1:  # more statements than the grid has units for
+            return None
+        return cls(statements, targets, noise, amount, plan, shares)
+
+    @cached_property
+    def places(self) -> Mapping[int, list[tuple[Target, list[Place]]]]:
+        """The answers of every statement, by the target that has them."""
+        found: dict[int, list[tuple[Target, list[Place]]]] = {each: [] for each in self.shares}
+        for target in self.targets:
+            by_number: dict[int, list[Place]] = {}
+            for place in target.asked:
+                by_number.setdefault(place[0], []).append(place)
+            for number, places in by_number.items():
+                found[number].append((target, places))
+        return found
+
+    def targets_of(self, number: int) -> tuple[Target, ...]:
+        """What has to be measured for a statement, of the rows that all statements see."""
+        parts = [part_of(target, places) for target, places in self.places[number]]
+        return tuple(each for part in parts for each in divided(part))
+
+    def alone(self, number: int) -> Pieces:
+        """Return a statement planned by itself, with its share."""
+        if number not in self._planned:
+            amount = self.amount * self.shares[number]
+            self._planned[number] = self.plan(self.targets_of(number), amount)
+        return self._planned[number]
+
+    @cached_property
+    def baseline(self) -> Mapping[Place, float]:
+        """The mean variances of answers, each statement by itself."""
+        found: dict[Place, float] = {}
+        known: dict[Hashable, list[float]] = {}
+        count = len(self.shares)
+        for done, number in enumerate(self.shares):
+            (target, places), *others = self.places[number]
+            if not others and len(places) == 1 and _is_disjoint(target, target.asked[places[0]]):
+                found[places[0]] = self._least(number, target)
+                continue
+            form = None if others else self._form(number, target, places)
+            if form is None or form not in known:
+                with share(0.5 if done + 1 == count else 1 / (count - done)):
+                    means = self.alone(number).means
+                found |= means
+                if form is not None:
+                    known[form] = [means[place] for place in places]
+            else:
+                found |= dict(zip(places, known[form], strict=True))
+        return found
+
+    def _form(self, number: int, target: Target, places: Sequence[Place]) -> Hashable:
+        """What statements have in common that are the same but for the names of columns."""
+        if target.units:
+            return None
+        layouts = []
+        for layout in part_of(target, places).layouts:
+            at = {name: i for i, name in enumerate(layout.workload.domain)}
+            kinds = tuple(
+                (each.size, each.degree) if isinstance(each, Nodes) else each.leaves_out
+                for each in map(layout.resolutions.__getitem__, at)
+            )
+            answers = tuple(
+                tuple(
+                    (scale, p.weight, tuple((at[n], f.key) for n, f in p.factors.items()))
+                    for scale, p in layout.products[place]
+                )
+                for place in places
+            )
+            layouts.append((tuple(layout.workload.domain.values()), kinds, answers))
+        return (self.shares[number], target.rows_per_unit, tuple(layouts))
+
+    def _least(self, number: int, target: Target) -> float:
+        """The variance of a number that changes by one with a row: no noise has less."""
+        used = law(self.noise)
+        amount = self.amount * self.shares[number]
+        return used.variance(float(used.scale(target.rows_per_unit**used.norm, amount)))
+
+    @cached_property
+    def rows(self) -> Mapping[Place, int]:
+        """How many rows every answer has."""
+        return {p: n for target in self.targets for p, n in target.layouts[0].rows.items()}
+
+    @cached_property
+    def columns(self) -> tuple[ShownColumn, ...]:
+        """The columns that are shown."""
+        return shown_columns(dict(enumerate(self.statements)), self.targets)
+
+    @cached_property
+    def emphasis(self) -> Mapping[Place, float]:
+        """The weights with which squared errors count by those of the baseline, one at most.
+
+        Those that are equal but for rounding are equal: searches look for answers that are alike.
+        """
+        weights = emphasis_of(self.columns, self.baseline, self.rows)
+        least, most = min(weights.values(), default=1.0), max(weights.values(), default=1.0)
+        return {
+            place: float(f"{weights.get(place, least) / most:.{TOLD}e}") for place in self.baseline
+        }
+
+    def weighed(self, target: Target) -> Target:
+        """Return a target whose answers count by their baseline, and are limited by it."""
+        unit = law(self.noise).unit_variance(float(self.amount))
+        per_row = 1.0 if target.units else float(target.rows_per_unit**2)
+        limits = {p: AIM**2 * self.baseline[p] / unit / per_row for p in target.asked}
+        asked = {p: replace(w, weight=self.emphasis[p]) for p, w in target.asked.items()}
+        own: dict[int, list[Place]] = {}
+        for place in target.asked:
+            own.setdefault(place[0], []).append(place)
+        alone = {frozenset(places): self._alone_in(target, places) for places in own.values()}
+        return replace(target, asked=asked, limits=limits, alone=alone)
+
+    def _alone_in(self, target: Target, places: Sequence[Place]) -> tuple[float, float]:
+        """What answers of one statement come to with a unit budget, and what keeps their limits."""
+        number, used = places[0][0], law(self.noise)
+        part = float(self.shares[number])
+        if len(self.places[number]) > 1:
+            planned = self.alone(number)
+            here = [piece.target.asked.keys() <= target.asked.keys() for piece in planned.pieces]
+            inside = sum(a for a, is_here in zip(planned.amounts, here, strict=True) if is_here)
+            part *= float(inside / sum(planned.amounts))
+        per_row = 1.0 if target.units else float(target.rows_per_unit**2)
+        unit = used.unit_variance(float(self.amount)) * per_row
+        squares = (self.emphasis[p] ** 2 * self.rows[p] * self.baseline[p] for p in places)
+        error = sum(squares) / unit * part ** (1 / used.share_power - 1)
+        return error, part * AIM**-used.norm
+
+    def split(self, target: Target, choose: Choose) -> list[PlannedAlone]:
+        """Return the statements of a target that is weighed as pieces, each planned by itself."""
+        found = []
+        for places in target.alone or {}:
+            self.alone(next(iter(places))[0])
+            part = part_of(target, places)
+            found.append(PlannedAlone(target, part, choose(part), self.amount))
+        return found
+
+    def known(self, target: Target) -> Chosen | None:
+        """Return the plan of a target that has the answers of one statement, if it was planned."""
+        numbers = {place[0] for place in target.asked}
+        if len(numbers) > 1 or target.units:
+            return None
+        for piece in self._pieces_of(*numbers):
+            if piece.target.asked.keys() == target.asked.keys():
+                chosen = piece.chosen
+                error = total_error(target, chosen.layout, chosen.means)
+                return replace(chosen, error=error * target.rows_per_unit**2, free=0.0, easier=())
+        return None
+
+    def _pieces_of(self, number: int) -> Sequence[PlannedAlone]:
+        planned = self._planned.get(number)
+        return () if planned is None else planned.pieces
+
+    @cached_property
+    def errors(self) -> Mapping[int, float]:
+        """What statements come to with all of the budget each, weighed by the baseline."""
+        unit = law(self.noise).unit_variance(float(self.amount))
+        power = 1 / law(self.noise).share_power - 1
+        found = dict.fromkeys(self.shares, 0.0)
+        for place, variance in self.baseline.items():
+            number = place[0]
+            part = float(self.shares[number]) ** power / unit
+            found[number] += self.emphasis[place] ** 2 * self.rows[place] * variance * part
+        return found
+
+    def is_fine(self, pieces: Sequence[PlannedAlone]) -> bool:
+        """Say whether noise is so fine that its variance goes as its budget says."""
+        return not any(
+            is_coarse(each.chosen, counted_of(each.target, self.noise, self.amount)[1])
+            for each in pieces
+            if not each.target.units
+        )
+
+    @property
+    def least(self) -> list[float]:
+        """Which parts of the budget keep statements within their limits."""
+        slack = AIM ** -law(self.noise).norm
+        return [float(each) * slack for each in self.shares.values()]
+
+    @property
+    def error(self) -> float:
+        """The total error of the split with the best shares, for a budget of one."""
+        return shared_error(list(self.errors.values()), self.least, self.noise)
+
+    def shared(self, *, exactly: bool = False) -> Pieces:
+        """Return all statements by themselves with the best shares, or ``exactly`` their own."""
+        planned = [self.alone(number) for number in self.shares]
+        pieces = [piece for each in planned for piece in each.pieces]
+        if exactly or not self.is_fine(pieces):
+            amounts = [self.amount * each for each in self.shares.values()]
+            rest = self.amount - sum(amounts)
+            amounts[-1] += rest
+        else:
+            fitted = [each * (1 - ROUNDING) for each in self.least]
+            errors = list(self.errors.values())
+            amounts = split_amount(self.amount, errors, self.noise, fitted)
+        inside = []
+        for each, amount in zip(planned, amounts, strict=True):
+            before = sum(each.amounts)
+            inside += [amount * part / before for part in each.amounts]
+        return Pieces(tuple(pieces), tuple(inside))
+
+    def worst(self, found: Pieces) -> float:
+        """Return the largest error of a shown column as a multiple of its baseline."""
+        means = found.means
+        pairs = [
+            (column.variance(means, self.rows), column.variance(self.baseline, self.rows))
+            for column in self.columns
+        ]
+        ratios = [together / apart for together, apart in pairs if apart > 0]
+        return math.sqrt(max(ratios, default=0.0))
+
+
+def _is_disjoint(target: Target, asked: Wanted) -> bool:
+    """Say whether each row changes one number of an answer at most, by one."""
+    if target.units or len(asked.terms) != 1 or asked.distinct is not None:
+        return False
+    (term,) = asked.terms
+    if term.polynomials or abs(term.scale) != 1:
+        return False
+    factors = term.factors.values()
+    return all(
+        f.integer and f.column_l1().max(initial=0) == 1 and f.row_sums().min(initial=1) > 0
+        for f in factors
+    )

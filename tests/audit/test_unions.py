@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +68,10 @@ def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.Mo
 def test_units_told_apart_by_where_their_rows_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_rows(owners: Any, length: int) -> Iterator[slice]:
-        for start in range(len(owners)):
-            yield slice(start, start + 1)
+    def by_rows(rows: Any, units: Any) -> tuple[Any, Any]:
+        return rows, np.arange(len(rows), dtype=units.dtype)
 
-    monkeypatch.setattr(cells, "_chunks_of_units", by_rows)
+    monkeypatch.setattr(cells, "_by_unit", by_rows)
     with pytest.raises(AssertionError):
         unions.numbers(tmp_path)
 

@@ -112,8 +112,15 @@ def form_task(
 ) -> Task:
     """Return what a mechanism is to learn: the queries over the columns that they mention.
 
-    Raises: ProgrammingError (E_WORKLOAD) if they mention none.
+    Raises: ProgrammingError (E_WORKLOAD) if they mention none, (E_SETTING) for a metric that
+    compares statements.
     """
+    if str(metric) == "fair":
+        raise ProgrammingError(
+            "E_SETTING",
+            "metric = 'fair' compares statements that share a budget, and a model is one of all",
+            hint="leave metric out",
+        )
     used = {a for c in candidates for a in attributes_of(c)}
     domain = {key: table.columns[key].size for key in table.columns if key in used}
     if not domain:

@@ -227,12 +227,6 @@ def _named(
     task: Task, facts: Facts, model: str, option: str, in_rounds: bool
 ) -> MechanismChoice | Fork:
     rule, metric = f"{option} = '{model}'", facts.metric
-    if str(metric) == "fair":
-        raise ProgrammingError(
-            "E_SETTING",
-            f"metric = 'fair' compares statements that share a budget, and {rule} learns one model",
-            hint="leave metric out",
-        )
     if metric == "max" and model in ("mwem", "rap"):
         raise ProgrammingError(
             "E_SETTING",

@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import itertools
 import logging
+import resource
 import secrets
 import socket
 import ssl
@@ -42,6 +43,8 @@ PAUSES = (0.02, 1.0)
 """Seconds, at first and at most, until clients are accepted again after that failed."""
 ENDED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP})
 """What is said of a socket that will never take anybody any more."""
+SPARE = 24
+"""Descriptors that clients leave free, for the ledger, users and what a session opens."""
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """What is said where whoever leaves makes room."""
 
@@ -216,7 +219,7 @@ class Server:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._admit(wire)
+            self._admit(wire, connection.fileno())
             with self._lock:
                 self._threads.add(thread)
             thread.start()
@@ -232,13 +235,16 @@ class Server:
             self._arriving.pop(wire, None)
             self._threads.discard(thread)
 
-    def _admit(self, wire: Wire) -> None:
+    def _admit(self, wire: Wire, number: int) -> None:
         """Let somebody begin to sign in; in a flood, who has not done so for longest makes room.
 
         Those who know a password are done in a moment, and those who only hold places are not.
+        ``number`` is the descriptor, the least that was free: some are left to read files with.
         """
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        are_few = limit != resource.RLIM_INFINITY and number >= limit - SPARE
         with self._lock:
-            if len(self._arriving) >= self.most:
+            if self._arriving and (are_few or len(self._arriving) >= self.most):
                 oldest = next(iter(self._arriving))
                 del self._arriving[oldest]
                 oldest.hang_up()

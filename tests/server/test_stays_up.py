@@ -130,7 +130,8 @@ def test_clients_that_take_all_descriptors_make_room(catalog: Path) -> None:
             assert process.stdout is not None
             port = int(process.stdout.readline())
             with idle(port, 90), Client(port) as client:
-                assert client.start()[-1][0] == b"Z"
+                found = client.start()
+                assert found[-1][0] == b"Z", found
                 assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
             assert process.poll() is None
         finally:

@@ -139,7 +139,7 @@ def _cancellation() -> Cancellation | None:
 
 
 def ended_by(ending: Callable[[], None]) -> AbstractContextManager[None]:
-    """What lets another thread end work outside of Python; in the main thread it ends by itself.
+    """A way for another thread to end work outside of Python; in the main one it ends by itself.
 
     Raises: KeyboardInterrupt, where that was asked for before.
     """

@@ -12,7 +12,7 @@ from dpsql.errors import printable
 MAX_DECIMALS = 12
 """Decimal places that are shown: a float of ordinary size has no more to tell."""
 NOT_KNOWN = "not known"
-"""What stands where an error is not worked out."""
+"""The text that stands where an error is not worked out."""
 
 
 def decimals_for(stddevs: Iterable[float | None]) -> int:

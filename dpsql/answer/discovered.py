@@ -84,7 +84,7 @@ class Discovered:
 
     @property
     def told(self) -> str:
-        """What scopes of releases that were measured by it say of it."""
+        """The part of the scopes of releases that names it."""
         return f"{self.table}.{self.column}@{self.head}"
 
     def declare(self, column: Column) -> Column:

@@ -44,7 +44,7 @@ class Implied:
 
     @property
     def is_on_grid(self) -> bool:
-        """Whether it is read off nodes of before, whose rounding no standard error counts."""
+        """True if it is read off nodes of before, whose rounding no standard error counts."""
         parts = {index for index, _, _ in self.readings.values()}
         found = (self.release.plan.parts[index].resolutions for index in parts)
         resolutions = (each for names in found for each in names.values())
@@ -158,7 +158,7 @@ Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
 
 
 def _is_wider(view: RowView | None, target: Target) -> bool:
-    """Whether a view shows all rows of a target's, and no other values of the same columns.
+    """True if a view shows all rows of a target's, and no other values of the same columns.
 
     Of a unit with too many rows it may have kept others: what is read off it says so.
     """

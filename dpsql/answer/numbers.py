@@ -101,7 +101,7 @@ class Numbers:
 
     @property
     def errors(self) -> tuple[tuple[float | None, ...] | None, ...]:
-        """What is told of the error of every value; each output asks here, and nowhere else.
+        """The error of every value as it is told; each output asks here, and nowhere else.
 
         Shaped like ``stddev``: ``None`` for a column that is exact or a key, or tells errors
         itself. In others a standard error, NaN beside a number whose error is not worked out, and
@@ -119,7 +119,7 @@ class Numbers:
 
     @property
     def spans(self) -> tuple[ErrorRange, ...]:
-        """What is told of the errors of every noisy column with a number, in short."""
+        """The errors of every noisy column with a number, in short."""
         found = []
         for name, errors in zip(self.columns, self.errors, strict=True):
             told = [each for each in errors or () if each is not None]

@@ -37,7 +37,7 @@ KINDS = {
     ".duckdb": "duckdb",
     ".db": "duckdb",
 }
-"""What files hold, by the ends of their names."""
+"""Formats of files, by the ends of their names."""
 
 _ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
 
@@ -192,7 +192,7 @@ class Table:
 
     @property
     def kind(self) -> str | None:
-        """What holds the rows: an engine, or a kind of files; None where the name tells neither."""
+        """The engine or format of files that holds the rows; None where the name tells neither."""
         if self.engine is not None:
             return self.engine
         if self.option("format") is not None:

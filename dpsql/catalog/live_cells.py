@@ -200,7 +200,7 @@ def _follow(relation: UnitLocal, tables: Mapping[str, Table]) -> _Known:
 
 
 def _whole(column: Column) -> _Lane:
-    """All cells of a column."""
+    """Masks of all cells of a column."""
     return _Lane(column, np.ones(column.size + 1, np.bool_))
 
 
@@ -242,7 +242,7 @@ def _filtered(rows: _Known, where: Test) -> _Known:
 
 
 def _ties_of(where: Test, lanes: Mapping[str, _Lane]) -> list[_Tie]:
-    """What parts that all hold say of several columns together."""
+    """Joint masks of several columns, by parts that all hold."""
     match where:
         case Among(names, cells) if len(names) > 1 and lanes.keys() >= set(names):
             there = np.frombuffer(cells, np.uint8).astype(np.bool_)
@@ -317,7 +317,7 @@ def _of_map(mapped: MapRows, inner: _Known) -> _Known:
 
 
 def _padded(cells: NDArray[Any], sizes: Sequence[int], undeclared: int) -> NDArray[Any]:
-    """What is said of combinations of declared cells, an axis for each column, and of the rest."""
+    """Truth of combinations of declared cells, an axis for each column, and of the rest."""
     axes, ends = cells.reshape(sizes), [(0, 1)] * len(sizes)
     return np.pad(axes, ends, constant_values=undeclared) if sizes else axes
 

@@ -70,7 +70,7 @@ class RowView:
         return (self.columns, self.cells) if self.cells else self.columns
 
     def holds(self, other: RowView) -> bool:
-        """Whether a row that is in another view, of the same columns, is in this one."""
+        """True if all rows of another view, of the same columns, are in this one."""
         theirs = other.masks
         return all(
             name in theirs and len(theirs[name]) == len(mask) and not (theirs[name] & ~mask).any()
@@ -145,7 +145,7 @@ admit, none without one
 
 
 def no_lines(table: Table) -> list[str]:
-    """What is left out of a source before its rows are rows, whatever is asked."""
+    """Sentences on lines that a source leaves out before they are rows, whatever is asked."""
     bases = table.bases if isinstance(table, DerivedTable) else (table,)
     found: dict[str, None] = {}
     for base in bases:
@@ -157,7 +157,7 @@ def no_lines(table: Table) -> list[str]:
 
 
 def of_sources(tables: Iterable[Table]) -> list[str]:
-    """What is left out of the sources of private tables whatever is asked, for the curator."""
+    """Sentences on lines that sources of private tables leave out, for the curator."""
     private = [table for table in tables if not table.public and not table.synthetic]
     return [f"{printable(each.title)}: {said}" for each in private for said in no_lines(each)]
 

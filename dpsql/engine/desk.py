@@ -115,7 +115,7 @@ class Desk(ABC):
 
     @abstractmethod
     def was_paid(self, seq: int, statements: Sequence[str]) -> bool:
-        """Whether an entry of the ledger was charged for these very statements."""
+        """True if an entry of the ledger was charged for these very statements."""
 
     @abstractmethod
     def paid_within(self, seq: int) -> tuple[str, ...]:
@@ -364,11 +364,11 @@ class Desk(ABC):
         )
 
     def request_names(self, request: Request) -> tuple[str, ...]:
-        """What identical requests on the same data have in common, by digests of each kind."""
+        """Names of identical requests on the same data, by digests of each kind."""
         return self.known_by(request)[0]
 
     def known_by(self, request: Request) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-        """What identical requests on the same data have in common, and the scopes of its tables.
+        """Names of identical requests on the same data, and the scopes of its tables.
 
         Both by digests of each kind, the one that is stored now first.
         """
@@ -384,7 +384,7 @@ class Desk(ABC):
         return tuple(names), tuple(self._each_scope(tables, each, request.released))
 
     def run_names(self, fingerprint: str, tables: Iterable[str]) -> tuple[str, ...]:
-        """What identical plans or runs on the same data have in common, by digests of each kind."""
+        """Names of identical plans or runs on the same data, by digests of each kind."""
         named = list(tables)
         kinds = self._each_scope(named, [self.versions([each]) for each in named], ())
         return tuple(

@@ -81,11 +81,11 @@ class Finding(Job[Discovered]):
         return known
 
     def taken(self, desk: Desk, found: Discovered) -> Discovered:
-        """What was found; where it was dropped, it is declared again."""
+        """The domain that was found; where it was dropped, it is declared again."""
         return self.keep(desk, replace(found, dropped=False)) if found.dropped else found
 
     def _dropped(self, desk: Desk) -> Discovered | None:
-        """What was found on the same terms in the same data and dropped since: it is paid for."""
+        """A domain found on the same terms in the same data and dropped since: it is paid for."""
         if self.anew or not any(each.dropped for each in desk.found.values()):
             return None
         terms = (self.search.what, *self._place, self.noise, self.epsilon, self.price.delta)
@@ -99,7 +99,7 @@ class Finding(Job[Discovered]):
 
     @property
     def is_counted(self) -> bool:
-        """Whether keys come with their counts."""
+        """True if keys come with their counts."""
         return False
 
     def keep(self, desk: Desk, found: Discovered) -> Discovered:

@@ -233,7 +233,7 @@ class Engine(Desk):
         return self.ledger.entries()
 
     def was_paid(self, seq: int, statements: Sequence[str]) -> bool:
-        """Whether an entry of the ledger was charged for these very statements."""
+        """True if an entry of the ledger was charged for these very statements."""
         found = self.ledger.entry(seq)
         return found is not None and found.is_for(statements)
 
@@ -243,7 +243,7 @@ class Engine(Desk):
         return () if found is None or not found.within else tuple(found.within.split("\n"))
 
     def versions(self, tables: Iterable[str]) -> Versions:
-        """What changes with the data of these tables. Raises: DataUnavailable."""
+        """Fingerprints that change with the data of these tables. Raises: DataUnavailable."""
         named = list(tables)
         with self.vaults.turn(self.declared):
             return self.vaults.versions(named), self.vaults.earlier_versions(named)

@@ -130,10 +130,10 @@ class Step(ABC, Generic[T]):
 
     @abstractmethod
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """What identical steps on the same data have in common: as it is stored, then as before."""
+        """Keys of identical steps on the same data: the one it is stored under first."""
 
     def key(self, desk: Desk) -> str:
-        """What it is stored under."""
+        """The key that it is stored under."""
         return self.keys(desk)[0]
 
     def find(self, desk: Desk) -> T | None:
@@ -143,7 +143,7 @@ class Step(ABC, Generic[T]):
         return next((each for each in found if each is not None), None)
 
     def taken(self, desk: Desk, found: T) -> T:
-        """What is published and will do, once it is taken."""
+        """The published result that will do, once it is taken."""
         return found
 
     def known(self, desk: Desk) -> T | None:

@@ -57,7 +57,7 @@ class CountingKeys(FindingKeys):
 
     @property
     def is_counted(self) -> bool:
-        """Whether keys come with their counts."""
+        """True if keys come with their counts."""
         return True
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:

@@ -318,7 +318,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
 
 
 def _is_owned(desk: Desk, request: Request, release: Release) -> bool:
-    """Whether a release was paid for by the statements of a request, on the usual terms.
+    """True if a release was paid for by the statements of a request, on the usual terms.
 
     A version that plans better would give smaller errors for more budget: nobody has to buy again
     what is theirs.

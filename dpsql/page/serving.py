@@ -55,7 +55,7 @@ class PatientProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """True if no request is under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def _hang_up(self) -> None:

@@ -185,7 +185,7 @@ def _is_explained(terms: Sequence[FitTerm], marginals: Mapping[Clique, Floats]) 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableAxis:
-    """What the rows of one attribute determine: a left inverse, and its noise as variances.
+    """A left inverse of the rows of one attribute, and its noise as variances.
 
     ``total`` is of the sum over the attribute, ``differences`` of one difference from the mean;
     None where the rows do not determine it. An ``inverse`` of None is the identity.

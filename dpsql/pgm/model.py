@@ -147,7 +147,7 @@ class GraphicalModel:
 
     @property
     def is_far(self) -> bool:
-        """Whether noise cannot explain how far the model is from what was measured."""
+        """True if noise cannot explain how far the model is from what was measured."""
         return self.loss > FAR * self.explained + FEW
 
     def answer(self, candidate: Candidate) -> Floats:

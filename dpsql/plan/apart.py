@@ -83,7 +83,7 @@ class Apart:
         return found
 
     def targets_of(self, number: int) -> tuple[Target, ...]:
-        """What has to be measured for a statement, of the rows that all statements see."""
+        """The targets of a statement, of the rows that all statements see."""
         parts = [part_of(target, places) for target, places in self.places[number]]
         return tuple(each for part in parts for each in divided(part))
 
@@ -117,7 +117,7 @@ class Apart:
         return found
 
     def _form(self, number: int, target: Target, places: Sequence[Place]) -> Hashable:
-        """What statements have in common that are the same but for the names of columns."""
+        """A key of statements that are the same but for the names of columns."""
         if target.units:
             return None
         layouts = []
@@ -145,7 +145,7 @@ class Apart:
 
     @cached_property
     def rows(self) -> Mapping[Place, int]:
-        """How many rows every answer has."""
+        """The number of rows of every answer."""
         return {p: n for target in self.targets for p, n in target.layouts[0].rows.items()}
 
     @cached_property
@@ -178,7 +178,7 @@ class Apart:
         return replace(target, asked=asked, limits=limits, alone=alone)
 
     def _alone_in(self, target: Target, places: Sequence[Place]) -> tuple[float, float]:
-        """What answers of one statement come to with a unit budget, and what keeps their limits."""
+        """The error of a statement's answers with a unit budget, and what keeps their limits."""
         number, used = places[0][0], law(self.noise)
         part = float(self.shares[number])
         if len(self.places[number]) > 1:
@@ -219,7 +219,7 @@ class Apart:
 
     @cached_property
     def errors(self) -> Mapping[int, float]:
-        """What statements come to with all of the budget each, weighed by the baseline."""
+        """The error of statements with all of the budget each, weighed by the baseline."""
         unit = law(self.noise).unit_variance(float(self.amount))
         power = 1 / law(self.noise).share_power - 1
         found = dict.fromkeys(self.shares, 0.0)

@@ -22,7 +22,7 @@ FAIR = 1.05
 what its statement has by itself with its share of the budget."""
 
 AIM = 1.049
-"""The same for what is searched for: shares are rounded, and scales of noise."""
+"""The limit for what is searched for: shares are rounded, and scales of noise."""
 
 COARSE = 0.9
 """Part of its limit below which the variance of plain noise is told from it: scales below one."""

@@ -65,7 +65,7 @@ def _part(asked: Wanted) -> float:
 
 
 def _numbers(item: Compiled, place: Place) -> int:
-    """How many numbers an answer gives: one for each group."""
+    """The count of numbers that an answer gives: one for each group."""
     select, answer = item.answers()[place[1]]
     return select.branches[answer.branch].rows
 

@@ -23,7 +23,7 @@ Kind = Literal["created", "debit", "policy", "adopted"]
 Outcome = Literal["reserved", "released", "failed"]
 
 ANALYST = "analyst:"
-"""What the names of analysts' budgets begin with."""
+"""The prefix of the names of analysts' budgets."""
 
 WHOLE = ""
 """Name of the budget that every debit is charged to."""
@@ -34,7 +34,7 @@ LONGEST_SQL = 2000
 
 
 ASKED = ("statements", "sql", "digest")
-"""What tells the statements of one debit from those of another."""
+"""A mark between the statements of one debit and those of another."""
 
 
 def budget_text(name: str) -> str:
@@ -102,7 +102,7 @@ class Entry:
         return "" if self.statements is None else str(self._asked.get("digest", ""))
 
     def is_for(self, statements: Sequence[str]) -> bool:
-        """Whether a debit was charged for these very statements; False where that is not known."""
+        """True if a debit was charged for these very statements; False where that is not known."""
         if self.statements is None or not statements:
             return False
         asked = json.loads(_asked_for(Cause(statements), Fraction(0)))

@@ -77,7 +77,7 @@ def claim_sources(
 
 
 PUBLIC = Claim("", "")
-"""What is charged to no ledger."""
+"""A charge to no ledger."""
 
 
 def refuse_claimed(folders: Sequence[Path], sources: Iterable[str], wanted: Claim = PUBLIC) -> None:

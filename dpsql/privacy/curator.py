@@ -304,7 +304,7 @@ def open_ledger(catalog: Catalog, anchors: Path, create: bool = True) -> Ledger:
 
 
 def _is_on_disk(catalog: Catalog, preset: Preset) -> bool:
-    """Whether a catalog is what its file says by now: who has an older one follows nothing."""
+    """True if a catalog is what its file says by now: who has an older one follows nothing."""
     return Catalog.load(catalog.path).policy_hash() == preset.policy_hash
 
 

@@ -90,7 +90,7 @@ class ColumnFigures:
 
 @dataclass(frozen=True, slots=True)
 class MetRows:
-    """How many rows find what they refer to, those of another unit, and those of none.
+    """Numbers of rows that find what they refer to, those of another unit, and those of none.
 
     A reference of ``unit`` decides whose a row is: there are then none of another unit.
     """
@@ -254,7 +254,7 @@ def _meet(
     tables: Sequence[Table],
     rows: Rows,
 ) -> MetRows:
-    """How many rows of a table find the row that they refer to, within their unit and beyond."""
+    """Count rows that find the row that they refer to, within their unit and beyond."""
     mine, other = frames[table.name.casefold()], frames[way.table]
     owner = next(each for each in tables if each.name.casefold() == way.table)
     pairs = key_pairs(table, way, owner) or ()
@@ -276,7 +276,7 @@ def _meet(
 
 
 def _found(own: Sequence[Key], theirs: Sequence[Key], rows: int) -> Flags:
-    """Whether the keys of rows are among others; all of shape (rows,)."""
+    """Say which keys of rows are among others; all of shape (rows,)."""
     if not own:
         return np.zeros(rows, dtype=bool)
     (mine, other), _ = together(own, theirs)
@@ -317,7 +317,7 @@ def _of_column(
 
 
 def _clipped(stored: StoredTable, table: Table) -> dict[str, Clipped]:
-    """What the bounds of columns clip, from values as they are stored."""
+    """Count the values that the bounds of columns clip, from values as they are stored."""
     bounds = {key: each for key, each in table.columns.items() if _bounds_of(each) is not None}
     if not bounds:
         return {}
@@ -405,7 +405,7 @@ STEP = "a step that they are multiples of would count them"
 
 
 def remedy_for(column: Column, family: str, value: str) -> str:
-    """What would make a value count that a column leaves out, in the words to type.
+    """Remedies for a value that a column leaves out, in the words to type.
 
     ``family`` is that of the stored column, ``value`` the value as text.
     """
@@ -437,7 +437,7 @@ def _remedy_for_number(column: Column, family: str, text: str) -> str:
 
 
 def _is_day(text: str) -> bool:
-    """Whether a text begins with a day that there is, as DuckDB reads it."""
+    """True if a text begins with a day that there is, as DuckDB reads it."""
     found = DAY.match(text)
     try:
         return found is not None and bool(dt.date(*map(int, found.groups())))

@@ -202,7 +202,7 @@ class Ledger:
 
     @classmethod
     def hindrance(cls, path: Path, anchor_dir: Path, wanted: BudgetTerms) -> LedgerError | None:
-        """What ``migrate`` to other terms would refuse; None where it would not.
+        """The refusal of ``migrate`` to other terms; None where it would not refuse.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """

@@ -285,7 +285,7 @@ def charge_of(result: Result) -> str:
 
 
 def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
-    """What a client is told of an answer: its cost, once for all with the same, errors, notes."""
+    """Notices to a client on an answer: its cost, once for all with the same, errors, notes."""
     if result.cost is not None and result.receipt is not None:
         key = f"{result.receipt.seq} {result.cost.free}"
         if key not in seen:

@@ -26,7 +26,7 @@ MOST_WATCHING = 32
 
 @dataclass
 class Meter:
-    """How many messages were served, errors were told, by state, and who was let in or not."""
+    """Counts of messages served, of errors told, by state, and of sign-ins."""
 
     served: int = 0
     errors: Counter[str] = field(default_factory=Counter)

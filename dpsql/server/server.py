@@ -42,11 +42,11 @@ BACKLOG = 128
 PAUSES = (0.02, 1.0)
 """Seconds, at first and at most, until clients are accepted again after that failed."""
 ENDED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP})
-"""What is said of a socket that will never take anybody any more."""
+"""Errors of a socket that will never take anybody any more."""
 SPARE = 24
 """Descriptors that clients leave free, for the ledger, users and what a session opens."""
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""What is said where whoever leaves makes room."""
+"""Errors after which whoever leaves makes room."""
 
 
 @dataclass(frozen=True, slots=True)

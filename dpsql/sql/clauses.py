@@ -217,7 +217,7 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
 
 
 def _of_expression(lexemes: Sequence[Lexeme]) -> bool:
-    """Whether these end in a sum or a count of more than a column."""
+    """True if these end in a sum or a count of more than a column."""
     return _function([lexeme.text.lower() for lexeme in lexemes]) in {*SUMS, "count"}
 
 

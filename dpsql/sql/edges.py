@@ -153,7 +153,7 @@ class _CutError(Exception):
 
 
 def _is_steady(column: Column, tree: exp.Expr, same: Same) -> bool:
-    """Whether an expression has one value on every cell of a column."""
+    """True if an expression has one value on every cell of a column."""
 
     def refused(_: exp.Expr) -> NoReturn:
         raise _CutError

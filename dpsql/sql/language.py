@@ -154,7 +154,7 @@ _ALL_OF: dict[type[object], str] = {
     **dict.fromkeys((exp.GT, exp.GTE), "compare with (SELECT MAX(x) FROM ...)"),
     **dict.fromkeys((exp.LT, exp.LTE), "compare with (SELECT MIN(x) FROM ...)"),
 }
-"""What works in place of ALL after a comparison."""
+"""The remedy for ALL after a comparison."""
 
 
 def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION") -> Error:

@@ -381,7 +381,7 @@ _QUOTED = 'a column that is named if is written "if"'
 
 
 def _names_if(lexemes: list[Lexeme]) -> bool:
-    """Whether a statement has the word IF where no function is called."""
+    """True if a statement has the word IF where no function is called."""
     solid = [each for each in lexemes if each.kind != "space"]
     pairs = zip(solid, [*solid[1:], None], strict=True)
     return any(

@@ -33,7 +33,7 @@ def remedy(table: Table, column: Column, summed: bool = False, tested: bool = Fa
 
 
 def ranked(table: Table, column: Column) -> str:
-    """What a measure without bins needs, so that quantiles can be read off it."""
+    """The declaration that a measure without bins needs, so that quantiles can be read off it."""
     if _is_made(table):
         return _STEPS
     return f"declare bins beside the bounds of {printable(column.name)} in the catalog: bins = 100"

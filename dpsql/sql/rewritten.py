@@ -14,7 +14,7 @@ LEAST_ROOM, MOST_ROOM = 5_000, 100_000
 
 
 class NodeLimit:
-    """How many nodes a statement may still grow by when its forms are written out.
+    """A limit on nodes that a statement may still grow by when its forms are written out.
 
     What is written out repeats its arguments: nested so, a hundred characters are millions of
     nodes. A statement of so many tokens may grow by some of their square, and by no more.
@@ -42,7 +42,7 @@ class NodeLimit:
 
 
 def size_of(tree: exp.Expr) -> int:
-    """How many nodes a tree has."""
+    """The number of nodes of a tree."""
     return sum(1 for _ in tree.walk())
 
 

@@ -184,7 +184,7 @@ def _row_degree(row: Floats) -> int | None:
 def spans(
     table: Table, nodes: Mapping[str, Nodes], term: Term, polynomials: Mapping[str, Polynomial]
 ) -> bool:
-    """Whether some nodes tell all that a term asks of the columns that they are of.
+    """True if some nodes tell all that a term asks of the columns that they are of.
 
     ``polynomials`` are those of the term by column. Nodes may be of a higher degree, and of more
     runs, than were needed: :func:`node_rows` then is what the term is over them.
@@ -222,7 +222,7 @@ def _clip_of(polynomial: Polynomial) -> tuple[Fraction | None, Fraction | None]:
 
 
 def _is_level(factor: Operator, cells: int) -> bool:
-    """Whether every row of a factor is one number in all declared cells."""
+    """True if every row of a factor is one number in all declared cells."""
     rows = np.asarray(factor.dense())[:, :cells]
     return bool((rows == rows[:, :1]).all())
 

@@ -14,7 +14,7 @@ from dpsql.workload.cells import AnyResolution
 LONGEST = 600
 """Characters of a line that are shown."""
 KEY = "..."
-"""What is shown instead of the key that decides which rows of a unit are kept."""
+"""The text that is shown for the key that decides which rows of a unit are kept."""
 Types = Mapping[str, str]
 """The native types of columns by name, where somebody has looked."""
 

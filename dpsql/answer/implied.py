@@ -298,7 +298,7 @@ def _map(
             if not found:
                 return None
             factors.update(found)
-        small = Product(factors)
+        small = Product({n: factors[n] for n in part.strategy.domain if n in factors})
         if not part.forecast.supports(small):
             return None
         mapped.append(small)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.plan.chosen import TOLD, Chosen, total_error
-from dpsql.plan.division import ROUNDING, Choose, PlannedAlone, PlannedPieces, divided, part_of
+from dpsql.plan.division import ROUNDING, Choose, Divided, PlannedAlone, divided, part_of
 from dpsql.plan.drawn import counted_of, is_coarse
 from dpsql.plan.limits import AIM
 from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
@@ -27,7 +27,7 @@ from dpsql.workload.target import Target
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
 
-Plan = Callable[[Sequence[Target], Fraction], PlannedPieces]
+Plan = Callable[[Sequence[Target], Fraction], Divided]
 """Plans targets together with an amount of a budget."""
 
 
@@ -44,7 +44,7 @@ class Apart:
     amount: Fraction
     plan: Plan
     shares: Mapping[int, Fraction]
-    _planned: dict[int, PlannedPieces] = field(default_factory=dict)
+    _planned: dict[int, Divided] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class Apart:
         parts = [part_of(target, places) for target, places in self.places[number]]
         return tuple(each for part in parts for each in divided(part))
 
-    def alone(self, number: int) -> PlannedPieces:
+    def alone(self, number: int) -> Divided:
         """Return a statement planned by itself, with its share."""
         if number not in self._planned:
             amount = self.amount * self.shares[number]
@@ -248,7 +248,7 @@ class Apart:
         """The total error of the split with the best shares, for a budget of one."""
         return shared_error(list(self.errors.values()), self.least, self.noise)
 
-    def shared(self, *, exactly: bool = False) -> PlannedPieces:
+    def shared(self, *, exactly: bool = False) -> Divided:
         """Return all statements by themselves with the best shares, or ``exactly`` their own."""
         planned = [self.alone(number) for number in self.shares]
         pieces = [piece for each in planned for piece in each.pieces]
@@ -264,9 +264,9 @@ class Apart:
         for each, amount in zip(planned, amounts, strict=True):
             before = sum(each.amounts)
             inside += [amount * part / before for part in each.amounts]
-        return PlannedPieces(tuple(pieces), tuple(inside))
+        return Divided(tuple(pieces), tuple(inside))
 
-    def worst(self, found: PlannedPieces) -> float:
+    def worst(self, found: Divided) -> float:
         """Return the largest error of a shown column as a multiple of its baseline."""
         means = found.means
         pairs = [

@@ -79,8 +79,8 @@ class PlannedAlone:
 
 
 @dataclass(frozen=True)
-class PlannedPieces:
-    """PlannedPieces that share a budget, and the amount of each."""
+class Divided:
+    """Divided that share a budget, and the amount of each."""
 
     pieces: tuple[PlannedAlone, ...]
     amounts: tuple[Fraction, ...]
@@ -122,7 +122,7 @@ class Choose(Protocol):
 def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[PlannedAlone]:
     """Return answers as one piece, or as pieces where these gain much or alone keep the limits.
 
-    PlannedPieces do not agree with each other. Where they are to ``agree`` none is for gain alone.
+    Divided do not agree with each other. Where they are to ``agree`` none is for gain alone.
     """
     if one.is_good or (agree and one.least <= 1):
         return [one]

@@ -17,8 +17,8 @@ from dpsql.plan.chosen import Chosen, count_units
 from dpsql.plan.division import (
     GAIN,
     ONE,
+    Divided,
     PlannedAlone,
-    PlannedPieces,
     divided,
     eased,
     in_groups,
@@ -344,7 +344,7 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
 
 def _together(
     request: Request, noise: Noise, amount: Fraction
-) -> tuple[PlannedPieces, Mapping[Place, float]]:
+) -> tuple[Divided, Mapping[Place, float]]:
     """Plan all targets, so that no shown column loses where statements share a budget.
 
     With the mean variances that answers have with each statement by itself.
@@ -365,9 +365,7 @@ def _together(
     return found, apart.baseline
 
 
-def _in_company(
-    request: Request, noise: Noise, amount: Fraction, apart: Apart
-) -> PlannedPieces | None:
+def _in_company(request: Request, noise: Noise, amount: Fraction, apart: Apart) -> Divided | None:
     """Return what is planned for all statements together; None where it gains nothing."""
     targets = [apart.weighed(target) for target in request.targets]
     groups: list[list[PlannedAlone]] = []
@@ -386,7 +384,7 @@ def _in_company(
     errors = [piece.chosen.error for piece in pieces]
     if shared_error(errors, least, noise) > GAIN * apart.error:
         return None
-    return PlannedPieces(tuple(pieces), tuple(split_amount(amount, errors, noise, least)))
+    return Divided(tuple(pieces), tuple(split_amount(amount, errors, noise, least)))
 
 
 def _known_or_chosen(
@@ -401,9 +399,7 @@ def _known_or_chosen(
     return apart.known(target) or choose_one(request, target, noise, amount, earnest)
 
 
-def _shared(
-    request: Request, noise: Noise, targets: Sequence[Target], total: Fraction
-) -> PlannedPieces:
+def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fraction) -> Divided:
     """Plan targets that share an amount."""
     count = len(targets)
     amount = total / max(1, count)
@@ -417,7 +413,7 @@ def _shared(
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
     least = () if len(pieces) == 1 or request.aims else least_parts(groups, noise)
-    return PlannedPieces(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
+    return Divided(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
 
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:

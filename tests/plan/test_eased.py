@@ -1,4 +1,4 @@
-"""PlannedPieces of a request that share a budget: plans of a little more error that leave others more."""
+"""Pieces of a request that share a budget: plans of a little more error that leave others more."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ OWN = {
     "dbapi/repeats.py": "a server does not fork",
     "forks.py": "makes the locks of others new",
     "privacy/entropy.py": "refuses a child",
+    "interrupts.py": "of work under way, which a child does not go on with",
     "privacy/filter.py": "refuses a child",
     "privacy/vaults.py": "of a connection, which refuses a child",
 }

@@ -385,7 +385,10 @@ class Ledger:
 
     @property
     def _is_read_only(self) -> bool:
-        return is_read_only(self._path, self._lock_file, journal_of(self._path))
+        try:
+            return is_read_only(self._path, self._lock_file, journal_of(self._path))
+        except OSError as error:
+            raise unusable(error) from None
 
     def _check_handle(self) -> None:
         if os.getpid() != self._pid:

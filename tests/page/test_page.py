@@ -299,7 +299,8 @@ def test_epsilons_that_are_none(ana: Knocker, epsilon: str) -> None:
 
 def test_what_is_too_long_is_not_read(page: Page, ana: Knocker) -> None:
     assert ana.send("POST", "/api/run", b"x", Content_Length=str(MOST_BYTES + 1)).status == 413
-    assert ana.send("POST", "/api/run", b"x", Content_Length="9" * 50).status in (400, 413)
+    # Nothing is sent after the head, so that no answer is lost with what nobody reads.
+    assert ana.send("POST", "/api/run", b"", Content_Length="9" * 50).status in (400, 413)
     with socket.create_connection(("127.0.0.1", page.port), 60) as chunked:
         head = f"POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\nX-Dpsql: page\r\n"
         chunked.sendall(f"{head}Content-Type: application/json\r\n".encode())

@@ -106,7 +106,9 @@ def bound_length(tree: exp.Expr, widest: int) -> int:
         text = lengths[id(tree.this)]
         return text + text * max(parts[2:], default=0)
     if isinstance(tree, exp.RegexpReplace):
-        text, new = lengths[id(tree.this)], tree.args["replacement"]
+        text, new = lengths[id(tree.this)], tree.args.get("replacement")
+        if new is None:
+            return text
         added = lengths[id(new)]
         # groups that it names are parts of the text that do not overlap
         named = new.name.count("\\") if isinstance(new, exp.Literal) else added

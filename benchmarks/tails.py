@@ -20,13 +20,13 @@ from zlib import crc32
 
 import numpy as np
 
-from dpsql.engine.clip import SINGLE_ROWS
+from dpsql.engine.clip import rule_of_one
 from dpsql.learn.batches import answer_sums
 from dpsql.learn.design import SumBatch
 from dpsql.learn.handle import Model
 from dpsql.learn.mwem import mwem
 from dpsql.learn.rap import run_rap
-from dpsql.learn.thresholds import METHODS, SINGLE_SHARE, Method, Threshold
+from dpsql.learn.thresholds import METHODS, Method
 from dpsql.learn.whole_marginals import Graphical, Mixture, run_marginals
 from dpsql.pgm.linear import whole_marginal
 from tests.learn.fake import FakeHandle, FakeSums
@@ -45,8 +45,7 @@ def sum_error(method: Method, rng: np.random.Generator) -> float:
     values = np.arange(1, TOP + 1)
     counts = np.bincount(AMOUNTS, minlength=TOP + 1)[1:]
     batch = SumBatch(values, np.ones((1, TOP), dtype=np.int64), "laplace")
-    rows = Fraction(SINGLE_ROWS.get(method, 1))
-    rule = Threshold(method, SINGLE_SHARE, rows, start=3)
+    rule = rule_of_one(method, TOP, 1, "laplace")
     handle = FakeSums(values, counts, Fraction(1, 4), rng=rng)
     found = answer_sums(handle, batch, "workload", rule, ordered=False)
     return abs(float(found.values[0]) - float(AMOUNTS.sum()))

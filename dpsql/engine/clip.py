@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NoReturn, cast
 
@@ -26,10 +26,13 @@ from dpsql.learn.design import Algorithm, SumBatch
 from dpsql.learn.handle import MeasureHandle
 from dpsql.learn.summed import Summed, read_summed
 from dpsql.learn.thresholds import (
+    AGAIN,
     BATCH_ROWS,
     BATCH_SHARE,
     FREE,
     GAUSSIAN_SHARE,
+    NOTHING,
+    SEARCH,
     SINGLE_SHARE,
     UNKNOWN,
     Method,
@@ -51,14 +54,14 @@ MANY_ROWS = 100
 """Rows above a threshold from which a budget is small, where nothing is known of the table."""
 REMEMBERED = 8
 """Batches whose strategies are kept: functions of public facts only."""
-SINGLE_ROWS: Mapping[Method, Fraction] = {"svt": Fraction(5), "quantile": Fraction(10)}
+SINGLE_ROWS: Mapping[Method, Fraction] = {"svt": Fraction(5), "quantile": Fraction(3)}
 """Rows that rules leave above one sum, in units of 1 / epsilon.
 
 Fewer have a smaller median error, and now and then a threshold far above every value: of 400 runs
 one in a hundred decides the root mean square (``benchmarks.tails``).
 """
-ROWS_BEFORE: Mapping[Method, Fraction] = {"quantile": Fraction(5)}
-"""Rows that earlier versions left: 1, but for these."""
+QUANTILE_BEFORE = (5, 10)
+"""Rows that earlier versions left above one sum by ``quantile``; by ``svt`` it was one."""
 BIAS = ("bias", "values above the threshold are clipped: sums are biased downwards")
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
@@ -126,7 +129,8 @@ class Clipping(Looking[ClippedSums]):
         """Everything that decides what is looked at and how answers follow."""
         queries = hashlib.sha256(np.ascontiguousarray(self.summed.queries).tobytes()).hexdigest()
         facts = (repr(self.rule), self.algorithm, repr(self.summed.measure), queries)
-        return repr(("sums", *facts, *find_released([self.item])))
+        again = ("again", str(self.rule.again)) if self.rule.again else ()
+        return repr(("sums", *facts, *again, *find_released([self.item])))
 
     def learn(self, handle: MeasureHandle, receipt: tuple[str, int, str]) -> ClippedSums:
         """Choose, measure and answer, through the handle alone."""
@@ -207,8 +211,12 @@ class Clipping(Looking[ClippedSums]):
         return f"{bins:,} nodes of bins" if self.summed.spread is not None else f"{bins:,} values"
 
     def _error(self) -> float:
-        """The total squared noise of the answers when no value is clipped but by what is given."""
-        answering = self.amount if self.rule.free else (1 - self.rule.share) * self.amount
+        """The total squared noise of the answers when no value is clipped but by what is given.
+
+        Where a second search may be made it is the noise after that.
+        """
+        choosing = 0 if self.rule.free else self.rule.share + self.rule.again
+        answering = (1 - choosing) * self.amount
         if self.rule.method == "r2t":
             answering /= len(levels(self.rule, self.noise, self.amount, self.summed.top))
         return _unit_error(self.summed, self.algorithm, self.noise) * _variance(
@@ -257,9 +265,14 @@ def describe_choice(
         above = "about as many rows stay above it as levels lie below it"
     if rule.method == "approx-bounds":
         above = "the highest level with rows that stand out from the noise"
-    lines = (
+    lines: tuple[Row, ...] = (
         ("threshold", f"{rule.method}, {among}; {decimal_text(rule.share * 100)} % of the budget"),
         ("", above),
+    )
+    if rule.again:
+        share = decimal_text(rule.again * 100)
+        lines += (("", f"without a hit {share} % more for a second search, else for the answer"),)
+    lines += (
         ("", f"the error above is at a threshold of {top}; noise shrinks with it"),
         BIAS,
     )
@@ -350,9 +363,9 @@ def _refuse_beside(item: Compiled, name: str) -> NoReturn:
     )
 
 
-def make_rule(method: Method, top: int, cells: int, table: Table, noise: Noise) -> Threshold:
-    """A rule for a number of released sums of values up to ``top``."""
-    start, unit = max(1, math.ceil(top / REACH)), table.unit.max_rows
+def make_rule(method: Method, top: int, cells: int, unit: int, noise: Noise) -> Threshold:
+    """A rule for a number of released sums of values up to ``top``, and so many rows of a unit."""
+    start = max(1, math.ceil(top / REACH))
     share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
     rows = Fraction(max(cells, SINGLE_ROWS.get(method, 1)) * unit)
     return Threshold(method, SINGLE_SHARE if cells == 1 else share, rows, start=start)
@@ -360,20 +373,34 @@ def make_rule(method: Method, top: int, cells: int, table: Table, noise: Noise) 
 
 def rules_before(rule: Threshold, table: Table) -> Iterator[Threshold]:
     """The rules of earlier versions for the same sum, or the same few."""
-    unit, now = table.unit.max_rows, SINGLE_ROWS.get(rule.method)
-    if now is None or rule.rows != now * unit:
+    unit = table.unit.max_rows
+    rows, now = rule.rows / unit, SINGLE_ROWS.get(rule.method)
+    if now is None or rows < now:
         return
-    least = ROWS_BEFORE.get(rule.method, Fraction(1))
-    for rows in range(math.ceil(least), math.ceil(now)):
-        yield replace(rule, rows=Fraction(rows * unit))
+    before: Iterable[Fraction | int] = ()
+    if rule.method == "quantile":
+        before = dict.fromkeys(max(rows, Fraction(least)) for least in QUANTILE_BEFORE)
+    elif rows == now:
+        before = range(1, int(now) + 1)
+    share = SINGLE_SHARE if rule.again else rule.share
+    for each in before:
+        earlier = replace(rule, rows=Fraction(each * unit), share=share, again=NOTHING)
+        if earlier != rule:
+            yield earlier
+
+
+def rule_of_one(method: Method, top: int, unit: int, noise: Noise) -> Threshold:
+    """A rule for a sum that is measured through the handle which chose its threshold."""
+    found = make_rule(method, top, 1, unit, noise)
+    return replace(found, share=SEARCH, again=AGAIN) if method == "svt" else found
 
 
 def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Threshold:
-    found = make_rule(method, summed.top, 1, table, noise)
+    found = rule_of_one(method, summed.top, table.unit.max_rows, noise)
     if not summed.is_batch:
         return found
     share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
-    return replace(found, share=share, rows=BATCH_ROWS * table.unit.max_rows)
+    return replace(found, share=share, rows=BATCH_ROWS * table.unit.max_rows, again=NOTHING)
 
 
 def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:

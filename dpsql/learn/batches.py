@@ -151,9 +151,7 @@ def _jointly(
     upper = int(batch.values[-1])
     theta = upper
     if not rule.free:
-        budget = handle.remaining()
-        amount = rule.share * budget
-        theta = choose(handle, rule, amount, budget - amount)
+        theta = _chosen(handle, rule)
         if on_values or len(batch.queries) > 1:  # few thresholds, hence few designs
             theta = int(batch.values[batch.values >= min(theta, upper)][0])
     design = batch.design(algorithm, theta)
@@ -164,6 +162,13 @@ def _jointly(
         return _drawn_in(batch, design, measured)
     stddev = measured.stddev * np.sqrt(np.square(design.answers).sum(axis=1))
     return design.answers @ measured.values, stddev, (theta,)
+
+
+def _chosen(handle: SumHandle, rule: Threshold) -> int:
+    """Return the threshold of all answers; what is left of the budget is theirs."""
+    budget = handle.remaining()
+    amount = rule.share * budget
+    return choose(handle, rule, amount, budget - amount, again=rule.again * budget)
 
 
 def _drawn_in(
@@ -291,9 +296,7 @@ def answer_sum(handle: MeasureHandle, measure: Measure, rule: Threshold) -> SumA
         return _race(handle, measure, rule)
     theta = measure.upper
     if not rule.free:
-        budget = handle.remaining()
-        amount = rule.share * budget
-        theta = choose(handle, rule, amount, budget - amount)
+        theta = _chosen(handle, rule)
     level = measure.level(theta)
     row, unit = measure.row(level)
     measured = handle.spread(measure.nodes(level), row, handle.remaining())

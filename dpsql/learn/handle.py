@@ -156,9 +156,17 @@ class SumHandle(Protocol):
         """Return, with noise, the least i such that at most i rows are above thresholds[i]."""
 
     def quantile(
-        self, thresholds: Sequence[int], count: int, amount: Fraction, upto: int | None = None
+        self,
+        thresholds: Sequence[int],
+        count: int,
+        amount: Fraction,
+        upto: int | None = None,
+        falling: int = 0,
     ) -> int:
-        """Return an index with about ``count`` rows above, by the exponential mechanism."""
+        """Return an index with about ``count`` rows above, by the exponential mechanism.
+
+        Of thresholds with equally many rows above, chances fall with that power of theta.
+        """
 
     def measure(self, rows: Integers, amount: Fraction) -> Measured:
         """Return noisy answers of integer rows over the bins, shape (r, m), released together."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.learn.handle import Measured, SumHandle
-from dpsql.records import dataclass
+from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import Noise, law
 
 Method: TypeAlias = Literal[
@@ -36,6 +36,14 @@ FREE: frozenset[Method] = frozenset({"none", "r2t", *AFTERWARDS})
 
 SINGLE_SHARE, BATCH_SHARE, GAUSSIAN_SHARE = Fraction(1, 2), Fraction(1, 4), Fraction(1, 10)
 """Part of the budget for the threshold of one sum, of a batch, and of a batch under zCDP."""
+SEARCH, AGAIN = Fraction(9, 20), Fraction(3, 20)
+"""Part of the budget for the search of one sum, and what is kept back for a second one."""
+FALLING = 3
+"""Power of a threshold with which its chances fall under ``quantile``, rows above being equal.
+
+Squared errors grow with the square of the threshold: their mean over all that lie above every
+value is finite, whatever the declared bound, from a power above 2 on.
+"""
 BATCH_ROWS = Fraction(3, 2)
 """Rows above the threshold of a batch, in units of 1 / epsilon of the answers."""
 FINEST = 1e-3
@@ -46,6 +54,7 @@ LEAST_POWER, MOST_POWER = -20, 53
 """Powers of two that bounds are found among."""
 BASE, OVER = 5.5, 0.1
 """Ratio of the levels of a race, and the chance that its answer is above the true one."""
+NOTHING = Fraction(0)
 START, GROWTH = 1000, 0.2
 """First threshold of a grid, and its relative growth."""
 
@@ -56,7 +65,9 @@ class Threshold:
 
     ``share`` is its part of the budget; ``rows`` is how many rows it leaves above, in units of
     1 / epsilon of the answers; ``ratio`` is the covered part of the rows in the ratio form;
-    ``pace`` times epsilon is the logarithmic step of the recursive mechanism's grid.
+    ``pace`` times epsilon is the logarithmic step of the recursive mechanism's grid. ``again`` is
+    the part of the budget for a second search by ``svt`` after one without a hit; with a hit the
+    answers get it.
     """
 
     method: Method
@@ -66,11 +77,12 @@ class Threshold:
     pace: float = 0.5
     start: int = START
     growth: float = GROWTH
+    again: Fraction = field(default=Fraction(0), repr=False)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"{self.method!r} is not one of {METHODS}")
-        if not 0 < self.share < 1 or not 0 < self.ratio < 1 or self.rows <= 0:
+        if not 0 < self.share < 1 - self.again <= 1 or not 0 < self.ratio < 1 or self.rows <= 0:
             raise ValueError("share and ratio lie between 0 and 1, rows is positive")
 
     @property
@@ -124,10 +136,13 @@ def choose(
     amount: Fraction,
     answers: Fraction,
     upto: int | None = None,
+    again: Fraction = NOTHING,
 ) -> int:
     """Return a clipping threshold, spending ``amount``; ``answers`` is what the answers will get.
 
-    Without a hit it is the largest value. Guarantee: every look goes through the handle.
+    A search by ``svt`` without a hit is made ``again`` for that part of what the answers were to
+    get; without a hit of the last it is the largest value. Guarantee: every look goes through the
+    handle, and whether one hits is an output of it.
     """
     upper = int(handle.values[-1] if upto is None else handle.values[:upto][-1])
     if rule.free or upper <= 0:
@@ -136,6 +151,9 @@ def choose(
     thetas = levels(rule, handle.noise, amount, upper)
     if rule.method == "svt":
         hit = handle.first_below(thetas, count, amount, upto)
+        if hit is None and again:
+            count = rows_above(rule, handle.noise, answers - again)
+            hit = handle.first_below(thetas, count, again, upto)
         return upper if hit is None else thetas[hit]
     if rule.method == "svt-ratio":
         hit = handle.first_covering(thetas, rule.ratio, amount, upto)
@@ -143,7 +161,7 @@ def choose(
     if rule.method == "approx-bounds":
         return thetas[_top_bin(handle, thetas, amount, upto)]
     if rule.method == "quantile":
-        return thetas[handle.quantile(thetas, count, amount, upto)]
+        return thetas[handle.quantile(thetas, count, amount, upto, FALLING)]
     return thetas[handle.recursive(thetas, amount, upto)]
 
 

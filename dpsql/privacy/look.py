@@ -309,18 +309,31 @@ class SumLooks(_Looker):
         return sealed_look(look)
 
     def quantile(
-        self, thresholds: Sequence[int], count: int, amount: Fraction, upto: int | None = None
+        self,
+        thresholds: Sequence[int],
+        count: int,
+        amount: Fraction,
+        upto: int | None = None,
+        falling: int = 0,
     ) -> int:
         """Return an index with about ``count`` rows above, by the exponential mechanism.
 
-        Guarantee: one row moves every -abs(above - count) by at most 1.
+        Chances fall with the power ``falling`` of thresholds, which are positive unless it is 0.
+        Guarantee: one row moves every -abs(above - count) by at most 1; what is taken off it is a
+        whole number that public facts decide.
         """
-        levels, k = self._levels(thresholds, upto), whole(count)
+        levels, k, power = self._levels(thresholds, upto), whole(count), whole(falling)
+        if power and levels.min() < 1:
+            raise misused()
         epsilon = self._charge("quantile", amount, 8)
+        spread = 2 * self._c
+        logs = np.log(levels / levels[0]) if power else np.zeros(len(levels))
+        offsets = [round(power * float(each) * spread / epsilon) for each in logs]
 
         def look() -> int:
-            scores = [-abs(each - k) for each in self._above(levels, upto)]
-            return exponential_mechanism(Bits(), scores, epsilon, 2 * self._c)
+            pairs = zip(self._above(levels, upto), offsets, strict=True)
+            scores = [-abs(each - k) - offset for each, offset in pairs]
+            return exponential_mechanism(Bits(), scores, epsilon, spread)
 
         return sealed_look(look)
 

@@ -505,7 +505,7 @@ def test_values_below_zero_are_refused_or_clipped_from_above(tmp_path: Path) -> 
 def test_explain_says_rule_share_and_bias(t: Connection) -> None:
     text = str(t.explain(asked("SUM(pay) FROM t", clip="svt")))
     assert "svt" in text
-    assert "50 % of the budget" in text
+    assert "45 % of the budget" in text
     assert "about 10 rows stay above it" in text
     assert "biased downwards" in text
     small = str(t.explain(asked("SUM(pay) FROM t", clip="svt", epsilon=0.01)))

@@ -257,11 +257,8 @@ def handle_of(connection: Connection, planned: Cutting) -> SumLooks:
 
 
 def test_rows_above_are_those_that_count(t: Connection) -> None:
-    for query, clip in (
-        (SUMS, "svt"),
-        ("AVG(pay) FROM t WHERE ward = 3 AND sex = 'a'", "quantile"),
-    ):
-        planned = cutting(t, asked(query, clip=clip, epsilon=8))
+    for query in (SUMS, "AVG(pay) FROM t WHERE ward = 3 AND sex = 'a'"):
+        planned = cutting(t, asked(query, clip="svt", epsilon=8))
         handle = handle_of(t, planned)
         with quiet():
             (theta,) = planned.learn(handle, ("", 0, "")).levels

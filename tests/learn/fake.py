@@ -250,10 +250,16 @@ class FakeSums:
         return min(max(least, 0), len(above) - 1)
 
     def quantile(
-        self, thresholds: Sequence[int], count: int, amount: Fraction, upto: int | None = None
+        self,
+        thresholds: Sequence[int],
+        count: int,
+        amount: Fraction,
+        upto: int | None = None,
+        falling: int = 0,
     ) -> int:
-        epsilon = self._spend("quantile", amount)
+        epsilon = self._spend("quantile", amount, 8)
         scores = -np.abs(self._above(thresholds, upto) - count).astype(np.float64)
+        scores -= falling * np.log(np.maximum(thresholds, 1)) * 2 / epsilon
         if self.rng is not None:
             scores = scores + self.rng.gumbel(size=scores.size) * 2 / epsilon
         return int(np.argmax(scores))
@@ -288,10 +294,10 @@ class FakeSums:
         hits = np.flatnonzero(scores >= level)
         return int(hits[0]) if hits.size else None
 
-    def _spend(self, what: str, amount: Fraction) -> float:
+    def _spend(self, what: str, amount: Fraction, rate: int = 2) -> float:
         if not isinstance(amount, Fraction) or amount <= 0:
             raise ValueError(f"{amount!r} is not a positive fraction")
         if amount > self.remaining():
             raise BudgetExceeded(amount, self.remaining())
         self.spent.append((what, amount))
-        return float(amount) if self.noise == "laplace" else math.sqrt(2 * float(amount))
+        return float(amount) if self.noise == "laplace" else math.sqrt(rate * float(amount))

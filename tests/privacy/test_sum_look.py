@@ -81,6 +81,7 @@ def test_scores_move_as_far_as_is_said(c: int, monkeypatch: pytest.MonkeyPatch) 
         lambda h: h.first_covering(LEVELS, Fraction(1), Fraction(1)),
         lambda h: h.first_covering(LEVELS, Fraction(0), Fraction(1), 4),
         lambda h: h.quantile(LEVELS, 5, Fraction(1)),
+        lambda h: h.quantile(LEVELS[1:], 5, Fraction(1), falling=3),
     ]
     for ask in asks:
         seen.clear()
@@ -133,6 +134,21 @@ def test_the_epsilon_of_a_choice_under_zcdp(monkeypatch: pytest.MonkeyPatch) -> 
     assert handle.remaining() == 1 - 3 * rho
 
 
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("c", [1, 3])
+def test_chances_of_a_quantile_fall_with_the_threshold(
+    c: int, noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(look, "exponential_mechanism", lambda *given: seen.append(given[1:]))
+    amount, none = Fraction(1, 1000), World(DOMAIN, [0] * len(COUNTS))
+    none.sums(VALUES, 1, noise, c=c).quantile(LEVELS[1:], 5, amount, falling=3)
+    scores, epsilon, spread = seen[0]
+    chances = [float(epsilon * (each - scores[0]) / spread) for each in scores]
+    expected = [-3 * np.log(each / LEVELS[1]) for each in LEVELS[1:]]
+    assert chances == pytest.approx(expected, abs=0.1)
+
+
 def test_measured_noise_covers_the_heaviest_column() -> None:
     rows = np.array([VALUES, [1] * 6])
     handle = World(DOMAIN, COUNTS).sums(VALUES, 2, c=3)
@@ -175,6 +191,8 @@ BAD: list[Callable[[SumLooks], object]] = [
     lambda h: h.first_covering(LEVELS, 0.5, ONE),  # type: ignore[arg-type]
     lambda h: h.recursive([3, 2], ONE),
     lambda h: h.quantile(LEVELS, True, ONE),
+    lambda h: h.quantile(LEVELS, 5, ONE, falling=1),
+    lambda h: h.quantile(LEVELS[1:], 5, ONE, falling=0.5),  # type: ignore[arg-type]
     lambda h: h.measure(np.eye(6), ONE),  # type: ignore[arg-type]
     lambda h: h.measure(np.eye(5, dtype=int), ONE),
     lambda h: h.measure(np.ones(6, dtype=int), ONE),

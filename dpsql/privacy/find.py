@@ -18,7 +18,7 @@ from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Receipt
 from dpsql.privacy.look import sealed_look
 from dpsql.privacy.noise import SAMPLERS, discrete_gaussian, uniform_below
-from dpsql.privacy.partitions import CHANCE_BITS, chances, threshold, variance, weight
+from dpsql.privacy.partitions import CHANCE_BITS, chances, threshold, variance, weights
 from dpsql.privacy.vault.distinct import NO_VALUE, Pairs
 from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, law
@@ -150,6 +150,4 @@ def _with_noise(asked: Discovery, true: Counts, scale: Fraction) -> NDArray[np.o
 
 def _weights(pairs: Pairs) -> Counts:
     """What every pair adds to its key; the squares of those of a unit sum to at most 2^40."""
-    degrees = np.bincount(pairs.units)[pairs.units]
-    table = [0, *(weight(degree) for degree in range(1, int(degrees.max(initial=0)) + 1))]
-    return np.array(table, dtype=np.int64)[degrees]
+    return weights(np.bincount(pairs.units)[pairs.units])

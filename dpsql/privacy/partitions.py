@@ -11,6 +11,9 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpsql.errors import InternalError
 from dpsql.privacy.tails import exp_below, gaussian_tail, laplace_tail
 from dpsql.strategy.base import round_up
@@ -59,6 +62,17 @@ def weight(degree: int) -> int:
     (1048576, 524288, True)
     """
     return isqrt((1 << 2 * WEIGHT_BITS) // degree)
+
+
+def weights(degrees: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the weights of units of so many keys, any number of them at once.
+
+    Doubles are exact here: roots that are not whole lie 2^-21 and more from those that are.
+
+    >>> weights(np.array([1, 3, 4])).tolist() == [weight(1), weight(3), weight(4)]
+    True
+    """
+    return np.sqrt((1 << 2 * WEIGHT_BITS) // degrees).astype(np.int64)
 
 
 def variance(rho: Fraction) -> Fraction:

@@ -131,10 +131,7 @@ def test_the_bound_of_a_tail_is_close() -> None:
 
 def small_weights() -> Iterator[None]:
     """Weights in parts of 2^3, so that every value of the noise can be walked."""
-    with (
-        mock.patch.object(partitions, "WEIGHT_BITS", 3),
-        mock.patch.object(find, "weight", partitions.weight),
-    ):
+    with mock.patch.object(partitions, "WEIGHT_BITS", 3):
         threshold.cache_clear()
         yield
     threshold.cache_clear()

@@ -12,6 +12,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,27 +22,34 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.unit_local import UnitLocal
+from dpsql.privacy.vault import matching
+from dpsql.privacy.vault.local_rows import rows_of
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import Cells, Unions
+from tests.audit.relations import SOUND, draw_relation
 from tests.privacy.additivity import KINDS, Kind, arrow
+from tests.support.clinic import Clinic, Data, Row, draw_data, table_of
 
 TRACES = int(os.environ.get("TRACES", "24"))
 WITHIN = os.path.join("privacy", "vault", "")
 APART = ("text_names.py", "instants.py")
 """What draws keys anew, so that its steps say nothing of the data; and what runs in threads."""
+LOTS = ("row_texts.py", "digests.py", "byte_texts.py")
+"""What writes and digests rows that draw lots, a block of them after the other."""
 SEEN = Column("seen", "integer", IntegerRange(0, 9))
 DIGESTS = ("digits_of_rows", "_digits", "_one_by_one", "_add_block", "_mix", "_halves", "RowTexts")
 Step = tuple[str, tuple[tuple[str, str, tuple[int, ...]], ...]]
 pa = pytest.importorskip("pyarrow")
 
 
-def trace(work: Callable[[], object]) -> list[Step]:
+def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[Step]:
     """What functions of the vault run, in order, with the arrays that each ends with."""
     steps: list[Step] = []
 
     def watch(frame: FrameType, event: str, result: Any) -> None:
         file = frame.f_code.co_filename
-        if event != "return" or WITHIN not in file or file.endswith(APART):
+        if event != "return" or WITHIN not in file or file.endswith(apart):
             return
         found = {**frame.f_locals, "return": result}
         arrays = (
@@ -62,6 +70,11 @@ def trace(work: Callable[[], object]) -> list[Step]:
 def ways(steps: Sequence[Step]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
     """Which functions ran, and on which types, however often and of whatever size."""
     return {(name, tuple((one, kind) for one, kind, _ in arrays)) for name, arrays in steps}
+
+
+def turns(steps: Sequence[Step]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Which functions ran, one after the other, and on which types, of whatever size."""
+    return [(name, tuple((one, kind) for one, kind, _ in arrays)) for name, arrays in steps]
 
 
 def same(one: Sequence[Step], two: Sequence[Step]) -> None:
@@ -127,7 +140,7 @@ def test_values_choose_no_way(kind: str, tmp_path: Path) -> None:
 
 def units_of(rng: random.Random, sizes: Sequence[int]) -> list[int | None]:
     """Ids of units with so many rows each: near, far, random, extreme, in some order."""
-    way = rng.choice(["near", "far", "high", "random", "extreme"])
+    way = rng.choice(["near", "far", "high", "random", "extreme", "crafted"])
     count = len(sizes)
     ids: list[int | None] = list(range(1, count + 1))
     if way == "far":
@@ -138,7 +151,9 @@ def units_of(rng: random.Random, sizes: Sequence[int]) -> list[int | None]:
     elif way == "random":
         ids = list(rng.sample(range(2**40), count))
     elif way == "extreme":
-        ids[:2] = [2**39 - 1, -(2**39)]
+        ids[:2] = [2**63 - 1, -(2**63)]
+    elif way == "crafted":  # the same last bits
+        ids = [(i << 50) + 7 for i in range(count)]
     rows = [each for each, size in zip(ids, sizes, strict=True) for _ in range(size)]
     if rng.random() < 0.7:
         rng.shuffle(rows)
@@ -179,3 +194,50 @@ def test_one_person_with_many_rows_takes_no_way_of_their_own(tmp_path: Path) -> 
         found.append(ways(trace(ask(table))))
         found[-1] = {each for each in found[-1] if not each[0].startswith(DIGESTS)}
     assert found[0] == found[1]
+
+
+def differ(one: Sequence[Any], two: Sequence[Any]) -> None:
+    """Say where two ways part."""
+    for step, other in zip(one, two, strict=False):
+        assert step == other
+    assert len(one) == len(two)
+
+
+ONE_KEY: dict[str, Callable[[Row], Row]] = {
+    "visits": lambda row: (row[0], 3, *row[2:]),
+    "lines": lambda row: (3, *row[1:]),
+    "patients": lambda row: row,
+}
+"""Everything of one visit, which everybody makes."""
+
+
+def tables_of(seed: int) -> list[Data]:
+    """Tables of a clinic: all keys single, as they come, repeated, of one person, dangling."""
+    rng = random.Random(seed)
+    plain, hostile = draw_data(rng, hostile=False), draw_data(rng, people=rng.choice([2, 6]))
+    repeated = {name: list(map(ONE_KEY[name], rows)) for name, rows in hostile.items()}
+    alone = {
+        name: [(1, *row[1:]) if name != "lines" else row for row in rows]
+        for name, rows in repeated.items()
+    }
+    dangling = {**plain, "lines": [(9, *row[1:]) for row in plain["lines"]]}
+    return [plain, hostile, repeated, alone, dangling]
+
+
+def work_out(data: Data, relation: UnitLocal) -> object:
+    return rows_of(table_of(relation, 3), relation, Clinic.of(data).stock)
+
+
+@pytest.mark.parametrize("part", range(max(2, TRACES // 8)))
+def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joins, references, groups and windows: unit by unit, whatever is repeated and missing."""
+    rng = random.Random(part)
+    monkeypatch.setattr(matching, "MOST_OF_UNIT", 20)
+    relations = [*SOUND.values()] if part == 0 else [draw_relation(rng, 3) for _ in range(30)]
+    clinics = tables_of(part)
+    for relation in relations:
+        works = [partial(work_out, data, relation) for data in clinics]
+        works[0]()  # what is kept is kept now
+        found = [turns(trace(work, (*APART, *LOTS))) for work in works]
+        for each in found[1:]:
+            differ(each, found[0])

@@ -151,7 +151,7 @@ def _bounded(
     pairs: Counts, keys: tuple[Key, ...], owners: Owners | None, most: int, digest: Digest
 ) -> Counts:
     """Return the pairs that stay when every unit keeps its first keys, in a salted order."""
-    if owners is None or len(pairs) == 0:
+    if owners is None:
         return pairs
     degrees = np.bincount(pairs[:, 0])
     crowded = degrees[pairs[:, 0]] > most

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,15 @@ class Lane:
             None if self.places is None else self.places[rows],
             None if self.numbers is None else self.numbers[rows],
         )
+
+    def take_any(self, rows: Counts) -> Lane:
+        """Return the lane of the rows at these places, undeclared at -1."""
+
+        def found(values: Any, none: float) -> Any:
+            return None if values is None else np.append(values, values.dtype.type(none))[rows]
+
+        codes, places = found(self.codes, self.column.size), found(self.places, 0)
+        return Lane(self.column, codes, places, found(self.numbers, OUTSIDE))
 
     def cells(self) -> Lane:
         """Return the lane of cells alone, without what tells apart the values in one."""
@@ -162,18 +172,6 @@ def lane_of(column: Column, numbers: Floats, known: Flags) -> Lane:
             edges = tuple(map(float, column.domain.edges))
             lane = replace(lane, places=find_places(numbers, codes, edges))
     return lane
-
-
-def absent(column: Column, rows: int) -> Lane:
-    """Return a lane in which no row has a declared value."""
-    codes = places = numbers = None
-    if column.domain is not None:
-        codes = np.full(rows, column.size, dtype=code_type(column.size + 1))
-    if isinstance(column.domain, Bins):
-        places = np.zeros(rows, dtype=np.uint32)
-    if column.bounds is not None:
-        numbers = np.full(rows, OUTSIDE)
-    return Lane(column, codes, places, numbers)
 
 
 @dataclass(frozen=True, slots=True)

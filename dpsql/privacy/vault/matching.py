@@ -14,8 +14,9 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.header import joined_column, partner_column
 from dpsql.catalog.unit_local import MOST_OF_UNIT, JoinRows, MeetRows, columns_of_test
 from dpsql.privacy.vault.data_engine import Counts, Flags
-from dpsql.privacy.vault.frame import Frame, Key, Lane, absent, holds
-from dpsql.privacy.vault.people import NOBODY, People, together
+from dpsql.privacy.vault.frame import Frame, Key, Lane, holds
+from dpsql.privacy.vault.people import People, together
+from dpsql.privacy.vault.whole_numbers import find_distinct, in_groups
 
 
 def join_rows(join: JoinRows, left: Frame, right: Frame, people: People) -> Frame:
@@ -31,7 +32,7 @@ def join_rows(join: JoinRows, left: Frame, right: Frame, people: People) -> Fram
     lanes, keys = dict(kept.lanes), dict(kept.keys)
     for lane in right.lanes.values():
         column = joined_column(join, lane.column)
-        lanes[column.name.casefold()] = _beside(lane, column, partner)
+        lanes[column.name.casefold()] = _beside(lane, column, partner, join.outer)
     if join.outer:
         found = (partner >= 0).astype(np.uint8)
         lanes[join.partner_of.casefold()] = Lane(partner_column(join), found)
@@ -59,15 +60,12 @@ def meet_rows(meet: MeetRows, left: Frame, right: Frame, people: People) -> Fram
     return Frame(left.units, {**left.lanes, meet.partner_of.casefold(): column}, left.keys)
 
 
-def _beside(lane: Lane, column: Column, partner: Counts) -> Lane:
-    """Return a lane of the right beside rows of the left; -1 is no partner."""
-    lone = partner < 0
-    taken = (
-        absent(lane.column, len(partner)) if lone.all() else lane.take(np.where(lone, 0, partner))
-    )
-    if not lone.any() and column.null == lane.column.null:
+def _beside(lane: Lane, column: Column, partner: Counts, outer: bool) -> Lane:
+    """Return a lane of the right beside rows of the left; -1 is no partner, of outer joins."""
+    taken = lane.take_any(partner)
+    if not outer:
         return Lane(column, taken.codes, taken.places, taken.numbers)
-    return taken.nullable(column, lone)
+    return taken.nullable(column, partner < 0)
 
 
 def _key_beside(key: Key, partner: Counts) -> Key:
@@ -78,56 +76,28 @@ def _key_beside(key: Key, partner: Counts) -> Key:
 def _groups(
     on: Sequence[tuple[str, str]], left: Frame, right: Frame, people: People
 ) -> tuple[list[Counts], int]:
-    """Number the rows of both sides by unit and keys; -1 where a key is missing.
-
-    Where no two rows on the right have the same keys, those on the left that meet one of another
-    unit have -1, too.
-    """
+    """Number the rows of both sides by unit and keys; -1 where a key is missing."""
     if not on:
         return [left.units, right.units], people.count
-    keys = [left.keys[one] for one, _ in on], [right.keys[other] for _, other in on]
-    (own, other), count = together(*keys)
-    only = only_rows(other, count)
-    if only is not None:  # as with units, in a third of the time
-        units = np.append(right.units, NOBODY)[only[own]]
-        return [np.where(units == left.units, own, -1), other], count
-    sides = [
-        [(side.units, np.ones(side.count, dtype=np.bool_)), *found]
-        for side, found in zip((left, right), keys, strict=True)
-    ]
-    return together(*sides)
-
-
-def only_rows(groups: Counts, count: int) -> Counts | None:
-    """Return the row of every group, -1 without one and at the end; None where one has several.
-
-    Rows of group -1 are in none.
-
-    >>> only_rows(np.array([2, -1, 0]), 3).tolist()
-    [2, -1, 0, -1]
-    """
-    rows = np.arange(len(groups))
-    found = np.full(count + 1, -1)
-    found[groups] = rows
-    is_single = bool(((found[groups] == rows) | (groups < 0)).all())
-    found[-1] = -1
-    return found if is_single else None
+    sides = (left, [one for one, _ in on]), (right, [other for _, other in on])
+    return together(
+        *(
+            [(side.units, np.ones(side.count, dtype=np.bool_)), *(side.keys[each] for each in keys)]
+            for side, keys in sides
+        )
+    )
 
 
 def _choose(groups: Counts, count: int, rows: Frame, people: People) -> Counts:
     """Return one row for every group, drawn by lot where there are several; -1 without any."""
-    only = only_rows(groups, count)
-    if only is not None:
-        return only[:-1]
     found = np.full(count, -1)
     known = np.flatnonzero(groups >= 0)
     found[groups[known]] = known
     times = np.bincount(groups[known], minlength=count)
     crowd = known[times[groups[known]] > 1]
-    if len(crowd):
-        order = people.line_up(rows, crowd, groups[crowd])
-        first = order[np.diff(groups[order], prepend=-1) != 0]
-        found[groups[first]] = first
+    order = people.line_up(rows, crowd, groups[crowd])
+    first = order[np.diff(groups[order], prepend=-1) != 0]
+    found[groups[first]] = first
     return found
 
 
@@ -159,7 +129,7 @@ def _pairs(
     place = starts[own[rows]] + turn
     lone = times[own[rows]] == 0
     partner = np.append(queue, -1)[np.where(lone, -1, place)]
-    order = np.argsort(rows, kind="stable")
+    order = in_groups(rows)
     return rows[order], partner[order]
 
 
@@ -168,16 +138,15 @@ def _line_up_crowded(
 ) -> Counts:
     """Return rows sorted by group; those of crowded units in an order that is drawn by lot."""
     is_crowd = crowded[frame.units[rows]]
-    if is_crowd.any():
-        crowd = rows[is_crowd]
-        rows = np.concatenate([people.line_up(frame, crowd, groups[crowd]), rows[~is_crowd]])
-    return rows[np.argsort(groups[rows], kind="stable")]
+    crowd = rows[is_crowd]
+    rows = np.concatenate([people.line_up(frame, crowd, groups[crowd]), rows[~is_crowd]])
+    return rows[in_groups(groups[rows])]
 
 
 def cut_short(amounts: Counts, units: Counts, most: int) -> Counts:
     """Return amounts, lessened so that no unit has more than ``most``: its first ones stay.
 
-    Rows are sorted by unit.
+    Rows of each unit with more are next to each other.
 
     >>> cut_short(np.array([2, 2, 2, 9]), np.array([0, 0, 0, 4]), 3).tolist()
     [2, 1, 0, 3]
@@ -197,29 +166,25 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     to them.
     """
     (groups, theirs), count = together(list(own), list(their))
-    only = only_rows(theirs, count)
-    if only is not None:
-        units = np.append(owners.units, NOBODY)[only[groups]]
-        owned = units != NOBODY
-        of_units = units if owned.all() else units[owned]
-        if int(np.bincount(of_units).max(initial=0)) <= MOST_OF_UNIT:
-            found = rows if owned.all() else rows.take(np.flatnonzero(owned))
-            return Frame(of_units, found.lanes, found.keys)
-    first = known = np.flatnonzero(theirs >= 0)
-    if only is None:
-        pairs = owners.units[known] * count + theirs[known]
-        first = known[np.sort(np.unique(pairs, return_index=True)[1])]
+    known = np.flatnonzero(theirs >= 0)
+    first = known[find_distinct(owners.units[known], theirs[known])[0]]
     referring = np.flatnonzero(groups >= 0)
     times = np.bincount(groups[referring], minlength=count)
-    totals = np.bincount(owners.units[first], weights=times[theirs[first]])
-    is_crowded = bool((totals > MOST_OF_UNIT).any())
-    if is_crowded:  # only then it matters which keys, and which rows of a key, come first
-        names = np.bitwise_xor.reduce([numbers for numbers, _ in their])
-        first = first[np.lexsort((theirs[first], _mixed(names[first]), owners.units[first]))]
-        referring = referring[np.lexsort(rows.content(referring))]
+    totals = np.zeros(int(owners.units.max(initial=-1)) + 1, dtype=np.int64)
+    np.add.at(totals, owners.units[first], times[theirs[first]])
+    is_crowded = totals[owners.units[first]] > MOST_OF_UNIT
+    crowd, is_cut = first[is_crowded], np.zeros(count, dtype=np.bool_)
+    is_cut[theirs[crowd]] = True  # of others it does not matter what comes first
+    names = np.bitwise_xor.reduce([numbers[crowd] for numbers, _ in their])
+    crowd = crowd[np.lexsort((theirs[crowd], _mixed(names), owners.units[crowd]))]
+    first = np.concatenate([crowd, first[~is_crowded]])
+    may_be_cut = is_cut[groups[referring]]
+    queue = referring[may_be_cut]
+    queue = queue[np.lexsort(rows.content(queue))]
+    queue = np.concatenate([queue, referring[~may_be_cut]])
+    queue = queue[in_groups(groups[queue])]
     units, keys = owners.units[first], theirs[first]
-    fan = cut_short(times[keys], units, MOST_OF_UNIT) if is_crowded else times[keys]
-    queue = referring[np.argsort(groups[referring], kind="stable")]
+    fan = cut_short(times[keys], units, MOST_OF_UNIT)
     starts = np.cumsum(times) - times
     turn = np.arange(int(fan.sum())) - np.repeat(np.cumsum(fan) - fan, fan)
     found = rows.take(queue[np.repeat(starts[keys], fan) + turn])

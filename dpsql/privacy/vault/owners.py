@@ -106,8 +106,8 @@ def _bits(doubles: Floats, owned: Flags) -> tuple[Counts, Flags]:
 def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
     """Number units that are known by whole numbers; in files, as texts of eight bytes."""
     if room.folder is None:
-        names, units = find_distinct(identities)
-        return Owners(units.astype(np.uint32), owned, names)
+        rows, units = find_distinct(identities)
+        return Owners(units.astype(np.uint32), owned, identities[rows])
     from dpsql.privacy.vault.text_names import TextNames  # most are in memory
 
     known, pile = TextNames(), room.pile(len(identities))

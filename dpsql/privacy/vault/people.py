@@ -71,8 +71,8 @@ def number_together(owners: Sequence[Owners], digest: Digest) -> tuple[People, l
 def _factorized(names: npt.NDArray[Any]) -> tuple[Counts, npt.NDArray[Any]]:
     """Number names, the same for the same ones; also returns the different names."""
     if names.dtype == np.int64:
-        found, places = find_distinct(names)
-        return places, found
+        rows, numbers = find_distinct(names)
+        return numbers, names[rows]
     import pandas as pd  # takes longer than a first answer about rows
 
     numbers, known = pd.factorize(names)
@@ -86,35 +86,19 @@ def _units(renumbered: Counts, owners: Owners) -> Counts:
     return np.where(owners.owned, found, NOBODY)
 
 
-def dense(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
-    """Number rows as ``together`` does, without numbers that are nobody's.
-
-    >>> some, all_ = np.array([3, 5, 3]), np.ones(3, dtype=bool)
-    >>> dense([(some, all_)], [(some[1:], np.array([False, True]))])[0]
-    [array([0, 1, 0]), array([-1,  0])]
-    """
-    parts, _ = together(*columns)
-    ids = np.concatenate(parts)
-    known = ids >= 0
-    found, ids[known] = find_distinct(ids[known])
-    return np.split(ids, np.cumsum(list(map(len, parts)))[:-1]), len(found)
-
-
 def together(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
     """Number the rows of several tables by the values of their keys: the same for the same values.
 
     Each argument is a table's keys, in one order. Rows that lack one have number -1. Also returns
-    one more than the largest number; some below it may be nobody's.
+    one more than the largest number; one below it may be nobody's.
+
+    >>> some, all_ = np.array([3, 5, 3]), np.ones(3, dtype=bool)
+    >>> (one, other), _ = together([(some, all_)], [(some[1:], np.array([False, True]))])
+    >>> bool(one[0] == one[2] == other[1] != one[1]), int(other[0])
+    (True, -1)
     """
     flags = [np.logical_and.reduce([flag for _, flag in each]) for each in columns]
-    ends = np.cumsum(list(map(len, flags)))[:-1]
-    known, size = np.concatenate(flags), 1
-    ids = np.zeros(len(known), dtype=np.int64)
-    for one in zip(*([number for number, _ in each] for each in columns), strict=True):
-        different, codes = find_distinct(np.where(known, np.concatenate(one), 0))
-        count = max(1, len(different))
-        if size > 1:
-            different, codes = find_distinct(ids * count + codes)
-            count = max(1, len(different))
-        ids, size = codes, count
-    return np.split(np.where(known, ids, -1), ends), size
+    known, ends = np.concatenate(flags), np.cumsum(list(map(len, flags)))[:-1]
+    keys = zip(*([number for number, _ in each] for each in columns), strict=True)
+    different, ids = find_distinct(*(np.where(known, np.concatenate(one), 0) for one in keys))
+    return np.split(np.where(known, ids, -1), ends), len(different)

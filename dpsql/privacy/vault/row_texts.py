@@ -80,7 +80,7 @@ def write_rows(
 def write_texts(prefix: bytes, texts: ByteTexts) -> RowTexts:
     """Return each of some texts after a prefix; of those that are long, the prefix alone."""
     sizes = np.where(texts.sizes < LONG, texts.sizes, 0)
-    lines = _Lines(prefix, len(texts), len(prefix) + int(sizes.max()))
+    lines = _Lines(prefix, len(texts), len(prefix) + int(sizes.max(initial=0)))
     for i, (rows, words) in enumerate(texts.words()):
         lines.lay(i, words, rows)
     lines.ends += sizes.view(np.uint64) * np.uint64(8)
@@ -116,7 +116,7 @@ class _Lines:
     def texts(self) -> RowTexts:
         """Return the texts."""
         sizes = (self.ends // np.uint64(8)).view(np.int64)
-        count = int(sizes.max()) // WORD + 1
+        count = int(sizes.max(initial=0)) // WORD + 1
         return RowTexts(self._shared, self._words[:count], sizes + len(self._shared) * WORD)
 
 

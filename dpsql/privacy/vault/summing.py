@@ -15,8 +15,9 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.header import taken_from
 from dpsql.catalog.unit_local import TAKEN, FramedRows, PerKey, PerUnit, Summary, WindowRows
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
-from dpsql.privacy.vault.frame import Frame, Lane, absent, holds, lane_of
-from dpsql.privacy.vault.people import People, dense
+from dpsql.privacy.vault.frame import Frame, Lane, holds, lane_of
+from dpsql.privacy.vault.people import People
+from dpsql.privacy.vault.whole_numbers import find_distinct
 from dpsql.records import dataclass
 
 BITS = 40
@@ -27,25 +28,24 @@ fit into 63 bits, and what is lost is below what bins and bounds show."""
 def sum_up(groups: PerUnit, rows: Frame) -> Frame:
     """Return one row for every unit, or for every unit and combination of cells."""
     keys = groups.keys if isinstance(groups, PerKey) else ()
-    ids, count = _parts(rows, groups.by, keys)
-    one = np.zeros(count, dtype=np.int64)
-    one[ids] = np.arange(rows.count)
+    one, ids = _parts(rows, groups.by, keys)
     lanes = {name: rows.lanes[name].take(one).cells() for name in groups.by}
     for each in groups.columns:
-        lanes[each.column.name.casefold()] = _summary(each, rows, ids, count)
+        lanes[each.column.name.casefold()] = _summary(each, rows, ids, len(one))
     found = {name: (rows.keys[name][0][one], rows.keys[name][1][one]) for name in keys}
     return Frame(rows.units[one], lanes, found)
 
 
-def _parts(rows: Frame, by: Sequence[str], keys: Sequence[str] = ()) -> tuple[Counts, int]:
-    """Number rows by unit and by their cells of some columns; and by keys, of which NULL is one."""
-    every = np.ones(rows.count, dtype=np.bool_)
+def _parts(rows: Frame, by: Sequence[str], keys: Sequence[str] = ()) -> tuple[Counts, Counts]:
+    """Number rows by unit, by their cells of some columns, and by keys, of which NULL is one.
+
+    Also returns a row of every number, before these.
+    """
     codes = [rows.lanes[name].codes for name in by]
     columns = [rows.units, *(each.astype(np.int64) for each in codes if each is not None)]
     for numbers, known in (rows.keys[name] for name in keys):
         columns += [np.where(known, numbers, 0), known.astype(np.int64)]
-    (ids,), count = dense([(each, every) for each in columns])
-    return ids, count
+    return find_distinct(*columns)
 
 
 def _summary(summary: Summary, rows: Frame, ids: Counts, count: int) -> Lane:
@@ -158,9 +158,7 @@ def _one_of(
 def _at(lane: Lane, found: Counts, name: str) -> Lane:
     """Return the lane of some rows, NULL where there is none."""
     missing, column = found < 0, taken_from(lane.column, name)
-    if missing.all():
-        return absent(lane.column, len(found)).nullable(column, missing)
-    return lane.take(np.where(missing, 0, found)).nullable(column, missing)
+    return lane.take_any(found).nullable(column, missing)
 
 
 def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
@@ -168,7 +166,7 @@ def add_window(window: WindowRows, rows: Frame, people: People) -> Frame:
     if window.kind == "part_number":
         lanes = {**rows.lanes, window.column.name.casefold(): _number_parts(window, rows, people)}
         return Frame(rows.units, lanes, rows.keys)
-    ids, _ = _parts(rows, window.by)
+    _, ids = _parts(rows, window.by)
     order, ties = _in_order(window, rows, ids, people)
     places = Places.of(ids[order], ties)
     lane = (
@@ -190,13 +188,11 @@ def _number_parts(window: WindowRows, rows: Frame, people: People) -> Lane:
     for lane in cells.values():
         known &= lane.is_declared()
     inside = Frame(rows.units, cells, {}).take(np.flatnonzero(known))
-    ids, count = _parts(inside, window.by)
-    one = np.zeros(count, dtype=np.int64)
-    one[ids] = np.arange(inside.count)
+    one, ids = _parts(inside, window.by)
     order = people.line_up(inside, one, inside.units[one])
     start, _ = _ends(np.diff(inside.units[order], prepend=-1) != 0)
-    number = np.zeros(count)
-    number[ids[order]] = np.arange(count) - start + 1
+    number = np.zeros(len(one))
+    number[ids[order]] = np.arange(len(one)) - start + 1
     found = np.zeros(rows.count)
     found[known] = number[ids]
     return lane_of(window.column, found, known)
@@ -266,7 +262,7 @@ def _ends(changes: Flags) -> tuple[Counts, Counts]:
     first = np.flatnonzero(changes)
     last = np.append(first[1:], len(changes)) - 1
     run = np.cumsum(changes) - 1
-    return (first[run], last[run]) if len(changes) else (first, first)
+    return first[run], last[run]
 
 
 def _taken(window: WindowRows, rows: Frame, order: Counts, places: Places) -> Lane:
@@ -291,11 +287,12 @@ def _least(lane: Lane, is_greatest: bool, order: Counts, low: Counts, high: Coun
     values, known = lane.values()
     ranked = np.lexsort((*lane.content(), -values if is_greatest else values))
     level = np.where(known, _inverse(ranked), len(order))[order]
-    found, width, size = np.full(len(order), len(order)), high - low + 1, 1
-    while (width >= size).any():
+    found, width = np.full(len(order), len(order)), high - low + 1
+    for i in range(max(1, len(order).bit_length())):  # however wide they are
+        size = 1 << i
         fits = (width >= size) & (width < 2 * size)
         found[fits] = np.minimum(level[low[fits]], level[high[fits] - size + 1])
-        level, size = np.minimum(level[:-size], level[size:]), 2 * size
+        level = np.minimum(level[:-size], level[size:])
     return np.asarray(np.append(ranked, -1)[found])
 
 
@@ -355,9 +352,8 @@ def _in_order(
     for rank in ranks:
         changes |= np.diff(rank[order], prepend=np.nan) != 0
     ties = np.cumsum(changes) - 1
-    tied = np.bincount(ties, minlength=1)[ties] > 1 if len(ties) else ties.astype(np.bool_)
-    if tied.any():
-        order[tied] = people.line_up(rows, order[tied], ties[tied])
+    tied = np.bincount(ties, minlength=1)[ties] > 1
+    order[tied] = people.line_up(rows, order[tied], ties[tied])
     return order, ties
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 from dpsql.privacy.vault.owners import count_rows, share_units
 from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, add_ones, spread_out
+from dpsql.privacy.vault.whole_numbers import in_groups
 
 
 def tally_units(
@@ -43,7 +44,8 @@ def tally_units(
     every = np.ones(len(units), dtype=np.bool_)
     shares = share_units(units, every, count_rows(units, every, count), folder)
     for rows in map(shares.rows, range(len(shares))):
-        order, owners = _by_unit(rows, units)
+        order = rows[in_groups(units[rows])]
+        owners = units[order]
         begun = np.zeros(size + 1, dtype=np.bool_)
         for start in range(0, len(rows), step):
             some = slice(start, min(start + step, len(rows)))
@@ -52,16 +54,6 @@ def tally_units(
             inside = (places >= 0) & kept[order[some], np.newaxis]
             _add_different(tally, begun, np.where(inside, places, size), owners[some])
     return tally[:-1].reshape(shape)
-
-
-def _by_unit(rows: Counts, units: Codes) -> tuple[Counts, Codes]:
-    """Return rows sorted by unit, and their units; sorting one number takes a fifth of the time."""
-    bits = np.uint64(max(0, len(rows) - 1).bit_length())
-    pairs = units[rows].astype(np.uint64) << bits
-    pairs |= np.arange(len(rows), dtype=np.uint64)
-    pairs.sort()
-    order = rows[(pairs & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)]
-    return order, units[order]
 
 
 def _add_different(tally: Counts, begun: Flags, places: Counts, owners: Codes) -> None:

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
 
 ROUNDED = 1e-9
-"""Size below which an answer, relative to its standard error, is what rounding left of zero."""
+"""Part of a standard error that is no longer told of an answer."""
+
+MOST_DIGITS = 22
+"""Decimals up to which powers of ten are exact as doubles."""
+
+WHOLE = 2.0**53
+"""Size from which doubles are whole numbers."""
 
 
 def assemble_results(
@@ -54,7 +60,7 @@ def assemble_results(
     whole = whole_places(readings, estimates)
     answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, readings, forecasts)
-    settle_zeros(answers, variances)
+    settle(answers, variances)
     known = synthetics or {}
     models = _models_of(request, release, estimates)
     own = by_statement(readings)
@@ -162,7 +168,7 @@ def find_errors(
     places, forecasts = other
     answers = read_answers(request, readings, estimates, whole_places(readings, estimates))
     variances = read_variances(request, places, forecasts)
-    settle_zeros(answers, variances)
+    settle(answers, variances)
     cost = CostInfo(request.epsilon, request.delta, noise, True)
     found = []
     for index, item in enumerate(request.statements):
@@ -215,15 +221,19 @@ def read_answers(
     return answers
 
 
-def settle_zeros(answers: dict[Place, Floats], variances: Mapping[Place, Floats]) -> None:
-    """Make answers zero where they are so but for rounding: a mean of no rows is NULL, not noise.
+def settle(answers: dict[Place, Floats], variances: Mapping[Place, Floats]) -> None:
+    """Round answers to a billionth of their standard errors: what is beyond is float residue.
 
-    Least squares gives a count of nothing as 0 or as 1e-16, by the order of its sums.
+    Least squares gives a count of nothing as 0 or as 1e-16, and 4 as 3.9999999999999996, by the
+    order of its sums. A mean of no rows is NULL so, and not noise.
     """
     for place, values in answers.items():
-        nothing = values**2 < ROUNDED**2 * variances[place]
-        if nothing.any():
-            answers[place] = np.where(nothing, 0.0, values)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            digits = np.floor(-np.log10(ROUNDED * np.sqrt(variances[place])))
+            up, down = (10.0 ** np.clip(d, 0, MOST_DIGITS) for d in (digits, -digits))
+            scaled = values * up / down
+            kept = np.isfinite(digits) & (np.abs(scaled) < WHOLE)
+            answers[place] = np.where(kept, np.rint(scaled) * down / up + 0.0, values)
 
 
 def _sum(reading: Reading, values: Sequence[Floats]) -> Floats:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 JOURNAL = 1 << 16
 """Bytes that a journal keeps when nothing is written."""
 
+TABLE, TEMPORARY = "CREATE TABLE", "CREATE TEMP TABLE"
+"""Tables of a file begin so, and those that a reader makes where a file lacks them."""
+
 LATEST = 64
 """Releases that are looked through, newest first, for one that determines a request."""
 
@@ -63,32 +66,27 @@ class File:
 
     @contextmanager
     def opened(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
-        """A connection and one transaction, which an error undoes; both always end."""
-        if begin == "BEGIN" and is_read_only(self.path, journal_of(self.path)):
-            with self.lock, self._only_read() as db:
-                yield db
-            return
-        keep_private(self.path)
-        with self.lock, closing(sqlite3.connect(self.path, timeout=30.0)) as db, db:
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
-            db.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
-            found = db.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-            if not self.tables.keys() <= {name for (name,) in found}:
-                db.executescript(";".join(self.tables.values()))
-            db.execute(begin)
-            yield db
+        """A connection and one transaction, which an error undoes; both always end.
 
-    @contextmanager
-    def _only_read(self) -> Iterator[sqlite3.Connection]:
-        """A connection that changes nothing; tables that an older file lacks are empty."""
-        quoted = self.path.absolute().as_uri() + "?mode=ro"
-        with closing(sqlite3.connect(quoted, uri=True, timeout=30.0)) as db:
+        With ``BEGIN`` nothing is written: tables that an older file lacks are empty.
+        """
+        reads = begin == "BEGIN"
+        closed = reads and is_read_only(self.path, journal_of(self.path))
+        if not closed:
+            keep_private(self.path)
+        name = self.path.absolute().as_uri() + ("?mode=ro" if closed else "")
+        with self.lock, closing(sqlite3.connect(name, uri=True, timeout=30.0)) as db, db:
+            if not closed:
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
+                db.execute(f"PRAGMA journal_size_limit = {JOURNAL}")
             found = db.execute("SELECT name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-            for name in self.tables.keys() - {name for (name,) in found}:
-                if self.tables[name].startswith("CREATE TABLE"):
-                    db.execute(self.tables[name].replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
-            db.execute("BEGIN")
+            missing = self.tables.keys() - {name for (name,) in found}
+            if missing:
+                made = (self.tables[name] for name in sorted(missing))
+                here = (e.replace(TABLE, TEMPORARY, 1) for e in made if e.startswith(TABLE))
+                db.executescript(";".join(here if reads else self.tables.values()))
+            db.execute(begin)
             yield db
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:

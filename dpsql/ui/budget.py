@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.errors import printable
+from dpsql.errors import UsageError, decimal_text, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
 from dpsql.ui.grid import floor_text
 from dpsql.ui.tell import describe_error, tell
@@ -182,6 +182,36 @@ ACTS: dict[str, click.Command] = {
     "migrate": migrate,
     "adopt": adopt,
 }
+
+
+@click.command(context_settings=WIDE)
+@click.argument("catalog")
+@click.option("--check", is_flag=True, help="Forecast every request of the ledger; charge nothing.")
+@click.option("--format", "--mode", "format_", metavar="FORMAT", help="How requests are written.")
+def upgrade(catalog: str, check: bool, format_: str | None) -> int:
+    """Say what this version would charge again of all that the ledger of CATALOG was charged for.
+
+    Nothing is charged, measured or written there. The exit status is 0 where every request is
+    free, and 1 where one would be charged or cannot be asked.
+    """
+    from dpsql.dbapi.upgrading import asked_again
+    from dpsql.ui.entries import again_grid
+    from dpsql.ui.session import choose_format, write_grid
+
+    if not check:
+        hint = f"dpsql upgrade --check {printable(catalog)}"
+        raise UsageError("E_USAGE", "an upgrade changes no file, and can be checked", hint=hint)
+    chosen = choose_format(format_)
+    found = list(asked_again(catalog))
+    write_grid(again_grid(found), chosen)
+    paid = [each for each in found if each.epsilon]
+    refused = sum(each.refusal is not None for each in found)
+    amount = decimal_text(sum((each.epsilon for each in paid), Fraction(0)))
+    free = sum(each.free for each in found)
+    tell(
+        f"{free} free, {len(paid)} charged, {refused} cannot be asked: ε {amount} would be charged"
+    )
+    return 0 if free == len(found) else 1
 
 
 def tell_status(done: str, status: BudgetStatus) -> None:

@@ -43,6 +43,7 @@ Commands:
   dpsql check CATALOG [--dp --epsilon E]       which rows never count, for the curator
   dpsql ledger CATALOG                         show the budget and what was charged
   dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
+  dpsql upgrade --check CATALOG                what this version would charge again
   dpsql serve CATALOG                          a server that speaks PostgreSQL's protocol
   dpsql user add|passwd|remove|list CATALOG NAME    who may sign in there
 \b
@@ -243,6 +244,12 @@ def _ledger() -> click.Command:
     return show
 
 
+def _upgrade() -> click.Command:
+    from dpsql.ui.budget import upgrade
+
+    return upgrade
+
+
 def _serve() -> click.Command:
     from dpsql.ui.serve import serve
 
@@ -254,6 +261,7 @@ SUBCOMMANDS: dict[str, Callable[[], click.Command]] = {
     "init": lambda: init,
     "check": _check,
     "ledger": _ledger,
+    "upgrade": _upgrade,
     "serve": _serve,
 }
 """The commands beside ``query``, each imported when it is called."""

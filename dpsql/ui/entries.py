@@ -12,6 +12,7 @@ from dpsql.ui.grid import Grid
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import LedgerEntry
     from dpsql.dbapi.past import Moment
+    from dpsql.dbapi.upgrading import Again
 
 PERIODS = {"day": 10, "month": 7}
 """Characters of a time that tell a period from others."""
@@ -85,6 +86,18 @@ def summed_grid(moments: Sequence[Moment], period: str, budget: str = "") -> Gri
     names = (period, "requests", "statements", "failed", "epsilon", "left", "acts")
     kinds = ("text", *("integer",) * 3, "text", "text", "integer")
     return Grid.exact(names, kinds, list(rows))
+
+
+def again_grid(found: Sequence[Again]) -> Grid:
+    """The requests of a ledger, and what would be charged for each if it were asked again."""
+    rows: list[tuple[object, ...]] = []
+    for each in found:
+        told = "free" if each.free else f"would be charged ε {decimal_text(each.epsilon)}"
+        if each.refusal is not None:
+            told = f"cannot be asked: {each.refusal.message} [{each.refusal.code}]"
+        places = ", ".join(map(str, each.entries))
+        rows.append((places, printable(each.analyst), one_line(each.sql), one_line(told)))
+    return Grid.exact(("entry", "analyst", "statement", "now"), ("text",) * 4, rows)
 
 
 def of_analyst(moments: Sequence[Moment], analyst: str) -> tuple[Moment, ...]:

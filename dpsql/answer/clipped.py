@@ -16,6 +16,9 @@ HOW = {
 }
 """What is said of methods whose errors nothing is known about."""
 
+UNKNOWN = ("?",)
+"""Domains that sums of an earlier version are about: it did not say which."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClippedSums:
@@ -24,7 +27,8 @@ class ClippedSums:
     ``levels`` has the one threshold of all answers, or one for each; ``chosen`` says that they
     were chosen privately, ``cuts`` that some are below the largest declared value, and
     ``ordered`` that the answers were made non-decreasing. There are no values where a threshold
-    alone was released. ``rule`` is how clips were chosen, where that decides what can be said.
+    alone was released. ``rule`` is how clips were chosen, where that decides what can be said;
+    ``released`` names the domains and bounds that were found before, and are needed to ask.
     """
 
     values: tuple[float, ...]
@@ -38,6 +42,7 @@ class ClippedSums:
     noise: str
     receipt: tuple[str, int, str]
     rule: str = ""
+    released: tuple[str, ...] = ()
 
     @property
     def is_unknown(self) -> bool:
@@ -92,6 +97,7 @@ def encode_clipped(sums: ClippedSums) -> bytes:
         "noise": sums.noise,
         "receipt": list(sums.receipt),
         "rule": sums.rule,
+        "released": list(sums.released),
     }
     return json.dumps(facts).encode()
 
@@ -113,6 +119,7 @@ def decode_clipped(body: bytes) -> ClippedSums:
         facts["noise"],
         (ledger_id, seq, head),
         facts.get("rule", ""),
+        tuple(facts.get("released", UNKNOWN)),
     )
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dpsql.answer.change_counter import ChangeCounter, change_counter
-from dpsql.answer.clipped import ClippedSums, decode_clipped, encode_clipped
+from dpsql.answer.clipped import UNKNOWN, ClippedSums, decode_clipped, encode_clipped
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
@@ -383,6 +383,23 @@ class Store:
         self.learned = LearnedModels(models, "learned", _encode_model, _decode_model)
         self.tables = SyntheticTables(models, "synthetic", _encode_model, _decode_model)
         self.domains = Domains(models, "domain", encode_found, decode_found)
+
+    def built_on(self, found: Discovered, scope: str) -> tuple[int, ...]:
+        """The ledger entries of answers that cannot be given without a domain or bounds.
+
+        ``scope`` names it to releases. Of clipped sums that an earlier version stored it is not
+        known; those count that were paid for later. Tables with a name do not need it any more.
+        """
+        clipped = (
+            each.receipt[1]
+            for each in self.clipped.all().values()
+            if found.told in each.released
+            or (each.released == UNKNOWN and each.receipt[1] > found.receipt[1])
+        )
+        learned = (
+            each.receipt[1] for each in self.learned.all().values() if found.head in each.released
+        )
+        return (*self.releases.paid_over(scope), *clipped, *learned)
 
     @property
     def paths(self) -> tuple[Path, Path]:

@@ -62,6 +62,8 @@ def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
         return listing(("name", "kind", "column", "entry"), rows, sql)
     if what == "budget":
         status = engine.status()
+        if engine.analyst:
+            return listing(("budget", "value"), _own_rows(engine, status, engine.analyst), sql)
         rows = _budget_rows(status)
         for key, table in engine.catalog.tables.items():
             inner = status.nested.get(nested_name(key))
@@ -69,7 +71,7 @@ def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
                 rows += _nested_rows(table.name, inner, status.total_delta > 0)
         if SCRATCH in status.nested:
             rows += _nested_rows("scratch drafts", status.nested[SCRATCH], status.total_delta > 0)
-        for key in [engine.analyst] if engine.analyst else engine.catalog.analysts:
+        for key in engine.catalog.analysts:
             inner = status.nested[analyst_name(key)]
             rows += _nested_rows(f"analyst {key}", inner, status.total_delta > 0)
         return listing(("budget", "value"), rows, sql)
@@ -128,6 +130,23 @@ def _budget_rows(status: Status) -> list[tuple[Any, ...]]:
         rows.append(("total discovery_delta", f"{float(status.total_discovery):g}"))
         rows.append(("discovery_delta left", f"{float(status.remaining_discovery):g}"))
     return [*rows, ("requests", str(status.entries)), ("ledger", status.ledger_id)]
+
+
+def _own_rows(engine: Engine, status: Status, analyst: str) -> list[tuple[Any, ...]]:
+    """The budget of an analyst, and what others leave of the rest, but not what they have spent."""
+    name, gaussian = analyst_name(analyst), status.total_delta > 0
+    inner, who = status.nested[name], f"analyst {analyst}"
+    rows = _nested_rows(who, inner, gaussian)
+    if status.total_discovery > 0:
+        rows.append((f"total discovery_delta of {who}", f"{float(inner.total_discovery):g}"))
+        rows.append(("discovery_delta left", f"{float(inner.remaining_discovery):g}"))
+    parts = [(table.name, nested_name(key)) for key, table in engine.catalog.tables.items()]
+    for label, part in (*parts, ("scratch drafts", SCRATCH)):
+        if part in status.nested:
+            left = decimal_text(status.remaining_within([name, part]))
+            rows.append((f"largest epsilon of one more request on {label}", left))
+    own = sum(each.kind == "debit" and is_of(analyst, each) for each in engine.entries())
+    return [*rows, ("requests", str(own)), ("ledger", status.ledger_id)]
 
 
 def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -24,6 +25,8 @@ from dpsql.sql.lexemes import split_statements
 
 AUTO = "auto"
 """Noise that is left to the version: the ledger notes what was chosen, not that it was."""
+
+CREATED = re.compile(r"\s*CREATE\b", re.IGNORECASE)
 
 DIGITS = 9
 """Decimals of an epsilon that is added up from steps with Gaussian noise, which were rounded."""
@@ -73,7 +76,9 @@ class _Asking:
         self._told: set[object] = set()
         self._curator = inspect(path)
         self._deltas = dict(_deltas(self._curator.engine))
-        self._kept = {each.receipt[1] for each in self._curator.engine.models.values()}
+        engine = self._curator.engine
+        self._kept = {each.receipt[1] for each in engine.models.values()}
+        self._kept |= {each.receipt[1] for each in engine.found.values() if not each.dropped}
 
     def __enter__(self) -> _Asking:
         return self
@@ -106,8 +111,8 @@ class _Asking:
 
     def _ask(self, run: Sequence[LedgerEntry], analyst: str) -> Again:
         places, sql = tuple(entry.seq for entry in run), run[0].sql
-        if len(run) == 1 and places[0] in self._kept:
-            return Again(places, analyst, sql)  # a table with a name: it is there
+        if len(run) == 1 and places[0] in self._kept and CREATED.match(sql):
+            return Again(places, analyst, sql)  # what has a name is there
         try:
             _refuse_untold(run[0])
             told = self._on_terms_of(self._connected(analyst), run)

@@ -169,6 +169,7 @@ class Clipping(Looking[ClippedSums]):
             self.noise,
             receipt,
             self.rule.method,
+            find_released([self.item]),
         )
 
     def results(self, desk: Desk, found: ClippedSums, free: bool) -> tuple[Result, ...]:

@@ -142,7 +142,8 @@ class Cutting(Looking[ClippedSums]):
         theta = choose(handle, self.rule, self.amount, self.rest)
         level, cuts = self.measure.level(theta), theta < self.measure.upper
         facts = (self.epsilon, self.delta, self.noise, receipt)
-        return ClippedSums((), (), (level,), True, cuts, False, *facts)
+        released = self.request.released
+        return ClippedSums((), (), (level,), True, cuts, False, *facts, released=released)
 
     def cut(self, level: Fraction) -> Cut:
         """How the statements are compiled for the second step."""

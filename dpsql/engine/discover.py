@@ -39,8 +39,6 @@ from dpsql.strategy.noise_law import AUTO, GAUSSIAN, LAPLACE, Noise, law
 from dpsql.workload.workload import Product
 
 THERE = "{} {} was found before: free"
-SHARES = 10
-"""Domains that the discovery_delta of a catalog is for, where a statement does not say so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,11 +86,14 @@ class Finding(Job[Discovered]):
         """A domain found on the same terms in the same data and dropped since: it is paid for."""
         if self.anew or not any(each.dropped for each in desk.found.values()):
             return None
-        terms = (self.search.what, *self._place, self.noise, self.epsilon, self.price.delta)
+        terms = (self.search.what, *self._place, self.noise, self.epsilon)
+        stated = "discovery_delta" in dict(self.search.options)
         versions = desk.versions([self._place[0]])
         for each in desk.found.values():
-            same = (each.what, each.table, each.column, each.noise, each.epsilon, each.delta)
+            same = (each.what, each.table, each.column, each.noise, each.epsilon)
             is_counted = (each.counted is not None) == self.is_counted
+            if stated and each.delta != self.price.delta:
+                continue
             if each.dropped and is_counted and same == terms and each.data in versions:
                 return replace(each, name=self.search.name)
         return None
@@ -331,8 +332,9 @@ def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | Findi
     if law(noise).is_pure and epsilon / most < LEAST_EPSILON:
         least = decimal_text(LEAST_EPSILON * most)
         raise DataError("E_EPSILON", "epsilon is too small to find keys", hint=f"{least} or more")
-    whole = desk.catalog.budget.discovery_delta
-    part = whole / SHARES if chance is None else SETTINGS["discovery_delta"].read(chance)
+    place = desk.within([table.name.casefold()])
+    usual = desk.status().discovery_part(place, epsilon)
+    part = usual if chance is None else SETTINGS["discovery_delta"].read(chance)
     if not part:
         raise DataError(
             "E_DELTA",
@@ -402,7 +404,7 @@ def forget(desk: Desk, found: Discovered) -> None:
     """Forget a domain, or bounds: its column is as it was, and what it cost stays spent.
 
     Where analysts are declared, those of one are not another's to forget, nor those by which
-    another has measured. Found again on the same terms they are free.
+    another has measured, clipped or learned. Found again on the same terms they are free.
     Raises: ProgrammingError (E_STATEMENT).
     """
     if desk.analyst is not None:
@@ -411,7 +413,7 @@ def forget(desk: Desk, found: Discovered) -> None:
         if own not in desk.paid_within(found.receipt[1]):
             hint = "whoever paid for it, or the curator, can drop it"
             _refuse("E_STATEMENT", f"{what} was paid for by another analyst", hint)
-        if any(own not in desk.paid_within(seq) for seq in desk.store.releases.paid_over(scope)):
+        if any(own not in desk.paid_within(seq) for seq in desk.store.built_on(found, scope)):
             hint = "the curator can drop it"
             _refuse("E_STATEMENT", f"another analyst has paid for answers over {what}", hint)
     desk.store.domains.add(found.head, replace(found, dropped=True))

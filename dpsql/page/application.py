@@ -190,7 +190,7 @@ class Application:
         whole = (status.remaining_epsilon, status.total_epsilon)
         found = _latest(entries, _before(request))
         found["budgets"] = shape_analysts(status, entries)
-        found["whole"] = shape_budget(status, whole, None)
+        found["whole"] = shape_budget(status, whole, None) | {"requests": status.entries}
         return _shaped(found)
 
     async def _forecast(self, request: Request, visit: Visit) -> Response:

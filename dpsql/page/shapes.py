@@ -124,13 +124,8 @@ def shape_budget(status: BudgetStatus, askable: tuple[Any, Any], analyst: str | 
         "total": decimal_text(askable[1]),
         "remaining": decimal_text(askable[0]),
         "part": float(askable[0] / askable[1]) if askable[1] else 0.0,
-        "whole": {
-            "total": decimal_text(status.total_epsilon),
-            "remaining": decimal_text(status.remaining_epsilon),
-        },
         "delta": f"{float(status.total_delta):g}",
         "analyst": analyst,
-        "requests": status.entries,
     }
 
 

@@ -24,7 +24,7 @@ def admitted(
     if not state.terms.budgets.keys() >= set(within):
         raise LedgerError("E_LEDGER_MISMATCH", "this ledger has no such nested budget")
     cost = cost.under(state.terms.policy)
-    is_left = not cost.delta or cost.delta <= state.undiscovered_in(within)
+    is_left = not cost.delta or cost.delta <= state.discoverable(cost.epsilon, within)
     if is_left and state.charge(cost, within) is not None:
         return cost
     raise _refused_cost(state, cost, within)
@@ -32,8 +32,8 @@ def admitted(
 
 def _refused_cost(state: State, cost: Cost, within: tuple[str, ...]) -> BudgetExceeded:
     """Return the refusal of a cost that a state does not admit."""
-    if cost.delta and cost.delta > state.undiscovered_in(within):
-        return undiscoverable(cost.delta, state.undiscovered_in(within))
+    if cost.delta and cost.delta > state.discoverable(cost.epsilon, within):
+        return undiscoverable(cost.delta, state.discoverable(cost.epsilon, within))
     what = "epsilon" if cost.is_pure else "epsilon, Gaussian noise"
     left, whose = state.remaining(cost, within), state.refusing(cost, within)
     return BudgetExceeded(cost.epsilon, left, what, tuple(map(budget_text, whose)))

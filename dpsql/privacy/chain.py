@@ -28,6 +28,8 @@ ANALYST = "analyst:"
 WHOLE = ""
 """Name of the budget that every debit is charged to."""
 
+LEAST_PART = Fraction(1, 10)
+"""Part of an analyst's discovery_delta that a request may ask for, however small it is."""
 
 LONGEST_SQL = 2000
 """Characters of the statements that an entry keeps."""
@@ -159,6 +161,16 @@ class BudgetTerms:
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", self.budgets[WHOLE])
 
+    def share(self, within: Iterable[str]) -> tuple[Fraction, str, Fraction]:
+        """The delta for keys that nobody listed which budgets have, whose it is, and its epsilon.
+
+        Analysts have equal shares of it; charged to none of them, a request has the whole.
+        """
+        analysts = [name for name in self.budgets if name.startswith(ANALYST)]
+        own = next((name for name in within if name in analysts), WHOLE)
+        part = self.policy.discovery / (len(analysts) if own else 1)
+        return part, own, self.budgets[own].epsilon
+
     def to_json(self, ledger_id: str, note: str) -> str:
         """Write the terms for an entry's detail."""
         budgets = {
@@ -272,10 +284,20 @@ class State:
 
         Analysts have equal shares of it, whatever they have of epsilon.
         """
-        analysts = [name for name in self.terms.budgets if name.startswith(ANALYST)]
-        share = self.terms.policy.discovery / max(1, len(analysts))
-        spent = [self.discovered_in.get(name, 0) for name in within if name.startswith(ANALYST)]
-        return min([self.undiscovered, *(max(Fraction(0), share - each) for each in spent)])
+        share, name, _ = self.terms.share(within)
+        spent = self.discovered_in.get(name, Fraction(0)) if name else self.discovered
+        return min(self.undiscovered, max(Fraction(0), share - spent))
+
+    def discoverable(self, epsilon: Fraction, within: Iterable[str]) -> Fraction:
+        """The most delta that one request of an epsilon may take for such keys.
+
+        Of an analyst's share it is as large a part as that of epsilon, or a tenth. What no analyst
+        has a share of belongs to whoever asks.
+        """
+        within = tuple(within)
+        share, name, total = self.terms.share(within)
+        part = max(LEAST_PART, min(Fraction(1), epsilon / total)) if name else Fraction(1)
+        return min(share * part, self.undiscovered_in(within))
 
     def refusing(self, cost: Cost, within: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the budgets that do not admit a debit: the whole, else others."""

@@ -70,8 +70,8 @@ def undiscoverable(wanted: Fraction, left: Fraction) -> BudgetExceeded:
     """Return the error for keys whose release needs more delta than is left for it."""
     refused = BudgetExceeded(wanted, left, "discovery_delta")
     refused.hint = (
-        "nothing was charged; set discovery_delta in [budget], a part of delta, of which analysts "
-        "have equal shares"
+        "nothing was charged; analysts have equal shares of discovery_delta in [budget], of which "
+        "a request takes a tenth at most, or as large a part as it does of their epsilon"
     )
     return refused
 

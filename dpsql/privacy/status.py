@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from dpsql.privacy.amounts import UNITS
-from dpsql.privacy.chain import WHOLE, State
+from dpsql.privacy.chain import ANALYST, WHOLE, State
 from dpsql.records import dataclass
 
 
@@ -18,6 +18,7 @@ class Nested:
     remaining_epsilon: Fraction
     remaining_rho: Fraction
     remaining_gaussian_epsilon: Fraction
+    total_discovery: Fraction = Fraction(0)
     remaining_discovery: Fraction = Fraction(0)
 
 
@@ -57,6 +58,14 @@ class Status:
         own = [self.nested[name].remaining_discovery for name in names if name in self.nested]
         return min([self.remaining_discovery, *own])
 
+    def discovery_part(self, names: Iterable[str], epsilon: Fraction) -> Fraction:
+        """Return the delta for keys that goes with an epsilon: all of it with all of epsilon.
+
+        What an analyst asks goes by that analyst's share and epsilon.
+        """
+        own = next((self.nested[name] for name in names if name.startswith(ANALYST)), self)
+        return own.total_discovery * min(Fraction(1), epsilon / own.total_epsilon)
+
 
 def status_of(state: State) -> Status:
     """Return what may be shown of a state; all of it follows from the history of requests."""
@@ -69,6 +78,7 @@ def status_of(state: State) -> Status:
             min(pure, state.spent[name].largest_pure(inner)),
             min(rho, state.spent[name].largest_rho(inner)),
             min(gaussian, state.spent[name].largest_gaussian(inner)),
+            state.terms.share([name])[0],
             state.undiscovered_in([name]),
         )
         for name, inner in state.terms.budgets.items()

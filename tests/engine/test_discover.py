@@ -228,7 +228,7 @@ def test_explain_is_free_and_guesses_no_number_of_keys(shop: Connection) -> None
     before = shop.budget
     lines = [row[0] for row in ask(shop, "EXPLAIN " + CREATE).rows]
     assert any("a key that" in line for line in lines)
-    assert any("discovery_delta 5e-08 of 5e-07" in line for line in lines)
+    assert any("discovery_delta 8.33333e-09 of 5e-07" in line for line in lines)
     assert "truncated geometric" in " ".join(lines)
     assert shop.explain("CREATE BOUNDS b FROM sales (price)").lines()
     assert shop.budget == before
@@ -274,17 +274,27 @@ def test_without_a_part_of_delta_nothing_is_found(tmp_path: Path) -> None:
         refused(connection, CREATE, "E_DELTA", "discovery_delta in [budget]")
 
 
-def test_a_tenth_of_the_part_is_used_each_time_until_nothing_is_left(shop: Connection) -> None:
-    for left in range(9, -1, -1):
-        anew(shop, CREATE)
-        ask(shop, "DROP DOMAIN products")
-        assert shop.budget.remaining_discovery * 10 == left * shop.budget.total_discovery
+def test_the_part_is_used_as_epsilon_is_until_nothing_is_left(tmp_path: Path) -> None:
+    with dpsql.connect(sell(tmp_path, epsilon="3"), epsilon=1) as shop:
+        for left in (2, 1, 0):
+            assert shop.budget.remaining_epsilon == left + 1
+            anew(shop, CREATE)
+            ask(shop, "DROP DOMAIN products")
+            assert shop.budget.remaining_discovery * 3 == left * shop.budget.total_discovery
+        assert ask(shop, "EXPLAIN " + CREATE).rows
+        ask(shop, CREATE)  # what was paid for is found again
+        assert shop.budget.entries == 3
+
+
+def test_more_than_is_left_of_the_part_is_refused(shop: Connection) -> None:
+    ask(shop, CREATE.replace("= 1)", "= 1, discovery_delta = 5e-7)"))
     shop.set("reuse", "never")
+    ask(shop, "DROP DOMAIN products")
     refused(shop, CREATE, "E_BUDGET", "discovery_delta")
     shop.set("reuse", "auto")
     assert ask(shop, "EXPLAIN " + CREATE).rows
-    ask(shop, CREATE)  # what was paid for is found again
-    assert shop.budget.entries == 10
+    ask(shop, CREATE)  # found again, on whatever part it was
+    assert shop.budget.entries == 1
 
 
 def test_where_nothing_stands_out_the_column_stays_as_it_was(shop: Connection) -> None:
@@ -321,7 +331,7 @@ def test_the_debit_is_durable_before_noise_and_the_domain_stored_before_it_is_se
         with dpsql.connect(catalog, epsilon=1) as connection:
             assert connection.budget.remaining_epsilon == 60 - count
             assert connection.entries()[count].state == "failed"
-            assert connection.budget.remaining_discovery * 10 == (10 - count) * (
+            assert connection.budget.remaining_discovery * 60 == (60 - count) * (
                 connection.budget.total_discovery
             )
             refused(connection, ASK, "E_DOMAIN")

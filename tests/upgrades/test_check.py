@@ -20,6 +20,7 @@ from dpsql.dbapi.connection import adopt_ledger, inspect, migrate_ledger
 from dpsql.dbapi.upgrading import Again, asked_again
 from dpsql.errors import LedgerError
 from dpsql.ui.cli import run_command_line
+from tests.engine.test_discover import sell
 from tests.upgrades import ask
 from tests.upgrades.test_upgrades import SUMMED, VERSIONS
 
@@ -121,6 +122,15 @@ def test_tables_that_were_made_are_there(tmp_path: Path) -> None:
     assert [each.free for each in check(path)] == [True]
 
 
+def test_domains_are_free_while_they_stand_and_once_they_are_dropped(tmp_path: Path) -> None:
+    path = sell(tmp_path / "shop")
+    with dpsql.connect(path, epsilon=1) as connection:
+        connection.execute("CREATE DOMAIN d FROM sales (product)")
+        assert [each.free for each in check(path)] == [True]
+        connection.execute("DROP DOMAIN d")
+    assert [each.free for each in check(path)] == [True]
+
+
 def test_what_a_wider_catalog_does_not_hold_is_charged_or_refused(tmp_path: Path) -> None:
     path = clinic(tmp_path)
     asked = [BY_G, "SELECT COUNT(*) AS n FROM people", "SELECT AVG(score) AS a FROM pay"]
@@ -133,8 +143,8 @@ def test_what_a_wider_catalog_does_not_hold_is_charged_or_refused(tmp_path: Path
         check(path)
     migrate_ledger(path, "wider")
     wide, _, gone = check(path)
-    assert (wide.sql, wide.epsilon, wide.refusal) == (asked[0], 1, None)
-    assert (gone.sql, gone.epsilon) == (asked[2], 0)
+    assert (wide.sql, wide.epsilon, wide.refusal) == (asked[0], Fraction(1), None)
+    assert (gone.sql, gone.epsilon) == (asked[2], Fraction(0))
     assert gone.refusal is not None
     assert "score" in gone.refusal.message
 

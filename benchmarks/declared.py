@@ -38,6 +38,7 @@ HOURS = 'type = "timestamp", domain = ["2020-01-01", "2020-01-31"], by = "hour"'
 KINDS = {
     "10 texts": (listed(10), "'v' || h % 10", "'x' || h % 10", "'x' || h % 10"),
     "10000 texts": (listed(10_000), "'v' || h % 10000", "'x' || h % 10000", "'x' || h % 10000"),
+    "quoted texts": (listed(10), "'v' || h % 10", "'x, ' || h % 10", "'x, \"' || h % 10"),
     "integer": (WHOLE, "(h % 100)::INT", "(1000 + h % 100)::INT", "'1-' || h % 10"),
     "huge": (WHOLE, "(h % 100)::HUGEINT", "h::HUGEINT * 10::HUGEINT**18", "'NA'"),
     "measure": ('type = "number", bounds = [0, 100]', "h % 100 / 8", "1e300 + h % 9", "'1-5'"),

@@ -209,9 +209,8 @@ def test_lines_that_reach_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def read(path: str, columns: int) -> Iterator[dict[str, Any]]:
         text = Path(path).read_bytes().decode(errors="replace")
         found = list(csv.reader(io.StringIO(text, newline="")))[1:]
-        kept = ["\n".join(row) for row in found if len(row) == columns]
-        lines = np.array(kept, dtype=object)
-        yield {"line": lines, "is_apart": np.ones(len(lines), dtype=np.bool_)}
+        kept = ["\r".join(row) for row in found if len(row) == columns]
+        yield {"line": np.array(kept, dtype=object)}
 
     monkeypatch.setattr(sources, "read_rows", read)
     caught(lambda: additivity.check_some(tmp_path, range(60), ["csv"]))

@@ -21,7 +21,7 @@ from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.instants import read_instants
-from dpsql.privacy.vault.lines import fields_sql, read_header, read_rows
+from dpsql.privacy.vault.lines import FIELDS_SQL, read_header, read_rows
 from dpsql.privacy.vault.pile import SHARE
 from dpsql.records import dataclass, replace
 from dpsql.sealed import hush, open_duckdb
@@ -198,7 +198,7 @@ class Source:
     ) -> Iterator[RowQuery]:
         listed = [f"nullif(fields[{i + 1}], '') AS f{i}" for i in wanted or [0]]
         for path in self.paths:
-            cut = f"SELECT {fields_sql(path)} AS fields FROM {BLOCK}"
+            cut = f"SELECT {FIELDS_SQL} AS fields FROM {BLOCK}"
             sql = f"{chosen} (SELECT {', '.join(listed)} FROM ({cut}) AS r) AS t"
             for block in read_rows(path, len(self.columns)):
                 connection.register(BLOCK, block)

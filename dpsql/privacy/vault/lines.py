@@ -142,7 +142,7 @@ def split_lines(block: bytes, delimiter: str, columns: int) -> dict[str, npt.NDA
     for place in np.flatnonzero(is_odd):
         first = ends[place - 1] + 1 if place else 0
         row = split_line(_decode_line(block[first : ends[place]]), delimiter, columns)
-        is_row[place], lines[place] = row is not None, row and "\r".join(row)
+        is_row[place], lines[place] = row is not None, None if row is None else "\r".join(row)
     return {"line": np.array(lines, dtype=object)[is_row]}
 
 

@@ -350,12 +350,13 @@ class Aggregates:
             if self.scope.find_public(each) is None:
                 column = self.scope.find_column(each, measure=True)
                 if column.domain is None and column.sought is None:
-                    called = written_name(node, self.scope.locate)
+                    call = node.this if isinstance(node, exp.WithinGroup) else node
+                    called = written_name(call, self.scope.locate)
                     raise ProgrammingError(
                         "E_DOMAIN",
                         f"{called} counts the rows of every bin: column {printable(column.name)} "
                         "has bounds and no bins",
-                        hint=ranked(self.scope.table, column),
+                        hint=ranked(self.scope.table, column, value.unnest() is each),
                         span=self.scope.locate(each),
                     )
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -180,16 +180,7 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
         comma, rest = lexemes[index - 1], lexemes[index + 1 :]
         found = _bounds([item.text for item in rest[:9]])
         if comma.text != "," or found is None or not _takes(word, lexemes[: index - 1]):
-            hint = f"SUM(x, {WORD} => (0, 100)), x a column"
-            if (
-                word == PER_ROW
-                or _function([each.text.lower() for each in lexemes[:index]]) in RANKS
-            ):
-                hint = f"QUANTILE_CONT(x, 0.5, {PER_ROW} => (0, 100))"
-            is_written = comma.text == "," and found is not None
-            is_of = is_written and word == WORD and _of_expression(lexemes[: index - 1])
-            what = f"{word} of an expression" if is_of else f"{word} is malformed"
-            fragment.refuse(lexeme, "E_PARSE", what, hint)
+            _refuse_clip(fragment, lexemes, index, comma.text == "," and found is not None)
         low, high, used = found
         if not low < high:
             what = f"the bounds ({low:g}, {high:g}) leave nothing between them"
@@ -216,9 +207,21 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
     return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("
 
 
-def _of_expression(lexemes: Sequence[Lexeme]) -> bool:
-    """True if these end in a sum or a count of more than a column."""
-    return _function([lexeme.text.lower() for lexeme in lexemes]) in {*SUMS, "count"}
+def _refuse_clip(
+    fragment: Fragment, lexemes: Sequence[Lexeme], index: int, is_written: bool
+) -> NoReturn:
+    """Say why an aggregate does not take the bounds at ``index``. Raises: ProgrammingError."""
+    word = lexemes[index].text.lower()
+    called = _function([each.text.lower() for each in lexemes[:index]])
+    hint = f"SUM(x, {WORD} => (0, 100)), x a column"
+    if called in RANKS or (word == PER_ROW and called not in {*SUMS, "count"} - SPREADS):
+        hint = f"QUANTILE_CONT(x, 0.5, {PER_ROW} => (0, 100))"
+    what = f"{word} is malformed"
+    if is_written and word == WORD and called in {*SUMS, "count"}:
+        what = f"{word} of an expression"
+    elif is_written and called:
+        what = f"{called.upper()} takes no {word}"
+    fragment.refuse(lexemes[index], "E_PARSE", what, hint)
 
 
 def _function(words: Sequence[str]) -> str:

@@ -17,8 +17,8 @@ from dpsql.workload.term import Pattern
 
 KEYS_ALONE = "keys are those that are declared or were found, whatever rows there are: exact, free"
 LIMITED = (
-    "declared groups that no row is in may take places of LIMIT: HAVING COUNT(*) > ... leaves them "
-    "out"
+    "declared groups that no row is in may take places of LIMIT, and ranks: HAVING COUNT(*) > ... "
+    "leaves them out"
 )
 LONGEST = 60
 """Characters of a condition that are repeated."""
@@ -33,7 +33,7 @@ def find_decided(
 ) -> tuple[str, ...]:
     """Conditions that no declared value meets, and literals that no column can hold.
 
-    Of so many ``rows``, one for each declared group, LIMIT may leave some.
+    Of so many ``rows``, one for each declared group, LIMIT may leave some, and others have ranks.
     """
     found: dict[str, None] = {}
     never: set[Expression] = set()
@@ -52,8 +52,7 @@ def find_decided(
         for literal in () if each in never else each.undeclared:
             found[_undeclared(literal, source(each.column))] = None
     tail = query.shell.tail
-    last = rows if tail.limit is None or not query.aggregates else tail.limit + tail.offset
-    if last < rows and tail.having is None:
+    if query.aggregates and tail.having is None and tail.places(rows):
         found[LIMITED] = None
     if not query.aggregates:
         found[KEYS_ALONE] = None

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
-from dpsql.sql.language import KEPT_ROWS, Locate, refuse
+from dpsql.sql.language import KEPT_ROWS, Locate, quantified, refuse
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
@@ -204,7 +204,8 @@ class Flat:
                 node,
                 "E_SUBQUERY",
                 "a sub-query in a condition or an expression over private rows",
-                "ask for its value in a statement of its own, and write the value here",
+                quantified(node)
+                or "ask for its value in a statement of its own, and write the value here",
             )
         args = {key: self.resolve_value(value, items) for key, value in node.args.items()}
         copy = type(node)(**args)

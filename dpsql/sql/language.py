@@ -149,19 +149,35 @@ _WORKS = (
     "comparisons, IN, BETWEEN, LIKE, CASE, arithmetic and the usual text, number and date "
     "functions work"
 )
-_ORDER = "NOT IN (SELECT ...) works where <> ALL is meant"
-_ALL_OF: dict[type[object], str] = {
-    **dict.fromkeys((exp.GT, exp.GTE), "compare with (SELECT MAX(x) FROM ...)"),
-    **dict.fromkeys((exp.LT, exp.LTE), "compare with (SELECT MIN(x) FROM ...)"),
+_LARGEST, _SMALLEST = (f"compare with (SELECT {each}(x) FROM ...)" for each in ("MAX", "MIN"))
+_QUANTIFIED: dict[bool, dict[type[object], str]] = {
+    True: {
+        **dict.fromkeys((exp.GT, exp.GTE), _LARGEST),
+        **dict.fromkeys((exp.LT, exp.LTE), _SMALLEST),
+        exp.NEQ: "NOT IN (SELECT ...) works where <> ALL is meant",
+    },
+    False: {
+        **dict.fromkeys((exp.GT, exp.GTE), _SMALLEST),
+        **dict.fromkeys((exp.LT, exp.LTE), _LARGEST),
+        exp.EQ: "IN (SELECT ...) works where = ANY is meant",
+    },
 }
-"""The remedy for ALL after a comparison."""
+"""Remedies for ALL, and for ANY, after a comparison."""
+
+
+def quantified(node: exp.Expr) -> str | None:
+    """The comparison that means the same as one with ALL or ANY of a sub-query, if there is one."""
+    called = str(node.this).lower() if isinstance(node, exp.Anonymous) else str(node.key)
+    if called not in ("all", "any", "some") or node.find(exp.Query, exp.Values) is None:
+        return None
+    return _QUANTIFIED[called == "all"].get(type(node.parent))
 
 
 def _refuse(node: exp.Expr, what: str, locate: Locate, code: str = "E_FUNCTION") -> Error:
     return NotSupportedError(
         code,
         f"{printable(what)} is not supported here",
-        hint=_ALL_OF.get(type(node.parent), _ORDER) if isinstance(node, exp.All) else _WORKS,
+        hint=quantified(node) or _WORKS,
         span=locate(node),
     )
 
@@ -196,7 +212,7 @@ def _refuse_node(node: exp.Expr, locate: Locate) -> Error:
         return NotSupportedError(
             "E_SUBQUERY",
             "a sub-query is not supported here",
-            hint="ask for its value in a statement of its own",
+            hint=quantified(node) or "ask for its value in a statement of its own",
             span=locate(node),
         )
     if isinstance(node, exp.Columns):

@@ -47,6 +47,7 @@ class Layers:
     """Puts the layers of one SELECT around its tables.
 
     ``rows`` are its expressions over the tables, ``top`` those over what HAVING is about.
+    ``ranks_absent`` says, once it is built, that groups without rows may take places of others.
     """
 
     def __init__(self, rows: TableExpressions) -> None:
@@ -58,6 +59,7 @@ class Layers:
         self.names = rows.names
         self.hoisted = rows.hoisted
         self.distinct = bool(rows.select.args.get("distinct"))
+        self.ranks_absent = False
 
     def build(self, name: str) -> tuple[str, Known]:
         """The SQL of the SELECT as a table called ``name``.
@@ -76,6 +78,7 @@ class Layers:
         if self.rows.grouped:
             self.top = self.groups = GroupExpressions(self.rows)
         items = [column for item in self.select.expressions for column in self.items(item)]
+        complete = not self.chosen and not self.select.args.get("having")
         tail = self.top.tail(items)
         items = self.traced(items)
         body = self.layers(source.sql, where, items, tail)
@@ -92,6 +95,7 @@ class Layers:
             unique = self.groups.unique([item.sql for item in items])
         else:
             unique = _carried(source.unique, items)
+        self.ranks_absent = complete and self.has_groups and tail.places(rows)
         unique += ranked(self.select) if len(items) == len(self.select.expressions) else ()
         if tail.limit is not None:
             rows = min(rows, tail.limit)
@@ -153,10 +157,14 @@ class Layers:
         return {}
 
     @property
+    def has_groups(self) -> bool:
+        """Whether a table may have groups that no private row is in."""
+        return any(each.table.private and each.table.rows > 1 for each in self.sources)
+
+    @property
     def counts_absent(self) -> bool:
         """Whether it depends on how many groups a private table has, and none are left out."""
-        groups = any(each.table.private and each.table.rows > 1 for each in self.sources)
-        if not groups or not self.rows.grouped or self.chosen:
+        if not self.has_groups or not self.rows.grouped or self.chosen:
             return False
         called = [call for item in self.select.expressions for call in item.find_all(exp.AggFunc)]
         return any(not isinstance(call, exp.Sum) for call in called)

@@ -377,19 +377,6 @@ def parse_view(sql: str) -> exp.Query:
     return statement.tree
 
 
-_QUOTED = 'a column that is named if is written "if"'
-
-
-def _names_if(lexemes: list[Lexeme]) -> bool:
-    """True if a statement has the word IF where no function is called."""
-    solid = [each for each in lexemes if each.kind != "space"]
-    pairs = zip(solid, [*solid[1:], None], strict=True)
-    return any(
-        one.kind == "word" and one.text.lower() == "if" and (other is None or other.text != "(")
-        for one, other in pairs
-    )
-
-
 def _parse_error(
     fragment: Fragment, lexemes: list[Lexeme], error: SqlglotError
 ) -> ProgrammingError:
@@ -405,6 +392,6 @@ def _parse_error(
     return ProgrammingError(
         "E_PARSE",
         f"cannot be parsed near {printable(word)!r}",
-        hint=_QUOTED if _names_if(lexemes) else FORM,
+        hint=FORM,
         span=fragment.span(start, max(end, start + 1)),
     )

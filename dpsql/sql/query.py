@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import Any, TypeAlias
@@ -180,6 +181,10 @@ class Output:
     over: frozenset[int] | None = None
 
 
+_RANKS = re.compile(r"\b(row_number|(dense_|percent_)?rank|ntile|cume_dist)\s*\(", re.IGNORECASE)
+"""Windows that number rows, as SQL."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tail:
     """What follows the groups of a SELECT: HAVING, windows, QUALIFY, ORDER BY, LIMIT and OFFSET.
@@ -208,6 +213,12 @@ class Tail:
         """LIMIT and OFFSET."""
         limit = f" LIMIT {self.limit}" if self.limit is not None else ""
         return limit + (f" OFFSET {self.offset}" if self.offset else "")
+
+    def places(self, rows: int) -> bool:
+        """Whether ranks of so many rows are told, or rows are left out by their places."""
+        last = rows if self.limit is None else self.limit
+        ranks = self.qualify is not None or any(map(_RANKS.search, self.windows))
+        return rows > 1 and (last < rows or self.offset > 0 or ranks)
 
     @property
     def whole(self) -> bool:

@@ -20,10 +20,10 @@ def remedy(table: Table, column: Column, summed: bool = False, tested: bool = Fa
         return f"COUNT({name}) counts where it is known, COUNT(*) - COUNT({name}) where it is not"
     sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
     if sought is None or (sought.what == "bounds") != summed:
-        if summed:
-            return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
         if column.type == "boolean":
             return f"declare domain = [false, true] for {printable(column.name)} in the catalog"
+        if summed:
+            return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
         return _STEPS if _is_made(table) else _DOMAIN
     word = sought.statement.removeprefix("CREATE ")
     if column.released:
@@ -32,11 +32,15 @@ def remedy(table: Table, column: Column, summed: bool = False, tested: bool = Fa
     return found if summed else f"{found}; OPTIONS (keys = 'private') does both in one request"
 
 
-def ranked(table: Table, column: Column) -> str:
-    """The declaration that a measure without bins needs, so that quantiles can be read off it."""
+def ranked(table: Table, column: Column, alone: bool) -> str:
+    """The declaration that a measure without bins needs, so that quantiles can be read off it.
+
+    Those of an expression, which is not the column ``alone``, are read where bins stay bins.
+    """
     if _is_made(table):
         return _STEPS
-    return f"declare bins beside the bounds of {printable(column.name)} in the catalog: bins = 100"
+    bins = f"declare bins beside the bounds of {printable(column.name)} in the catalog: bins = 100"
+    return bins if alone else f"{bins}; then ask for that of the column alone"
 
 
 def _is_made(table: Table) -> bool:

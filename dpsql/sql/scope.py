@@ -132,17 +132,20 @@ class Scope:
                 span=self.locate(reference),
             )
         if column.domain is None and not (measure and column.bounds is not None):
-            if summed:
+            tested = isinstance(reference.find_ancestor(exp.Predicate, exp.AggFunc), exp.Predicate)
+            if summed and not tested and column.type != "boolean":
                 raise ProgrammingError(
                     "E_NO_BOUNDS",
                     f"column {column.name} has no bounds: one row could change its sum by anything",
                     hint=remedy(self.table, column, summed),
                     span=self.locate(reference),
                 )
-            reason = "is a measure with bounds" if column.bounds else "has no declared domain"
+            reason = "has no declared domain: nothing can be asked of it"
+            if column.bounds:
+                reason = "is a measure with bounds: it cannot be used in a predicate or GROUP BY"
             raise ProgrammingError(
                 "E_DOMAIN",
-                f"column {column.name} {reason}: it cannot be used in a predicate or GROUP BY",
+                f"column {column.name} {reason}",
                 hint=remedy(self.table, column, tested=isinstance(reference.parent, exp.Is)),
                 span=self.locate(reference),
             )

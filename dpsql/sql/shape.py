@@ -19,6 +19,7 @@ from dpsql.records import dataclass, replace
 from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import bind
 from dpsql.sql.cell_tests import as_test
+from dpsql.sql.decided import LIMITED
 from dpsql.sql.declared_views import DeclaredView, view_tree
 from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.flat_select import is_spread
@@ -399,4 +400,5 @@ class Shape:
         layers = Layers(rows)
         text, known = layers.build(self.tables.fresh())
         self.tables.notes += [ABSENT] if layers.counts_absent else []
+        self.tables.notes += [LIMITED] if layers.ranks_absent else []
         return self.tables.add(f"{known.name} AS MATERIALIZED ({text})", known, node)

@@ -114,7 +114,8 @@ class Tables:
         number = len(self.queries)
         name = f"t{number}"
         rows = select.rows if shell.tail.limit is None else min(select.rows, shell.tail.limit)
-        unique, chosen = _unique(select), not shell.tail.whole
+        tail = shell.tail
+        unique, chosen = _unique(select), bool(tail.having or tail.qualify or tail.cut)
         if [name_of(item) for item in leaf.node.expressions] == [t.name for t in traits]:
             unique += ranked(leaf.node)
         listed = partial(_listed, select)

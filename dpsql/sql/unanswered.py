@@ -34,7 +34,10 @@ def instead_of(scope: Scope, answers: Answers, node: exp.Expr) -> str:
     if isinstance(node, exp.ApproxQuantiles):
         return f"APPROX_QUANTILES(x, 4): a whole number up to {MAX_QUANTILES}"
     if isinstance(node, exp.LogicalAnd | exp.LogicalOr):
-        return f"one row decides it; COUNT_IF({text or 'x'}) works"
+        works = of is None or answers(exp.CountIf(this=of.copy()))
+        return (
+            f"one row decides it; COUNT_IF({text or 'x'}) {'works' if works else 'needs a domain'}"
+        )
     if isinstance(node, exp.Min | exp.Max):
         return _of_extreme(scope, answers, node)
     if isinstance(node.this, exp.Distinct) and not isinstance(node, _LISTS):

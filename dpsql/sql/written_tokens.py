@@ -6,7 +6,6 @@ Tokens that are put in stand where their neighbours do, so that carets are right
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from sqlglot import Token, TokenType, exp
@@ -26,20 +25,31 @@ _AFTER = (
     *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH),
     TokenType.SEMICOLON,
 )
+_NAMES = {
+    *("alter", "cube", "drop", "force", "grant", "if", "insert", "install", "lock", "map"),
+    *("revoke", "rollback", "rollup"),
+}
+"""Words of which the parser makes no names, though they are names to DuckDB where none opens."""
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACE)
 
 
 def parse_tokens(sql: str) -> list[exp.Expr | None]:
     """Parse SQL as ``sqlglot.parse`` does.
 
-    Functions of names that DuckDB has and arguments that it has not, elements of CUBE, ROLLUP and
-    GROUPING SETS that compare, and ORDER BY and LIMIT after PIVOT are read besides.
+    Functions of names that DuckDB has and arguments that it has not, names that are words of other
+    statements, elements of CUBE, ROLLUP and GROUPING SETS that compare, and ORDER BY and LIMIT
+    after PIVOT are read besides.
     Raises: sqlglot.errors.SqlglotError.
     """
     tokens = _DUCKDB.tokenize(sql)
-    for name, opened in itertools.pairwise(tokens):
-        is_called = opened.token_type == TokenType.L_PAREN
-        if is_called and name.text.lower() in SHARED and name.token_type == TokenType.VAR:
-            name.text = f"{name.text.lower()}{MARK}"
+    kinds = [token.token_type for token in tokens]
+    for name, before, after in zip(tokens, [None, *kinds], [*kinds[1:], None], strict=False):
+        is_called, text = after == TokenType.L_PAREN, name.text.lower()
+        if is_called and text in SHARED and name.token_type == TokenType.VAR:
+            name.text = f"{text}{MARK}"
+        is_name = after not in _OPENING and before != TokenType.WITH
+        if is_name and text in _NAMES and name.token_type != TokenType.STRING:
+            name.token_type = TokenType.IDENTIFIER
     trees = _DUCKDB.parser().parse(_with_pivot(_with_sets(tokens)), sql)
     for tree in trees:
         for sets in () if tree is None else tree.find_all(exp.Cube, exp.Rollup, exp.GroupingSets):

@@ -24,6 +24,11 @@ Follow = Callable[[str, "re.Match[str]"], "list[str]"]
 
 EXTRA = [
     "SELECT MAX(cost) FROM visits",
+    "SELECT BOOL_OR(notes = 'a') FROM visits",
+    "SELECT COUNT(*) FROM t WHERE a >= ALL (SELECT lo FROM bands)",
+    "SELECT COUNT(*) FROM t WHERE a = ANY (SELECT lo FROM bands)",
+    "SELECT COUNT(*) FROM t WHERE a <> ALL (SELECT lo FROM bands)",
+    "SELECT SUM(m, contribution_bounds_per_row => (0, 9)) FROM t",
     "SELECT MIN(notes) FROM visits",
     "SELECT MAX(n) FROM t",
     "SELECT MAX(b) FROM t",
@@ -278,6 +283,18 @@ RULES: list[tuple[str, Follow]] = [
         ),
     ),
     # what works is written out
+    (r"one row decides it; COUNT_IF\(.*\) needs a domain", nothing),
+    (
+        r"compare with \(SELECT (MAX|MIN)\(x\) FROM \.\.\.\)",
+        always("SELECT COUNT(*) FROM t WHERE a >= (SELECT MAX(lo) FROM bands)"),
+    ),
+    (
+        r"(NOT )?IN \(SELECT \.\.\.\) works where .* is meant",
+        always(
+            "SELECT COUNT(*) FROM t WHERE a IN (SELECT lo FROM bands)",
+            "SELECT COUNT(*) FROM t WHERE a NOT IN (SELECT lo FROM bands)",
+        ),
+    ),
     (r"one row decides it; (?P<what>(QUANTILE_DISC|COUNT_IF|MODE)\(.*\)) works", over),
     (r"(?P<what>SELECT .*\.\.\. GROUP BY .*?) works(: a row for every declared value)?", filled),
     (

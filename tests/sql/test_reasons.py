@@ -22,8 +22,8 @@ c = { type = "integer", domain = [0, 3] }
 m = { type = "number", bounds = [0, 120] }
 binned = { type = "number", bounds = [0, 120], bins = 100 }
 b = { type = "boolean" }
+bare = { type = "integer" }
 told = { type = "boolean", domain = [false, true] }
-"if" = { type = "integer", domain = [0, 2] }
 [table.city]
 source = "city.parquet"
 public = true
@@ -33,7 +33,7 @@ population = { type = "integer" }
 """
 DATA: Tables = {
     "v": "SELECT i // 2 AS pid, i % 4 AS c, i % 121 * 1.0 AS m, m AS binned, i % 2 = 0 AS b,"
-    ' b AS told, i % 3 AS "if" FROM range(400) r(i)',
+    " b AS told, i AS bare FROM range(400) r(i)",
     "city": "SELECT i AS c, i * 1000 AS population FROM range(4) r(i)",
 }
 GROUPS = "(SELECT c, COUNT(*) AS n FROM v GROUP BY c) x"
@@ -44,8 +44,41 @@ CASES = [
      "SELECT c, QUANTILE_CONT(binned, 0.9) FROM v GROUP BY c"),
     ("SELECT b, COUNT(*) FROM v GROUP BY b", "b", "no declared domain", "domain = [false, true]",
      "SELECT told, COUNT(*) FROM v GROUP BY told"),
-    ("SELECT COUNT(*) FROM v WHERE if > 1", "1", "cannot be parsed", 'written "if"',
-     'SELECT COUNT(*) FROM v WHERE "if" > 1'),
+    ("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY m) FROM v", "m)",
+     "PERCENTILE_CONT counts the rows of every bin", "bins = 100",
+     "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY binned) FROM v"),
+    ("SELECT MEDIAN(m * 2) FROM v", "m *", "no bins", "of the column alone",
+     "SELECT MEDIAN(binned) FROM v"),
+    ("SELECT SUM(CASE WHEN b THEN 1 ELSE 0 END) FROM v", "b THEN",
+     "no declared domain: nothing can be asked of it", "domain = [false, true]",
+     "SELECT SUM(CASE WHEN told THEN 1 ELSE 0 END) FROM v"),
+    ("SELECT SUM(CASE WHEN bare IS NOT NULL THEN 1 ELSE 0 END) FROM v", "bare IS",
+     "no declared domain: nothing can be asked of it", "a domain (or bins)",
+     "SELECT SUM(CASE WHEN c IS NOT NULL THEN 1 ELSE 0 END) FROM v"),
+    ("SELECT AVG(b::INTEGER) FROM v", "b::", "no declared domain", "domain = [false, true]",
+     "SELECT AVG(told::INTEGER) FROM v"),
+    ("SELECT BOOL_OR(b) FROM v", "BOOL_OR", "BOOL_OR()", "COUNT_IF(b) needs a domain",
+     "SELECT COUNT_IF(told) FROM v"),
+    ("SELECT BOOL_OR(told) FROM v", "BOOL_OR", "BOOL_OR()", "COUNT_IF(told) works",
+     "SELECT COUNT_IF(told) FROM v"),
+    ("SELECT COUNT(*) FROM v WHERE c >= ALL (SELECT c FROM city)", "c FROM city",
+     "a sub-query", "(SELECT MAX(x) FROM ...)",
+     "SELECT COUNT(*) FROM v WHERE c >= (SELECT MAX(c) FROM city)"),
+    ("SELECT COUNT(*) FROM v WHERE c > ANY (SELECT c FROM city)", "c FROM city",
+     "a sub-query", "(SELECT MIN(x) FROM ...)",
+     "SELECT COUNT(*) FROM v WHERE c > (SELECT MIN(c) FROM city)"),
+    ("SELECT COUNT(*) FROM v WHERE c = ANY (SELECT c FROM city)", "c FROM city",
+     "a sub-query", "IN (SELECT ...) works",
+     "SELECT COUNT(*) FROM v WHERE c IN (SELECT c FROM city)"),
+    ("SELECT COUNT(*) FROM v WHERE c <> ALL (SELECT c FROM city)", "c FROM city",
+     "a sub-query", "NOT IN (SELECT ...) works",
+     "SELECT COUNT(*) FROM v WHERE c NOT IN (SELECT c FROM city WHERE population > 9)"),
+    ("SELECT COUNT(*) FROM v WHERE c < ALL (VALUES (2), (3))", "ALL", "all()",
+     "(SELECT MIN(x) FROM ...)",
+     "SELECT COUNT(*) FROM v WHERE c < (SELECT MIN(x) FROM (VALUES (2), (3)) AS p(x))"),
+    ("SELECT SUM(m, contribution_bounds_per_row => (0, 9)) FROM v", "contribution",
+     "SUM takes no contribution_bounds_per_row", "contribution_bounds_per_group => (0, 100)",
+     "SELECT c, SUM(m, contribution_bounds_per_group => (0, 9)) FROM v GROUP BY c"),
     (f"SELECT c FROM {GROUPS} WHERE n >= ALL (SELECT COUNT(*) FROM v GROUP BY c)", "COUNT",
      "ALL", "(SELECT MAX(x) FROM ...)",
      f"SELECT c FROM {GROUPS} WHERE n >= (SELECT MAX(n) FROM {GROUPS})"),
@@ -95,3 +128,48 @@ def test_places_of_limit_that_empty_groups_take_are_noted(
     world: World, sql: str, said: bool
 ) -> None:
     assert (LIMITED in world[0].execute(sql).result.notes) is said
+
+
+GROUPED = "SELECT told, c, COUNT(*) AS n FROM v GROUP BY told, c{}"
+PLACES = {
+    "limit": "SELECT c, n FROM {} ORDER BY n LIMIT 2",
+    "limit in a sub-query": "SELECT SUM(n) AS s FROM (SELECT c, n FROM {} ORDER BY n LIMIT 2) AS y",
+    "fetch": "SELECT c, n FROM {} ORDER BY n FETCH FIRST 2 ROWS ONLY",
+    "offset": "SELECT c, n FROM {} ORDER BY n OFFSET 2",
+    "union": "SELECT c, n FROM {} UNION ALL SELECT 9, COUNT(*) FROM v ORDER BY 2 LIMIT 2",
+    "qualify": "SELECT c, n FROM {} QUALIFY ROW_NUMBER() OVER (ORDER BY n) <= 2",
+    "row_number": "SELECT c, n FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n) AS r FROM {}) AS y"
+    " WHERE r <= 2",
+    "rank": "SELECT c, n FROM (SELECT *, RANK() OVER (ORDER BY n) AS r FROM {}) AS y WHERE r <= 2",
+    "ntile": "SELECT c, n, NTILE(2) OVER (ORDER BY n) AS half FROM {}",
+    "value": "SELECT (SELECT n FROM {} ORDER BY n LIMIT 1) AS least, COUNT(*) FROM v",
+}
+SOURCES = {
+    "sub-query": ("", "({}) AS x"),
+    "name": ("WITH x AS ({}) ", "x"),
+    "two names": ("WITH w AS ({}), x AS (SELECT * FROM w ORDER BY c) ", "x"),
+    "columns": ("", "(SELECT told, n, c FROM ({}) AS w) AS x"),
+}
+
+
+@pytest.mark.parametrize("way", PLACES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_places_that_empty_groups_take_are_noted_in_all_spellings(
+    world: World, way: str, source: str
+) -> None:
+    before, name = SOURCES[source]
+    for left_out in ("", " HAVING COUNT(*) > 10"):
+        groups = GROUPED.format(left_out)
+        sql = before.format(groups) + PLACES[way].format(name.format(groups))
+        assert (LIMITED in world[0].execute(sql).result.notes) is not bool(left_out), sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        GROUPED.format(" QUALIFY ROW_NUMBER() OVER (PARTITION BY told ORDER BY COUNT(*)) = 1"),
+        GROUPED.format("").replace("told,", "DISTINCT ON (told) told,", 1) + " ORDER BY told, n",
+    ],
+)
+def test_first_rows_that_empty_groups_may_be_are_noted(world: World, sql: str) -> None:
+    assert LIMITED in world[0].execute(sql).result.notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import duckdb
 import pytest
 import sqlglot
 from sqlglot import exp
@@ -105,3 +106,32 @@ def test_mistakes_are_told_where_they_are(sql: str, at: str) -> None:
         parse_tokens(sql)
     (place, *_) = caught.value.errors
     assert sql.rindex(at) <= place["col"] <= len(sql)
+
+
+LARGE = {"between", "interval"}
+"""Words that stand for more than a column in some places of DuckDB's own SQL."""
+NAMED = (
+    "SELECT {0}, t.{0} AS {0}, SUM(CASE WHEN {0} = 1 THEN {0} ELSE 0 END), AVG({0} + 1) FROM t "
+    "WHERE NOT {0} > 1 AND {0} IN (0, 1) AND t.{0} BETWEEN 0 AND 2 GROUP BY {0} ORDER BY {0}"
+)
+
+
+def is_read(sql: str) -> bool:
+    """Whether DuckDB parses a statement."""
+    try:
+        return bool(duckdb.extract_statements(sql))
+    except duckdb.ParserException:
+        return False
+
+
+def test_columns_may_have_the_names_that_duckdb_lets_them_have() -> None:
+    with duckdb.connect() as database:
+        listed = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'reserved'"
+        words = sorted({"if", *(word for (word,) in database.execute(listed).fetchall())} - LARGE)
+    named = [word for word in words if is_read(NAMED.format(word))]
+    assert len(named) > 300
+    for word in named:
+        (tree,) = parse_tokens(NAMED.format(word))
+        assert tree is not None
+        found = [each.name for each in tree.find_all(exp.Column)]
+        assert found == [word] * 10, word

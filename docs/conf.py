@@ -10,7 +10,7 @@ from dpsql import __version__
 HERE = Path(__file__).parent
 
 project = "dpsql"
-author = "the authors of dpsql"
+author = "the dpsql developers"
 release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["colon_fence"]

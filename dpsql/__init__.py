@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Warning,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 apilevel = "2.0"
 threadsafety = 1

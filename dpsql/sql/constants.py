@@ -7,7 +7,7 @@ import datetime as dt
 from dpsql.records import dataclass
 from dpsql.sql.lexemes import Fragment, Lexeme, lex
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """What version() says: that of the package, which is not imported from below."""
 
 MOST = 100

@@ -36,3 +36,28 @@ def test_classes_have_one_meaning_and_few_modules_lie_at_the_top() -> None:
     ]
     assert [name for name, times in Counter(classes).items() if times > 1] == []
     assert len(list((ROOT / "dpsql").glob("[!_]*.py"))) <= 7
+
+
+def test_each_errand_of_a_stranger_takes_three_files_that_say_what_is_told_of_them() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = [re.split(r" *\| *", line)[1:3] for line in text.splitlines() if line[:2] == "| "]
+    errands = dict(rows[1 : [row[0] for row in rows].index("command")])
+    assert len(errands) == 5
+    for errand, where in errands.items():
+        files = re.findall(r"`([^`]+)` \(`([^`]+)`", where)
+        # what is told apart by a semicolon is an errand of its own
+        assert 1 <= max(len(re.findall(r"`\S+\.\S+` \(", one)) for one in where.split(";")) <= 3
+        for name, word in files:
+            assert word in (ROOT / name).read_text(encoding="utf-8"), (errand, name, word)
+
+
+def test_what_contributors_are_told_to_run_and_to_read_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    asked = set(re.findall(r"`make ([\w-]+)`", text))
+    assert len(asked) > 6
+    assert asked <= targets
+    named = re.findall(r"`((?:\.?[\w-]+/)*[\w.-]+\.(?:py|md|toml|json|yaml|sql))`", text)
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", text)
+    assert len(named) > 15
+    assert [path for path in (*named, *links) if not (ROOT / path).exists()] == []

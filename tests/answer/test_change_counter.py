@@ -87,8 +87,8 @@ WORK: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("work", WORK)
 def test_a_transaction_stays_locked(tmp_path: Path, work: str) -> None:
     file = file_of(tmp_path)
-    with file.opened():
-        pass
+    with file.opened("BEGIN IMMEDIATE"):
+        pass  # what reads makes no file
     with file.opened() as db:
         db.execute("SELECT * FROM release").fetchall()
         assert locked(file.path)

@@ -198,7 +198,7 @@ def test_a_word_that_is_no_command_is_told_the_commands_or_the_catalog(
     dpsql: Run, adult: Path
 ) -> None:
     assert "hint: did you mean adult.toml?" in dpsql("adult").err
-    assert "hint: commands: run, init, check, ledger, serve, user" in dpsql("nothing").err
+    assert "hint: commands: run, init, check, ledger, upgrade, serve, user" in dpsql("nothing").err
     assert "hint: acts: add, passwd, remove, list" in dpsql("user", "nothing", adult).err
     assert "error: name an act" in dpsql("user").err
     shutil.copy(adult, "plain")

@@ -194,7 +194,8 @@ class FindingKeys(Finding):
         rho = None if law(self.noise).is_pure else self.amount
         table, name = self._place[0], self.discovery.fingerprint
         reads = {table: frozenset[str]()}
-        return Price((table,), self.noise, self.epsilon, rho, name, reads, self.chance)
+        sought = (*self._place, self.discovery.sought)
+        return Price((table,), self.noise, self.epsilon, rho, name, reads, self.chance, sought)
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
         """Find the keys; what fails stays paid."""

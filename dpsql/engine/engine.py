@@ -185,7 +185,7 @@ class Engine(Desk):
             yield self.vaults
             return
         with self.vaults.turn(self.declared), self.vaults.one_snapshot():
-            self.vaults.prepare(step.price.reads)
+            self.vaults.prepare(step.price.reads, step.price.sought)
             own = self.vaults.beside(step.price.tables)
         try:
             yield own
@@ -204,7 +204,7 @@ class Engine(Desk):
         self, price: Price, vaults: Vaults, claim: Callable[[dict[str, Sequence[str]], str], None]
     ) -> None:
         claim({table: vaults[table].sources for table in price.tables}, self.ledger_id)
-        vaults.prepare(price.reads)
+        vaults.prepare(price.reads, price.sought)
 
     def check_sources(self) -> None:
         """Open every table as a run would, but read no row of a private one, and note nothing.

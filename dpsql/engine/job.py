@@ -27,7 +27,7 @@ from dpsql.records import dataclass, field, replace
 from dpsql.strategy.noise_law import Noise, law
 
 if TYPE_CHECKING:
-    from dpsql.catalog.sought import Key
+    from dpsql.catalog.sought import Key, Sought
     from dpsql.engine.explanation import Explanation
     from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
     from dpsql.privacy.filter import Run
@@ -41,8 +41,8 @@ class Price:
 
     ``tables`` are those whose data are opened, as often as there are parts; ``fingerprint`` names
     the plan or run that the receipt is good for; ``reads`` are the columns that it reads of each
-    table, None for all. ``delta`` is the chance with which keys that are released may break the
-    promise.
+    table, None for all, and ``sought`` the table and the column of which it finds keys. ``delta``
+    is the chance with which keys that are released may break the promise.
     """
 
     tables: tuple[str, ...]
@@ -52,6 +52,7 @@ class Price:
     fingerprint: str
     reads: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     delta: Fraction = Fraction(0)
+    sought: tuple[str, str, Sought] | None = None
 
     def cost(self, policy: Policy) -> Cost:
         """What the ledger of a policy charges. Raises: DataError (E_EPSILON, E_DELTA)."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
+from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError, ProgrammingError
@@ -161,14 +162,22 @@ class Vaults:
         counting = as_counting(vault.stored)
         return {} if counting is None else {n.casefold(): kind for n, kind in counting.types}
 
-    def prepare(self, reads: Mapping[str, Collection[str] | None]) -> None:
+    def prepare(
+        self,
+        reads: Mapping[str, Collection[str] | None],
+        sought: tuple[str, str, Sought] | None = None,
+    ) -> None:
         """Read and encode columns, None for all, so that a bad source fails before any charge.
 
+        So are the keys of a table and a column that are ``sought``.
         Raises: DataUnavailable if a source has gone or changed since it was opened.
         """
         for table, columns in reads.items():
             self[table].check()
             self[table].load(columns)
+        if sought is not None:
+            table, column, what = sought
+            self[table].find(column, what)
 
     def versions(self, tables: Iterable[str]) -> str:
         """A keyed digest of the data versions of these tables together.

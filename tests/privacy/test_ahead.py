@@ -33,16 +33,18 @@ def test_a_fault_comes_after_what_was_read_before_it() -> None:
 
 
 def test_who_goes_away_early_stops_what_is_read() -> None:
-    stopped = threading.Event()
+    stopped, reading = threading.Event(), threading.Event()
 
     def batches() -> Iterator[int]:
         yield 1
+        reading.set()
         assert stopped.wait(60)
         yield 2
 
     before = threading.active_count()
     reader = read_ahead(batches(), stopped.set)
     assert next(reader) == 1
+    assert reading.wait(60)
     del reader
     assert stopped.is_set()
     assert threading.active_count() == before

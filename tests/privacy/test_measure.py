@@ -84,6 +84,9 @@ class FakeVault:
         """Which cells have a row."""
         return np.minimum(self.tally(resolutions), 1)
 
+    def find(self, column: str, sought: Sought) -> None:
+        raise NotImplementedError
+
     def pairs(self, column: str, sought: Sought) -> Pairs:
         raise AssertionError("a plan looks at no keys")
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from dpsql.interrupts import check, ended_by
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Each = TypeVar("Each")
 
@@ -12,27 +17,38 @@ AHEAD = 3
 """Batches that are read ahead: with one, whoever is sooner waits for the other at each of them."""
 
 
-def read_ahead(batches: Iterator[Each], stop: Callable[[], None]) -> Iterator[Each]:
+def read_ahead(batches: Iterator[Each], stop: Callable[[], None], alone: int = 0) -> Iterator[Each]:
     """Yield all batches; while one is worked on, another thread reads the next ones.
 
-    That thread is waited for in the end, and ``stop`` called before, should it still be reading.
-    Raises: what ``batches`` raises, after those before. Guarantee: the batches and their order are
-    those of ``batches``, so that which rows count does not depend on time or threads.
+    The first ``alone`` of them are read as they are asked for. That thread is waited for in the
+    end, and ``stop`` called before, should it still be reading, or by whoever asks for an end.
+    Raises: what ``batches`` raises, after those before; KeyboardInterrupt where it was asked for.
+    Guarantee: the batches and their order are those of ``batches``, so that which rows count does
+    not depend on time or threads.
     """
-    batch = next(batches, None)
-    if batch is None:
-        return
+    for _ in range(alone):
+        batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
     from concurrent.futures import ThreadPoolExecutor  # 3 ms, and a short table needs none
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, ended_by(stop):
         begun = deque(pool.submit(next, batches, None) for _ in range(AHEAD))
         try:
-            while batch is not None:
-                yield batch
-                batch = begun.popleft().result()
+            while (batch := _await(begun.popleft())) is not None:
                 begun.append(pool.submit(next, batches, None))
+                yield batch
         finally:
             for each in begun:
                 each.cancel()
             if not all(each.done() for each in begun):
                 stop()
+
+
+def _await(batch: Future[Each | None]) -> Each | None:
+    try:
+        return batch.result()
+    except BaseException:
+        check()  # who ended the read wanted that
+        raise

@@ -20,6 +20,7 @@ from dpsql.catalog.domain import floor_period
 from dpsql.catalog.joint_keys import join_key
 from dpsql.catalog.read_place import MAX_BOUND
 from dpsql.catalog.sought import Key, Sought
+from dpsql.interrupts import check
 from dpsql.privacy.vault.combined import join_codes, split_codes
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.encode import EPOCH
@@ -180,6 +181,7 @@ def _number(column: Column, parts: Iterable[Part]) -> tuple[Counts, tuple[Key, .
     known: dict[Key | None, int] = {}
     codes = [np.zeros(0, dtype=np.int64)]
     for values, is_known, is_missing in parts:
+        check()
         local, names = pd.factorize(values[is_known])
         found = [_read_key(column, each) for each in names.tolist()]
         numbers = np.array([known.setdefault(each, len(known)) for each in found], dtype=np.int64)

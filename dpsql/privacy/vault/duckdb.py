@@ -6,7 +6,6 @@ identifiers and indices only, never text of a query; see :mod:`dpsql.privacy.vau
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -57,8 +56,8 @@ ROWS = 1 << 16
 COLUMNS = 64
 """More are fetched as frames, of which one can say how long they are."""
 VECTOR = 2048
-ALONE = 2
-"""Batches that are read as they are asked for: a short table has no more, the last one empty."""
+ALONE = 3
+"""Batches that are read as they are asked for: a short table has two, the last one empty."""
 
 
 class FileEngine:
@@ -131,15 +130,22 @@ class FileTable:
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         with self._reopened() as connection:
             batches = fetch_rows(connection, self.source, asked, unit)
-            yield from itertools.islice(batches, ALONE)
-            yield from read_ahead(batches, connection.interrupt)
+            alone = 0 if self.is_vouched else ALONE  # a view may work for long before its first row
+            yield from read_ahead(batches, connection.interrupt, alone)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         with self._reopened() as connection:
             place = _position(self.source, column)
-            listed = [f"TRY_CAST({self.source.column_sql(place)} AS VARCHAR) AS v"]
-            for found in self.source.select(connection, listed, [place]):
-                yield np.ma.asarray(found.run().fetchnumpy()["v"])
+            text = f"TRY_CAST({self.source.column_sql(place)} AS VARCHAR)"
+            batches = self._texts(connection, [f"{text} AS v", f"{text} IS NULL AS m"], place)
+            yield from read_ahead(batches, connection.interrupt)
+
+    def _texts(
+        self, connection: duckdb.DuckDBPyConnection, listed: Sequence[str], place: int
+    ) -> Iterator[npt.NDArray[np.object_]]:
+        for found in self.source.select(connection, listed, [place]):
+            for some in read_stream(found.stream(), ROWS):
+                yield np.ma.array(some["v"], mask=some["m"])
 
     @contextmanager
     def _reopened(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -26,6 +26,7 @@ from dpsql.catalog.unit_local import (
     UnitLocal,
     WindowRows,
 )
+from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells, tell_apart, work_out
 from dpsql.privacy.vault.matching import join_rows, label, meet_rows
@@ -92,6 +93,7 @@ def rows_of(table: Table, relation: UnitLocal, stock: Stock) -> Rows:
 
 def evaluate(relation: UnitLocal, stock: Stock) -> Frame:
     """Return the rows of a relation, all of them."""
+    check()
     match relation:
         case Scan(table):
             return stock.frames[table]

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.algebra.cores import share_in_order
+from dpsql.interrupts import check
 from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.pile import Pile, PileRoom
@@ -294,6 +295,7 @@ def queue_up(
     piles[0].add(np.zeros(0, dtype=places))
     piles[1].add(np.zeros(0, dtype=owners.units.dtype))
     for rows, units in share_in_order(queued, range(len(shares))):
+        check()
         piles[0].add(rows.astype(places))
         piles[1].add(units)
     ordered, theirs = (pile.array() for pile in piles)

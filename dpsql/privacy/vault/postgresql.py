@@ -17,6 +17,7 @@ import numpy.typing as npt
 import psycopg
 
 from dpsql.catalog.catalog import Table
+from dpsql.interrupts import check, ended_by
 from dpsql.privacy.vault.arrow_stream import Fetched
 from dpsql.privacy.vault.data_engine import (
     VERSION,
@@ -327,9 +328,14 @@ class PostgresCounter:
             return None
         name = f"pg_temp.dpsql_kept_{self._kept}"
         self._kept += 1
-        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
-        self._connection.execute(f"CREATE TEMPORARY TABLE {name} AS {select}".encode())
-        self._connection.execute("COMMIT")
+        try:
+            with ended_by(self._connection.cancel):
+                self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+                self._connection.execute(f"CREATE TEMPORARY TABLE {name} AS {select}".encode())
+                self._connection.execute("COMMIT")
+        except psycopg.errors.QueryCanceled:
+            check()
+            raise
         return name
 
     def rows(self, select: str) -> Iterator[tuple[int, ...]]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Spans, Values
 from dpsql.catalog.view import RowView
+from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import (
     Asked,
     Batch,
@@ -161,6 +162,7 @@ def load_rows(batches: Iterable[Batch], table: Table, room: PileRoom | None = No
     for key, column in columns.items():
         parts.add(key, column, _nothing())  # so that there is an array where there is no batch
     for batch in batches:
+        check()
         for (key, column), values in zip(columns.items(), batch.columns, strict=True):
             parts.add(key, column, values)
         if batch.units is not None and batch.owned is not None:

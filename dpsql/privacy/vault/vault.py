@@ -91,6 +91,12 @@ class Vault(Protocol):
         Guarantee: a privacy unit changes only those that it has a row in, each by one at most.
         """
 
+    def find(self, column: str, sought: Sought) -> None:
+        """Read the keys that privacy units have in a column, for ``pairs`` to return them.
+
+        Raises: as ``pairs``; DataUnavailable for what cannot be read.
+        """
+
     def pairs(self, column: str, sought: Sought) -> Pairs:
         """Return every privacy unit's keys in a column whose keys nobody listed.
 
@@ -148,6 +154,7 @@ class TableVault:
         self._lined_up = False
         self._written: tuple[int, ...] = ()
         self._views: dict[RowView, Flags] = {}
+        self._found: tuple[str, Sought, Pairs] | None = None
         self._reader = _open_reader(table, salt, {} if shared is None else shared)
         self.sources = self._reader.paths
         self._all = frozenset(declared(table))
@@ -217,14 +224,26 @@ class TableVault:
         self.load([*self._view.names, *(name for each in resolutions for name in each.columns)])
         return sealed(count)
 
+    def find(self, column: str, sought: Sought) -> None:
+        self._found = None
+        found = self._sought(column, sought)
+        self._found = column, sought, sealed(lambda: self._pairs(found))
+
     def pairs(self, column: str, sought: Sought) -> Pairs:
+        known, self._found = self._found, None
+        if known is not None and known[:2] == (column, sought):
+            return known[2]
+        found = self._sought(column, sought)
+        return sealed(lambda: self._paid(found))
+
+    def _sought(self, column: str, sought: Sought) -> Column:
         found = sought_column(self._table, column, sought)
         by_unit = self._table.unit.through is None and isinstance(self._reader, StoredRows)
         if found is None or found.sought != sought or sought.what != "keys" or not by_unit:
             raise ProgrammingError("E_WORKLOAD", "the keys of this column are not to be found")
         if self._table.engine not in SERVERS:
             self._load_rows(())
-        return sealed(lambda: self._pairs(found))
+        return found
 
     def within(self, rows: RowView) -> TableVault:
         if not fits_view(rows, self._table):
@@ -242,7 +261,7 @@ class TableVault:
         return other
 
     def close(self) -> None:
-        self._rows, self._lined_up = None, False
+        self._rows, self._lined_up, self._found = None, False, None
         self._views.clear()
         if self._pushed is not None:
             self._pushed.close()
@@ -260,7 +279,7 @@ class TableVault:
 
     def _pairs(self, column: Column) -> Pairs:
         if self._fingerprint() != self.data_version:
-            raise ValueError
+            raise Unread(self._table.name, self._table.source, *CHANGED)
         stored, parts = self.stored, stored_parts(self._table, column)
         names = [stored.columns[position(self._table, stored, each.name)][0] for each in parts]
         digest = Digest(self._key)
@@ -271,8 +290,11 @@ class TableVault:
         assert column.sought is not None
         wanted, rows = list(zip(parts, names, strict=True)), self._rows
         facts = (stored, column.sought, wanted, rows.owners, rows.count, digest)
+        return self._beside(lambda: find_pairs(*facts))
+
+    def _paid(self, column: Column) -> Pairs:
         try:
-            return self._beside(lambda: find_pairs(*facts))
+            return self._pairs(column)
         except Unread:
             raise ValueError from None  # it is paid for
 

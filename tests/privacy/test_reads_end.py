@@ -1,0 +1,162 @@
+"""Whoever asks a read to end is heard after few rows, whatever is read; and it begins anew.
+
+Looks are counted, not seconds: some for every batch, so that twice the rows have twice as many.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.header import read_header
+from dpsql.catalog.sought import Sought
+from dpsql.catalog.unit_local import DerivedTable, JoinRows, Scan
+from dpsql.errors import DataUnavailable
+from dpsql.interrupts import Cancellation
+from dpsql.privacy.vault import duckdb as files
+from dpsql.privacy.vault import lines, owners
+from dpsql.privacy.vault.vault import TableVault, open_vault
+
+SALT = bytes(32)
+ROWS, BATCH = 6000, 500
+A = Column("a", "integer", IntegerRange(0, 9))
+KEYS = Column("k", "text", sought=Sought("keys", 3))
+SELECTED = "i % 10 AS a, 'k, ' || i % 7 AS k, i // 40 AS p, 'p' || i // 40 AS t FROM range({}) r(i)"
+
+
+class Counted(Cancellation):
+    """A cancellation that counts who looks at it, and may be asked for at one of these looks."""
+
+    def __init__(self, at: int | None = None) -> None:
+        super().__init__()
+        self.at, self.looks = at, 0
+
+    def check(self) -> None:
+        self.looks += 1
+        if self.looks == self.at:
+            self.ask()
+        super().check()
+
+
+def table_of(folder: Path, kind: str, rows: int, unit: Unit) -> Table:
+    """A table of so many rows in files of a kind."""
+    folder.mkdir(exist_ok=True)
+    columns, options = {"a": A, "k": KEYS}, tuple[tuple[str, str], ...]()
+    if kind in ("table", "view"):
+        options = (("table", "t"), *([("view", "true")] if kind == "view" else []))
+        with duckdb.connect(str(folder / "t.duckdb")) as made:
+            made.execute(f"CREATE OR REPLACE {kind} t AS SELECT {SELECTED.format(rows)}")
+        return Table("t", str(folder / "t.duckdb"), unit, columns, options=options)
+    with duckdb.connect() as made:
+        made.execute(f"COPY (SELECT {SELECTED.format(rows)}) TO '{folder / f't.{kind}'}'")
+    return Table("t", str(folder / f"t.{kind}"), unit, columns)
+
+
+def load(vault: TableVault) -> None:
+    vault.load()
+
+
+def seek(vault: TableVault) -> None:
+    assert KEYS.sought is not None
+    vault.find("k", KEYS.sought)
+
+
+def joined(folder: Path, rows: int) -> TableVault:
+    """Rows of units beside each other."""
+    base = table_of(folder, "parquet", rows, Unit("p", 40))
+    base = Table("t", base.source, base.unit, {"a": A})
+    relation = JoinRows(Scan("t"), Scan("t"), "o", one=True)
+    header = read_header(relation, {"t": base})
+    facts = dict(header.columns)
+    unit = Unit(header.unit, 50)
+    return open_vault(DerivedTable("j", "", unit, facts, relation=relation, bases=(base,)), SALT)
+
+
+Work = Callable[[TableVault], None]
+READS: dict[str, tuple[str, Unit, Work]] = {
+    "csv": ("csv", Unit(), load),
+    "csv of units": ("csv", Unit("t", 5), load),
+    "parquet": ("parquet", Unit(), load),
+    "units by number": ("parquet", Unit("p", 5), load),
+    "units by text": ("parquet", Unit("t", 5), load),
+    "table": ("table", Unit("p", 5), load),
+    "view": ("view", Unit("p", 5), load),
+    "join": ("join", Unit(), load),
+    "keys": ("parquet", Unit("p", 5), seek),
+    "keys of rows": ("csv", Unit(), seek),
+}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows are many batches."""
+    monkeypatch.setattr(files, "ROWS", BATCH)
+    monkeypatch.setattr(lines, "BLOCK", 20 * BATCH)
+    monkeypatch.setattr(owners, "GATHERED", BATCH)
+
+
+def opened(folder: Path, name: str, rows: int) -> TableVault:
+    """The vault of a table that is written anew, with the same rows."""
+    kind, unit, _ = READS[name]
+    return (
+        joined(folder, rows)
+        if kind == "join"
+        else open_vault(table_of(folder, kind, rows, unit), SALT)
+    )
+
+
+def looks(folder: Path, name: str, rows: int) -> int:
+    vault = opened(folder, name, rows)
+    asked = Counted()
+    with asked:
+        READS[name][2](vault)
+    return asked.looks
+
+
+@pytest.mark.parametrize("name", READS)
+def test_there_is_a_look_for_every_few_rows(name: str, tmp_path: Path) -> None:
+    few, many = (looks(tmp_path / str(n), name, n) for n in (ROWS, 3 * ROWS))
+    assert many - few >= 2 * ROWS // (2 * BATCH)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_ends_at_any_look_and_begins_anew(name: str, tmp_path: Path) -> None:
+    vault, work = opened(tmp_path / "t", name, ROWS), READS[name][2]
+    before = threading.active_count()
+    for at in (1, 2, 3, 4, 7, 12):
+        with Counted(at), pytest.raises(KeyboardInterrupt):
+            work(vault)
+        assert threading.active_count() == before
+    work(vault)
+    assert vault.tally([]) == opened(tmp_path / "t", name, ROWS).tally([])
+
+
+def test_a_view_that_has_no_row_yet_ends_at_once(tmp_path: Path) -> None:
+    """Without an end it would take hours."""
+    table = table_of(tmp_path, "view", ROWS, Unit())
+    with duckdb.connect(table.source) as made:
+        made.execute(
+            "CREATE OR REPLACE VIEW t AS SELECT SUM(SQRT(i))::BIGINT % 10 AS a, 'k' AS k"
+            " FROM range(20000000000) r(i)"
+        )
+    vault, asked = open_vault(table, SALT), Cancellation()
+    timer = threading.Timer(0.3, asked.ask)
+    timer.start()
+    with asked, pytest.raises(KeyboardInterrupt):
+        vault.load()
+    timer.join()
+
+
+def test_damage_found_while_keys_are_read_is_told_before_a_charge(tmp_path: Path) -> None:
+    vault = opened(tmp_path, "keys", ROWS)
+    path = tmp_path / "t.parquet"
+    vault.load(())
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataUnavailable):
+        seek(vault)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dpsql.catalog import Table
     from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, Opened
 
+SPARE = 8
+"""Part of its room that a table fills from which on the catalog should say how many rows it has."""
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 MOST_VALUES = 20
 """Undeclared values of a column that are listed."""
@@ -89,6 +91,7 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
     files = ", 1 file" if found.files == 1 else f", {found.files:,} files"
     kind = found.kind if found.kind in SERVERS else f"{found.kind}{files}"
     lines = [f"{printable(found.table)}: {kind}, opens; {found.rows:,} rows"]
+    lines += _room_lines(found)
     if found.unread:
         lines.append(f"  {sum(e.count for e in found.unread):,} lines are no rows and never count")
     for each in found.unread:
@@ -118,6 +121,21 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
         lines += _column_lines(column)
         lines += _value_lines(column.values) if with_values else []
     return lines
+
+
+def _room_lines(found: Figures) -> list[str]:
+    """What the curator has to say of the number of rows, which nothing else is decided by."""
+    if found.room is None:
+        return []
+    if found.rows > found.room:
+        more = "`spill` names a folder with room for more"
+        return [f"  there is room for {found.room:,} rows alone: {more}"]
+    if found.stated is None and found.rows > found.room // SPARE:
+        why = "row_count_hint states how many there may be, so that connecting looks for room"
+        return [f"  there is room for {found.room:,} rows: {why}"]
+    if found.stated is not None and found.rows > found.stated:
+        return [f"  row_count_hint states {found.stated:,} rows: state as many as there may be"]
+    return []
 
 
 def _column_lines(column: ColumnFigures) -> list[str]:

@@ -7,6 +7,7 @@ import shutil
 from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -15,7 +16,7 @@ import dpsql
 from dpsql.answer.codec import Release, encode, most_bytes
 from dpsql.answer.store import Shelf
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.room import FEW, JOURNALS, PLENTY
+from dpsql.engine.room import FEW, JOURNALS, PLENTY, STEP, refuse_full
 
 KEYS = ("sex", "race", "education", "age", "income", "age // 7", "race = 'White'", "hours_per_week")
 SUMS = ("COUNT(*)", "SUM(age)", "AVG(hours_per_week)", "VAR_POP(age)", "MEDIAN(age)")
@@ -78,17 +79,37 @@ def test_a_full_disk_charges_nothing_and_room_is_enough(adult: Connection) -> No
     sql = "SELECT age, race, COUNT(*) FROM adult GROUP BY age, race"
     with watched() as seen:
         adult.execute(sql)
-    needed = most_bytes(seen[0].plan) + JOURNALS
+    needed = FEW
+    assert most_bytes(seen[0].plan) + JOURNALS < needed
     adult.set("fresh", "on")
     for size in (0, needed // 2, needed - 1):
         with free(size), pytest.raises(dpsql.OperationalError) as caught:
             adult.execute(sql)
         assert caught.value.code == "E_LEDGER_IO"
         assert "nothing was charged" in str(caught.value)
+        assert f"{size:,}" not in str(caught.value) or not size
     assert adult.budget.entries == 1
     with free(needed):
         adult.execute(sql)
     assert adult.budget.entries == 2
+
+
+def test_what_is_free_is_compared_with_few_numbers(tmp_path: Path) -> None:
+    """The data lie on the disk too: a statement that asks for any number would find their size."""
+
+    def verdicts(size: int) -> list[bool]:
+        found = []
+        with free(size):
+            for most in range(1, PLENTY, PLENTY // 997):
+                try:
+                    refuse_full(tmp_path / "c.toml", most)
+                    found.append(True)
+                except dpsql.OperationalError:
+                    found.append(False)
+        return found
+
+    different = {tuple(verdicts(size)) for size in range(0, PLENTY, PLENTY // 97)}
+    assert 2 <= len(different) <= 6
 
 
 def test_what_is_free_needs_no_room(adult: Connection) -> None:
@@ -102,7 +123,7 @@ def test_models_and_keys_have_room_of_a_fixed_size(adult: Connection) -> None:
     sql = "CREATE SYNTHETIC TABLE copy FROM adult OPTIONS (epsilon = 1)"
     sql += " FOR (SELECT sex, race, COUNT(*) FROM adult GROUP BY CUBE (sex, race))"
     with (
-        free(FEW + JOURNALS - 1),
+        free(FEW * STEP - 1),
         pytest.raises(dpsql.OperationalError, match="nothing was charged"),
     ):
         adult.execute(sql)

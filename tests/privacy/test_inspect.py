@@ -18,6 +18,7 @@ import dpsql
 from dpsql.catalog import Catalog
 from dpsql.privacy import inspect
 from dpsql.privacy.inspect import Figures, inspect_rows
+from dpsql.privacy.vault import pile
 from dpsql.ui.check import figures_lines
 from tests.support.seam import zero_noise
 
@@ -59,6 +60,9 @@ def write(folder: Path, columns: list[str], rows: list[list[str]]) -> Path:
     path = folder / "t.toml"
     path.write_text(f"{HEAD}[table.t.column]\n{declared}\n", encoding="utf-8")
     return path
+
+
+MORE_ROOM = "`spill` names a folder with room for more"
 
 
 def figures(path: Path, name: str = "t") -> Figures:
@@ -269,3 +273,24 @@ def test_references_are_counted_as_rows_meet(seed: int, tmp_path: Path) -> None:
     path.write_text(REFERENCES.format(most=500), encoding="utf-8")
     kept = dict(lines.roomier)
     assert kept[max(kept)] == figures(path, "lines").most == len(brought) - lines.unowned
+
+
+@pytest.mark.parametrize("room", [0, 1, 9, 10, 79, 80, 800])
+@pytest.mark.parametrize("stated", ["", "row_count_hint = 9", "row_count_hint = 10"])
+def test_the_curator_is_told_how_many_rows_there_is_room_for(
+    room: int, stated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, ['type = "integer", domain = [0, 9]'], [[str(i)] for i in range(10)])
+    path.write_text(path.read_text().replace("[table.t]", f"[table.t]\n{stated}"))
+    found = figures(path)
+    table = Catalog.load(path).tables["t"]
+    monkeypatch.setattr(pile, "memory", lambda: 2 * room * pile.bytes_of_row(table))
+    lines = figures_lines(figures(path), False)
+    told = [each for each in lines if "room for" in each or "row_count_hint" in each]
+    assert not [each for each in figures_lines(found, False) if "room for" in each]
+    if room < 10:
+        assert told == [f"  there is room for {room} rows alone: {MORE_ROOM}"]
+    elif stated.endswith("9"):
+        assert "states 9 rows" in told[0]
+    else:
+        assert bool(told) == (not stated and room < 80)

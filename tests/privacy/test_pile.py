@@ -7,10 +7,12 @@ import os
 import stat
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -20,11 +22,13 @@ import dpsql
 from dpsql.catalog.catalog import Catalog, Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import CatalogError, DataUnavailable
-from dpsql.privacy.vault import owners, pile
+from dpsql.privacy.vault import duckdb as files
+from dpsql.privacy.vault import owners, pile, row_texts, tally, text_names
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import NUMBERS
 from tests.privacy.covering import draw_sets, draw_table
+from tests.support.seam import zero_noise
 from tests.support.tables import scribe
 
 SALT = b"0123456789abcdef"
@@ -136,6 +140,7 @@ privacy_unit = {{ column = "who", max_rows = 2 }}
 age = {{ type = "integer", domain = [0, 99] }}
 """
 ASKED = "SELECT COUNT(*) AS n FROM t WHERE age < 50"
+BY_UNIT = "SELECT COUNT(DISTINCT who) AS n FROM t"
 
 
 def catalog(folder: Path, spill: str = "") -> Path:
@@ -144,17 +149,96 @@ def catalog(folder: Path, spill: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize("rows", [0, 1, 1000, 1001, 30_000])
-def test_no_number_of_rows_is_one_too_many(
-    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+EDGES = [0, 63, 64, 65, 1000]
+"""Rows at the edge of what is set to 64 in the code, or is room for 64 of them; and far beyond."""
+
+
+@contextmanager
+def edges_at(rows: int) -> Iterator[None]:
+    """Every limit of a block, and what half of the memory holds, is at a number of rows."""
+    limits = {
+        pile: ["MARKED"],
+        owners: ["STRIDE", "GATHERED", "BATCH", "CONTENTS"],
+        tally: ["CHUNK"],
+        files: ["ROWS"],
+        row_texts: ["ROWS", "TOGETHER"],
+        text_names: ["MANY"],
+    }
+    with ExitStack() as changed:
+        for module, names in limits.items():
+            for name in names:
+                changed.enter_context(mock.patch.object(module, name, rows))
+        changed.enter_context(mock.patch.object(pile, "memory", return_value=2 * rows * 14))
+        yield
+
+
+@pytest.mark.parametrize("name", ["i", "'u' || i"], ids=["whole", "text"])
+@pytest.mark.parametrize("way", ["", "row_count_hint = 64", 'spill = "scratch"'])
+def test_no_number_of_rows_at_any_edge_is_one_too_many(
+    way: str, name: str, folder: Path, tmp_path: Path
 ) -> None:
-    """The true number was compared with half of the memory: 1,000 were answered, 1,001 refused."""
-    with scribe() as connection:
-        drawn = f"SELECT i AS who, i % 100 AS age FROM range({rows}) r(i)"
-        connection.execute(f"COPY ({drawn}) TO '{tmp_path}/t.parquet'")
+    """Neighbours at the edge of each limit: both are answered, at the same price, and rightly."""
+    for rows in EDGES:
+        with scribe() as connection:
+            drawn = f"SELECT {name} AS who, i % 100 AS age FROM range({rows}) r(i)"
+            connection.execute(f"COPY ({drawn}) TO '{tmp_path}/t.parquet'")
+        with edges_at(64), zero_noise(), dpsql.connect(catalog(tmp_path, way), epsilon=1) as c:
+            before = c.budget.entries
+            for sql, true in ((ASKED, sum(i % 100 < 50 for i in range(rows))), (BY_UNIT, rows)):
+                assert c.execute(sql).fetchall() == [(true,)], (rows, sql)
+            assert c.budget.entries == before + 2
+
+
+RESERVE = os.posix_fallocate
+
+
+class Disk:
+    """A disk with so many free bytes, of which files take what they reserve."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def take(self, file: int, start: int, size: int) -> None:
+        self.free -= size
+        if self.free < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        RESERVE(file, start, size)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_stated_is_reserved_before_the_first_row(
+    seed: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for the stated rows no smaller number is refused; with less, all numbers are."""
+    monkeypatch.setattr(pile, "MARKED", 1)
+    drawn = draw_table(seed)
+    whole = spilled(drawn.write(tmp_path / "t.parquet"), folder)
+    stated = len(drawn.rows) + 3
+    table = replace(whole, row_count_hint=stated)
+    disk = Disk(stated * pile.bytes_of_row(table))
+    monkeypatch.setattr("os.posix_fallocate", disk.take)
+    room = open_vault(table, SALT)
+    for view, resolutions, units in draw_sets(seed, drawn, 8):
+        room.within(view).tally(resolutions, units)
+    used = stated * pile.bytes_of_row(table) - disk.free
+    assert used > 0
+    room.close()
+    needed = stated * (pile.bytes_of_row(table) - pile.MOST_VIEWS - 12)
+    for rows in (0, 1, len(drawn.rows)):
+        monkeypatch.setattr("os.posix_fallocate", Disk(needed // 4).take)
+        fewer = replace(drawn, rows=drawn.rows[:rows])
+        vault = open_vault(
+            replace(spilled(fewer.write(tmp_path / "t.parquet"), folder), row_count_hint=stated),
+            SALT,
+        )
+        with pytest.raises(DataUnavailable, match="no room left"):
+            vault.load()
+
+
+def test_more_rows_than_there_is_room_for_are_refused_where_they_are_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pile, "memory", lambda: 2 * 1000 * 14)
-    with dpsql.connect(catalog(tmp_path, "row_count_hint = 1000"), epsilon=1) as connected:
-        connected.execute(ASKED)
     with pytest.raises(DataUnavailable, match="row_count_hint = 1001 takes 0 MiB") as caught:
         dpsql.connect(catalog(tmp_path, "row_count_hint = 1001"), epsilon=1)
     assert "`spill`" in str(caught.value.hint)
@@ -164,7 +248,7 @@ def test_room_on_a_disk_is_looked_for_before_rows_are(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large(tmp_path / "t.parquet")
-    free = SimpleNamespace(free=14 * 1000)
+    free = SimpleNamespace(free=42 * 1000)
     monkeypatch.setattr("shutil.disk_usage", lambda _: free)
     dpsql.connect(catalog(tmp_path, 'spill = "scratch"\nrow_count_hint = 1000'), epsilon=1).close()
     with pytest.raises(DataUnavailable, match="more than is free in the folder"):

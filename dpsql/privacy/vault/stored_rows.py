@@ -154,7 +154,7 @@ def _read(stored: StoredTable, table: Table, chosen: Table) -> Rows:
     joint = joint_columns(chosen)
     split = {key: each for key, each in apart(table).columns.items() if of_column(key, chosen)}
     parts = replace(table, columns=split)
-    rows = load_rows(_batches(stored, parts), parts, PileRoom(table.option("spill")))
+    rows = load_rows(_batches(stored, parts), parts, PileRoom.of(table))
     for key, column in joint.items():
         cells = [rows.codes.pop(hidden_name(key, part)) for _, part in parts_of(column)]
         rows.codes[key] = encode_joint(column, cells)

@@ -20,7 +20,7 @@ from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, Stored
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
 from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.pile import why_not
+from dpsql.privacy.vault.pile import MOST_VIEWS, why_not
 from dpsql.privacy.vault.pushed import open_pushed
 from dpsql.privacy.vault.rows import Rows, declared, fits, fits_view, mark, tally, view
 from dpsql.privacy.vault.stored_rows import (
@@ -38,8 +38,6 @@ from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
 Resolutions: TypeAlias = Sequence[AnyResolution]
-MOST_VIEWS = 16
-"""Views that are remembered, one byte per row each."""
 
 
 class Vault(Protocol):

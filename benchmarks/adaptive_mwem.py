@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import Sheet, marginal
 from dpsql.learn.handle import Candidate
 from dpsql.learn.mwem import Settings, mwem
+from dpsql.learn.task import make_task, run_task
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle
@@ -214,14 +215,18 @@ def mwem_cuboids(folder: Path, runs: int) -> list[Row]:
 
 
 def mwem_yes_no(folder: Path, runs: int) -> list[Row]:
-    """MWEM on 62 tables of yes and no, 100,000 rows made up: mean absolute error of a count.
+    """MWEM and ``auto`` on 62 tables of yes and no: mean absolute error of a count.
 
-    At epsilon 1, the number of rows private; Gaussian with delta = 1e-9.
+    Of 100,000 rows made up, at epsilon 1, the number of rows private; Gaussian with delta = 1e-9.
     """
     domain = {f"q{i}": 2 for i in range(YES_NO)}
     candidates = [marginal(domain, (name,)) for name in domain]
     out = []
-    for noise, budget in (("laplace", Fraction(1)), ("gaussian", Fraction(1497, 100_000))):
+    budgets: list[tuple[Noise, Fraction]] = [
+        ("laplace", Fraction(1)),
+        ("gaussian", Fraction(1497, 100_000)),
+    ]
+    for (noise, budget), model in product(budgets, ("mwem", "auto")):
         errors, start = [], time.perf_counter()
         for run in range(runs or 20):
             rng = generator(f"yes-no {noise}", run)
@@ -231,11 +236,14 @@ def mwem_yes_no(folder: Path, runs: int) -> list[Row]:
                 for name, share in zip(domain, shares, strict=True)
             }
             handle = FakeHandle(domain, columns, budget, noise=noise, rng=rng)
-            model = mwem(handle, candidates, Settings(hint=float(YES_NO_ROWS))).model
-            gaps = [np.abs(handle.true(c) - model.answer(c)).mean() for c in candidates]
+            hint = float(YES_NO_ROWS)
+            task = make_task(domain, candidates, noise, budget, model=model, hint=hint)
+            found = run_task(task, handle).model
+            gaps = [np.abs(handle.true(c) - found.answer(c)).mean() for c in candidates]
             errors.append(float(np.mean(gaps)))
         mean = Estimate.of(errors)
-        row: Row = {"noise": noise, "runs": len(errors), "error": mean, "max": max(errors)}
+        row: Row = {"noise": noise, "model": model, "runs": len(errors)}
+        row |= {"error": mean, "max": max(errors)}
         row |= {"at most": YES_NO_AT_MOST, "below": mean.at_most(YES_NO_AT_MOST)}
         out.append({**row, "s/run": (time.perf_counter() - start) / len(errors)})
     return out

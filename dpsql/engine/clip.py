@@ -16,7 +16,6 @@ from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
 from dpsql.engine.desk import Desk
-from dpsql.engine.explain import advise_clip
 from dpsql.engine.explanation import ColumnForecast, Explanation, Row, StatementForecast
 from dpsql.engine.job import Looking, Price, price_of_run, without_cells
 from dpsql.engine.terms import Terms, require_epsilon
@@ -32,6 +31,7 @@ from dpsql.learn.thresholds import (
     FREE,
     GAUSSIAN_SHARE,
     NOTHING,
+    REACH,
     SEARCH,
     SINGLE_SHARE,
     UNKNOWN,
@@ -39,6 +39,7 @@ from dpsql.learn.thresholds import (
     Threshold,
     levels,
     rows_above,
+    rows_lost,
 )
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run, SumView
@@ -48,8 +49,6 @@ from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.target import find_released, find_views, notes_of, view_rows
 
-REACH = 4096
-"""The first threshold of a grid is the largest value over this."""
 MANY_ROWS = 100
 """Rows above a threshold from which a budget is small, where nothing is known of the table."""
 REMEMBERED = 8
@@ -212,16 +211,21 @@ class Clipping(Looking[ClippedSums]):
         return f"{bins:,} nodes of bins" if self.summed.spread is not None else f"{bins:,} values"
 
     def _error(self) -> float:
-        """The total squared noise of the answers when no value is clipped but by what is given.
+        """The total squared error of the answers for values up to what clips them for certain.
 
-        Where a second search may be made it is the noise after that.
+        That is noise at the largest threshold, where a second search may be made what is left
+        after that, and for one sum the rows that a choice leaves above, each of the largest value.
         """
-        choosing = 0 if self.rule.free else self.rule.share + self.rule.again
-        answering = (1 - choosing) * self.amount
+        unit, lost = self.table.unit.max_rows, 0.0
+        answering = self.amount - _choosing(self.rule) * self.amount
         if self.rule.method == "r2t":
             answering /= len(levels(self.rule, self.noise, self.amount, self.summed.top))
-        return _unit_error(self.summed, self.algorithm, self.noise) * _variance(
-            self.noise, answering, self.table.unit.max_rows
+        if not self.summed.is_batch:
+            lost = rows_lost(self.rule, self.noise, self.amount, unit) or 0.0
+        noise = _variance(self.noise, answering, unit)
+        return (
+            _unit_error(self.summed, self.algorithm, self.noise) * noise
+            + (lost * float(self.summed.upper)) ** 2
         )
 
     def _details(self) -> tuple[Row, ...]:
@@ -230,8 +234,7 @@ class Clipping(Looking[ClippedSums]):
         if self.summed.given:
             return (("threshold", f"{number_text(self.summed.upper)}, as given, free"), BIAS)
         if rule.method == "none":
-            none = ("threshold", f"none: {column} is clipped to the declared {top}")
-            return (none, *advise_clip(self.table, [column.casefold()]))
+            return (("threshold", f"none: {column} is clipped to the declared {top}"),)
         if rule.method == "eb":
             drawn = ("threshold", "eb: none; counts are drawn towards a smooth tail, free")
             without = ("", "the error above is without that; answers have no standard errors")
@@ -250,13 +253,28 @@ class Clipping(Looking[ClippedSums]):
             return (free, error, BIAS)
         rows = rows_above(rule, self.noise, (1 - rule.share) * self.amount)
         size = None if self.summed.is_batch else len(self.run.values)
-        return describe_choice(rule, size, self.summed.largest, rows, self.table.row_count_hint)
+        hint, lost = (
+            self.table.row_count_hint,
+            rows_lost(rule, self.noise, self.amount, self.table.unit.max_rows),
+        )
+        found = None if self.summed.is_batch or lost is None else math.sqrt(self._error())
+        return describe_choice(rule, size, self.summed.largest, rows, hint, lost, found)
 
 
 def describe_choice(
-    rule: Threshold, size: int | None, largest: Fraction, rows: int, hint: int | None
+    rule: Threshold,
+    size: int | None,
+    largest: Fraction,
+    rows: int,
+    hint: int | None,
+    lost: float | None,
+    error: float | None = None,
 ) -> tuple[Row, ...]:
-    """What a forecast says about a threshold that is chosen privately, before measuring."""
+    """What a forecast says about a threshold that is chosen privately, before measuring.
+
+    ``lost`` are the rows above it at its worst, where that is known, and ``error`` is that of one
+    sum, where it has them in it.
+    """
     top = number_text(largest)
     among = f"up to {top}" if size is None else f"{size} public levels up to {top}"
     above = f"about {rows:,} rows stay above it"
@@ -273,10 +291,16 @@ def describe_choice(
     if rule.again:
         share = decimal_text(rule.again * 100)
         lines += (("", f"without a hit {share} % more for a second search, else for the answer"),)
-    lines += (
-        ("", f"the error above is at a threshold of {top}; noise shrinks with it"),
-        BIAS,
-    )
+    lines += (("", f"the error above is at a threshold of {top}; noise shrinks with it"),)
+    if error is None:
+        most = "" if lost is None else f", in all at most about {lost * float(largest):.4g}"
+        lines += (("", f"what rows above it have above it comes to that{most}"),)
+    else:
+        tenth = f"{error / 10:.4g} where that is {number_text(largest / 10)}"
+        of = f"the error above is at most that of noise at {top} and rows above it of {top} each"
+        proportion = f"in proportion to the largest value that there is: {tenth}"
+        lines = (*lines[:-1], ("", of), ("", proportion))
+    lines += (BIAS,)
     counts = rule.method in ("svt", "quantile")
     return (*lines, *(_usefulness(rows, hint) if counts else ()))
 
@@ -362,6 +386,11 @@ def _refuse_beside(item: Compiled, name: str) -> NoReturn:
         hint=f"leave {name} out, or bound values in the statement",
         span=item.truncation.span,
     )
+
+
+def _choosing(rule: Threshold) -> Fraction:
+    """The part of the budget that may go to the choice of a threshold."""
+    return NOTHING if rule.free else rule.share + rule.again
 
 
 def make_rule(method: Method, top: int, cells: int, unit: int, noise: Noise) -> Threshold:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -21,18 +22,36 @@ from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.catalog.view import RowView
-from dpsql.engine.clip import BIAS, contradict, describe_choice, make_rule, rules_before
+from dpsql.engine.clip import (
+    BIAS,
+    MANY_ROWS,
+    MARGIN,
+    contradict,
+    describe_choice,
+    find_clipped,
+    make_rule,
+    rule_of_one,
+    rules_before,
+)
 from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run, without_cells
 from dpsql.engine.matrix import Asking
-from dpsql.errors import DataError, NotSupportedError, ProgrammingError
+from dpsql.errors import (
+    DataError,
+    Error,
+    NotSupportedError,
+    ProgrammingError,
+    Span,
+    decimal_text,
+)
 from dpsql.learn.summed import BOUNDS, WORKS, measure_of
-from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above
+from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above, rows_lost
+from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
 from dpsql.privacy.filter import Run, SumView
 from dpsql.records import dataclass, replace
-from dpsql.sql.clauses import Cut
+from dpsql.sql.clauses import Cut, Truncation
 from dpsql.sql.compiled import Answer, Compiled
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
@@ -44,6 +63,10 @@ if TYPE_CHECKING:
     from dpsql.learn.batches import Measure
     from dpsql.learn.handle import SumHandle
 
+ADVISED: Method = "svt"
+"""The rule that is advised: of all it has the least error at its worst."""
+WIDE = 1000
+"""Times as large as the least value, or one, an upper bound is that a clip is advised for."""
 CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 """Rules that choose a threshold before anything is measured."""
 
@@ -184,9 +207,9 @@ class Cutting(Looking[ClippedSums]):
     def details(self) -> tuple[Row, ...]:
         """What a forecast says about the choice."""
         rows = rows_above(self.rule, self.noise, self.rest)
-        return describe_choice(
-            self.rule, len(self.values), self.measure.high, rows, self.table.row_count_hint
-        )
+        whole, unit = self.amount + self.rest, self.table.unit.max_rows
+        lost, hint = rows_lost(self.rule, self.noise, whole, unit), self.table.row_count_hint
+        return describe_choice(self.rule, len(self.values), self.measure.high, rows, hint, lost)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -214,6 +237,78 @@ class AskingCut(Asking):
             cost = CostInfo(request.epsilon, request.delta, cost.noise, cost.free)
         notes = self.threshold.notes(self.cutting.column, free) if chooses(item) else ()
         return replace(result, cost=cost, notes=(*result.notes, *notes))
+
+
+def advise_clip(item: Compiled, plan: Plan) -> str | None:
+    """The words for a statement whose bounds are wide against what a private clip would leave.
+
+    The standard error of a sum is in proportion to the largest value, of its column or of what a
+    clip leaves: so both errors are known in units of that. None where bounds are narrow, the
+    statement takes no clip, or the rows that it leaves above are many.
+    Guarantee: a function of the statement, the catalog and the budget.
+    """
+    if item.truncation is not None or item.is_static or item.max_stddev is not None:
+        return None
+    words = Truncation(ADVISED, None, None, Span("", 0, 0))
+    asked = replace(item, truncation=words)
+    with suppress(Error):
+        table, column = read_column(asked)
+        if column.bounds is None or column.bounds[0] < 0:
+            return None
+        low, high = column.bounds
+        key, unit = column.name.casefold(), table.unit.max_rows
+        answers = _summing(asked, key)
+        squares = [t.polynomials[key].coefficients[2] for a in answers for t in _of(a, key)]
+        if (
+            not squares
+            or any(squares)
+            or not (column.loose or high >= WIDE * max(low, Fraction(1)))
+        ):
+            return None
+        is_one = find_clipped([asked]) is not None
+        cells = sum(math.prod(len(axis.groups) for axis in each.axes) for each in answers)
+        facts = (ADVISED, measure_of(key, column, high).upper)
+        rule = (
+            rule_of_one(*facts, unit, plan.noise)
+            if is_one
+            else make_rule(*facts, cells, unit, plan.noise)
+        )
+        return _advice(column, high, rule, plan, table, 1 if is_one else cells)
+    return None
+
+
+def _of(answer: Answer, key: str) -> list[Term]:
+    """The terms of an answer with a measure."""
+    return [term for term in answer.terms if key in term.polynomials]
+
+
+def _advice(
+    column: Column, high: Fraction, rule: Threshold, plan: Plan, table: Table, cells: int
+) -> str | None:
+    """The advice, with what bounds cost and from where on a clip has less error."""
+    amount = plan.epsilon if plan.rho is None else plan.rho
+    unit, used = table.unit.max_rows, law(plan.noise)
+    rows = rows_above(rule, plan.noise, (1 - rule.share) * amount)
+    hint = table.row_count_hint
+    if (rows >= MANY_ROWS) if hint is None else (hint < MARGIN * rows):
+        return None
+    lost = (rows_lost(rule, plan.noise, amount, unit) or 0.0) / cells
+    plain = unit * math.sqrt(used.unit_variance(float(amount)))
+    rest = (1 - rule.share - rule.again) * amount
+    ratio = math.hypot(unit * math.sqrt(used.unit_variance(float(rest))), lost) / plain
+    least = float(high) / ratio
+    share = decimal_text(rule.share * 100)
+    return (
+        f"a sum of {column.name} by itself has a standard error of {_round(plain * float(high))} "
+        f"because it may be {number_text(high)}; OPTIONS(clip = '{ADVISED}') looks for less with "
+        f"{share} % of the budget: less error if all but about {rows:,} rows are below "
+        f"{_round(least)} and those not far above, a tenth of it if below {_round(least / 10)}"
+    )
+
+
+def _round(value: float) -> str:
+    """A number of two digits for people."""
+    return number_text(Fraction(f"{value:.2g}"))
 
 
 def chooses(item: Compiled) -> bool:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog import Table
 from dpsql.engine.explanation import (
     BOUND,
     CATALOG,
@@ -30,9 +28,6 @@ from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings, reading_variances, view_rows
 from dpsql.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from dpsql.sql.compiled import Compiled
 
 MORE = 4
 """Times as much effort that a search which was cut short is said to go further with."""
@@ -93,7 +88,6 @@ def explain(
             *_cut_short(request, planned),
             *_reconstruction(request),
             *view_rows(request.statements, plan.views),
-            *advise_sums(request.statements),
         ),
     )
 
@@ -263,27 +257,3 @@ def _comparisons(
     lower = 0.0 if layout.padded else part.lower or cheap_bound(workload)
     lower = max(unit * lower, summed)
     return (*found, (BOUND, math.sqrt(lower / rows))) if lower else tuple(found)
-
-
-def advise_clip(table: Table, columns: Sequence[str]) -> tuple[Row, ...]:
-    """What to try for sums of those columns whose upper bound is a guess."""
-    return tuple(
-        (
-            "hint",
-            f"the bounds of {table.columns[key].name} are declared loose: "
-            "OPTIONS(clip = 'svt') chooses a threshold privately",
-        )
-        for key in dict.fromkeys(columns)
-        if key in table.columns and table.columns[key].loose
-    )
-
-
-def advise_sums(statements: Sequence[Compiled]) -> tuple[Row, ...]:
-    """The advice for statements that sum columns with loose bounds."""
-    lines: list[Row] = []
-    for item in [each for each in statements if each.truncation is None]:
-        for select, answer in item.answers():
-            names = [name for term in answer.terms for name in term.polynomials]
-            names += [n for term in answer.terms if term.largest != 1 for n in term.factors]
-            lines += advise_clip(select.table, names)
-    return tuple(dict.fromkeys(lines))

@@ -222,7 +222,22 @@ class Asking(Measuring, Job[Release]):
         heads = [each.rpartition("@")[2] for each in self.released]
         aged = desk.aged([desk.found[head] for head in heads if head in desk.found])
         notes = (*choice.notes, *aged)
-        return tuple(r if r.cost is None else replace(r, notes=(*r.notes, *notes)) for r in results)
+        pairs = zip(results, self._advice(found.plan), strict=True)
+        return tuple(
+            r if r.cost is None else replace(r, notes=(*r.notes, *notes, *advice))
+            for r, advice in pairs
+        )
+
+    def _advice(self, plan: Plan) -> list[tuple[str, ...]]:
+        """For every statement what to type where its bounds are wide."""
+        statements = self.request.statements
+        answers = [answer for item in statements for _, answer in item.answers()]
+        if not any(term.polynomials for answer in answers for term in answer.terms):
+            return [()] * len(statements)
+        from dpsql.engine.cut import advise_clip  # few statements add up measures
+
+        found = [advise_clip(item, plan) for item in statements]
+        return [() if each is None else (each,) for each in found]
 
     def _read(self, desk: Desk, choice: Choice, release: Release, free: bool) -> tuple[Result, ...]:
         plan, readings = release.plan, choice.readings
@@ -252,18 +267,21 @@ class Asking(Measuring, Job[Release]):
         choice = foresee(desk, self.request, self.reuse)
         known, planned = choice.known, choice.planned
         if known is not None:
-            published = (known.release.seq, known.release.plan, known.readings)
+            plan = known.release.plan
+            published = (known.release.seq, plan, known.readings)
             found = explain(self.request, None, assumed, remaining, published)
         else:
             assert planned is not None
             choice.check(self.request)
+            plan = planned.plan
             forecast = explain(self.request, planned, assumed, remaining)
             from dpsql.engine.adaptive import (
                 advise,
             )  # forecasts alone look at what would be learned
 
             found = advise(self.request, planned, forecast).adding(desk.said_of(planned.plan))
-        return found.adding(choice.rows)
+        advice = dict.fromkeys(each for some in self._advice(plan) for each in some)
+        return found.adding(choice.rows).adding(("hint", each) for each in advice)
 
 
 def choose(desk: Desk, request: Request, reuse: str) -> Choice:

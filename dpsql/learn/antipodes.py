@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpsql.algebra.blocks import Dense
-from dpsql.learn.candidates import is_marginal, rows
+from dpsql.learn.candidates import attributes_of, is_marginal, rows
 from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
@@ -23,6 +23,9 @@ from dpsql.workload.workload import Product
 
 MOST = 3
 """Columns of a group: two have 9/8 of the variance, four as much as two."""
+
+LEAST = Fraction(1, 1000)
+"""Least part of the budget for the number of rows."""
 
 SIDES = {sign: Dense(np.array([[sign, 0]])) for sign in (1, -1)}
 OTHERS = {sign: Dense(np.array([[0, sign]])) for sign in (1, -1)}
@@ -78,6 +81,41 @@ def in_threes(tables: Sequence[Candidate], noise: Noise) -> list[Antipodes]:
         return []
     parts = np.array_split(np.arange(len(found)), math.ceil(len(found) / MOST))
     return [Antipodes(tuple(found[i] for i in part)) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What tables cost that are measured together: ``share`` goes to the number of rows.
+
+    ``error`` is the variance of all their counts, at noise of variance one per unit of budget.
+    """
+
+    share: Fraction
+    error: float
+
+
+def together(tables: Sequence[Candidate], noise: Noise) -> Together | None:
+    """Return how tables are measured together; None where no two counts are a difference.
+
+    That takes tables without common attributes, some of two cells, and Laplace noise. The share
+    is that of the least error: it grows as the cube root of what each part of the error weighs.
+
+    >>> from dpsql.learn.candidates import marginal
+    >>> found = together([marginal({"a": 2, "b": 2, "c": 2}, name) for name in "abc"], "laplace")
+    >>> found.share, round(found.error, 2)
+    (Fraction(193, 500), 25.98)
+    """
+    groups = in_threes(tables, noise)
+    names = [name for table in tables for name in attributes_of(table)]
+    if not groups or len(names) > len(set(names)) or not all(map(is_marginal, tables)):
+        return None
+    others = [rows(table) for table in tables if rows(table) != 2]
+    counted = sum(len(group.tables) for group in groups) / 2
+    counts = sum(len(group.tables) * len(group.signs) / 2 for group in groups)
+    measured = (len(others) + len(groups)) ** 2 * (sum(others) + counts)
+    share = Fraction(round(1000 / (1 + math.cbrt(measured / counted))), 1000)
+    part = float(max(share, LEAST))
+    return Together(max(share, LEAST), counted / part**2 + measured / (1 - part) ** 2)
 
 
 def measure_together(

@@ -10,6 +10,8 @@ import numpy as np
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Integers, Operator
+from dpsql.learn.antipodes import Together, together
+from dpsql.learn.candidates import rows
 from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.records import replace
 from dpsql.search.cache import cached_choice
@@ -30,13 +32,7 @@ def measure_strategy(
     one noise scale, so each gets a whole weight for its share of the budget.
     Source: HDMM, sections 6 and 7.
     """
-    products = [
-        replace(product, weight=float(product.rows) ** -power)
-        for candidate in candidates
-        for product in candidate
-    ]
-    workload = Workload(dict(handle.domain), products)
-    strategy = cached_choice(workload, handle.noise, "joint").strategy
+    _, strategy = _strategy(handle, candidates, power)
     weights = [_weight(strategy, k) for k in range(len(strategy.blocks))]
     least = min(weights)
     blocks = [
@@ -44,6 +40,33 @@ def measure_strategy(
         for k, w in enumerate(weights)
     ]
     return handle.measure(blocks, handle.remaining())
+
+
+def better_together(
+    handle: Handle, candidates: Sequence[Candidate], power: float
+) -> Together | None:
+    """Return how differences of opposite cells are measured where they beat the best strategy.
+
+    Guarantee: a function of public facts.
+    """
+    found = together(candidates, handle.noise)
+    if found is None or (power and any(rows(each) != 2 for each in candidates)):
+        return None
+    workload, strategy = _strategy(handle, candidates, 0.0)
+    return found if found.error < strategy.unit_error(workload) else None
+
+
+def _strategy(
+    handle: Handle, candidates: Sequence[Candidate], power: float
+) -> tuple[Workload, Strategy]:
+    """The workload of all candidates, and the best strategy for it."""
+    products = [
+        replace(product, weight=float(product.rows) ** -power)
+        for candidate in candidates
+        for product in candidate
+    ]
+    workload = Workload(dict(handle.domain), products)
+    return workload, cached_choice(workload, handle.noise, "joint").strategy
 
 
 def _weight(strategy: Strategy, index: int) -> float:
@@ -57,8 +80,8 @@ def _candidate(strategy: Strategy, index: int, weight: int) -> Product:
     """The rows of a block, times a whole weight."""
     block = strategy.blocks[index]
     factors: dict[str, Operator] = {}
-    for name, rows in block.factors.items():
-        factors[name] = operator_of(rows, strategy.domain[name])
+    for name, given in block.factors.items():
+        factors[name] = operator_of(given, strategy.domain[name])
     if weight > 1:
         name = block.attributes[0] if block.attributes else next(iter(strategy.domain))
         known = factors.get(name)

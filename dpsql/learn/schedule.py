@@ -167,8 +167,8 @@ MODULES = {
     "mwem": ("antipodes", "factored", "mwem", "schedule"),
     "rap": ("rap", "schedule"),
     "marginals": ("relaxed", "whole_marginals"),
-    "matrix": ("fixed", "relaxed", "schedule", "whole_marginals"),
-    "matrix+projection": ("fixed", "relaxed", "schedule", "whole_marginals"),
+    "matrix": ("antipodes", "fixed", "relaxed", "schedule", "whole_marginals"),
+    "matrix+projection": ("antipodes", "fixed", "relaxed", "schedule", "whole_marginals"),
 }
 """Where the constants of each mechanism are."""
 

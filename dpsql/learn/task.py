@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dpsql.errors import ProgrammingError
+from dpsql.learn.antipodes import measure_together, together
 from dpsql.learn.candidates import (
     attributes_of,
     check_counted,
@@ -114,7 +115,13 @@ class Task:
         norms = sum(norm(candidate, self.noise) for candidate in self.candidates)
         noise = law(self.noise)
         plain = noise.squared(norms) * noise.unit_variance(float(self.amount))
-        if noise.is_pure or not all(map(is_marginal, self.candidates)):
+        if noise.is_pure:
+            found = together(self.products, self.noise)
+            if found is None or len(self.products) < len(self.candidates):
+                return plain
+            cells = sum(map(rows, self.products))
+            return min(plain, found.error / cells * noise.unit_variance(float(self.amount)))
+        if not all(map(is_marginal, self.candidates)):
             return plain
         cliques = tuple(map(attributes_of, self.candidates))
         return min(plain, marginal_errors(self.domain, cliques).rmse(float(self.amount)) ** 2)
@@ -342,16 +349,27 @@ def _run(
             report=report,
         )
         return found.model, found.interrupted
-    from dpsql.learn.fixed import measure_strategy  # the mechanism that was chosen, no other
+    # the mechanism that was chosen, no other
+    from dpsql.learn.fixed import better_together, measure_strategy
 
     asked: Sequence[Candidate] = task.products
     if mechanism == "matrix+projection" and not all(map(near_marginal, task.candidates)):
         asked = [whole_marginal(task.domain, clique) for clique in task.cliques]
-    if counted is None and not any(is_marginal(c) for c in asked):
-        budget = handle.remaining()
-        counted = handle.total(budget * total_share(handle.noise, budget, task.hint))
-    measured = measure_strategy(handle, asked, task.choice.power)
-    total = estimate_total([*measured, *([] if counted is None else [counted])], task.domain)
+    better = better_together(handle, asked, task.choice.power)
+    known = [] if counted is None else [counted]
+    budget = handle.remaining()
+    if better is not None:
+        known.append(handle.total(budget * better.share))
+        rest, total = handle.remaining(), estimate_total(known, task.domain)
+        measured = measure_together(handle, asked, rest, total)
+        # Tables that were read off differences repeat the number of rows.
+        known += [each for each in measured if rows(each.candidate) != 2]
+    else:
+        if not known and not any(is_marginal(c) for c in asked):
+            known.append(handle.total(budget * total_share(handle.noise, budget, task.hint)))
+        measured = measure_strategy(handle, asked, task.choice.power)
+        known += measured
+    total = estimate_total(known, task.domain)
     return _backend(task).fit(measured, total, None, last=True), False
 
 

@@ -44,6 +44,8 @@ FALLING = 3
 Squared errors grow with the square of the threshold: their mean over all that lie above every
 value is finite, whatever the declared bound, from a power above 2 on.
 """
+REACH = 4096
+"""The first threshold of a grid is the largest value over this."""
 BATCH_ROWS = Fraction(3, 2)
 """Rows above the threshold of a batch, in units of 1 / epsilon of the answers."""
 FINEST = 1e-3
@@ -116,6 +118,24 @@ def answer_epsilon(noise: Noise, amount: Fraction) -> float:
 def rows_above(rule: Threshold, noise: Noise, answers: Fraction) -> int:
     """Return how many rows a rule leaves above; ``answers`` is what the answers will get."""
     return math.ceil(float(rule.rows) / answer_epsilon(noise, answers))
+
+
+def rows_lost(rule: Threshold, noise: Noise, amount: Fraction, unit: int) -> float | None:
+    """Return the root mean square number of rows that end above a threshold, at its worst.
+
+    ``amount`` is the whole budget, ``unit`` the most rows of a privacy unit. It is what a rule
+    leaves and the deviation of its search; under ``quantile`` also what chances that fall down
+    to the lowest level are worth in rows. None for rules whose rows depend on more than that.
+    """
+    if rule.method not in ("svt", "quantile"):
+        return None
+    rows = rows_above(rule, noise, (1 - rule.share) * amount)
+    is_svt, part = rule.method == "svt", float(rule.share * amount)
+    epsilon = part if law(noise).is_pure else math.sqrt((2 if is_svt else 8) * part)
+    scale = 2 * unit / epsilon
+    if is_svt:
+        return math.hypot(rows, 2 * scale)  # noise on the count and on what it is compared with
+    return math.hypot(rows + FALLING * math.log(REACH) * scale, math.sqrt(2) * scale)
 
 
 def levels(rule: Threshold, noise: Noise, amount: Fraction, upper: int) -> list[int]:

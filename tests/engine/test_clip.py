@@ -565,3 +565,97 @@ def test_a_budget_that_is_short_refuses_and_charges_nothing(tmp_path: Path) -> N
         with pytest.raises(dpsql.BudgetExceeded):
             answer(small, "SUM(pay) FROM t", clip="recursive", epsilon=0.6)
         assert small.budget.entries == 1
+
+
+WIDE = {
+    "a": ("integer", 0, 10_000, ""),
+    "b": ("number", 0, 5_000, ""),
+    "c": ("integer", 5, 6_000, ""),
+    "d": ("integer", 0, 200, ', bounds_are = "loose"'),
+}
+NARROW = {
+    "e": ("integer", 0, 999, ""),
+    "f": ("number", 0, 1, ""),
+    "g": ("integer", 18, 2_000, ""),
+    "h": ("integer", -1, 10_000, ""),
+}
+ASKED = [
+    "SUM({0}) FROM t",
+    "AVG({0}) AS m, COUNT(*) AS n FROM t WHERE sex = 'a'",
+    "sex, SUM({0}) AS s FROM t GROUP BY sex",
+    "SUM({0}) - 5 * COUNT(*) AS s FROM t",
+    "VAR_POP({0}) AS v FROM t",
+    "SUM({0}) + 1 AS s FROM (SELECT {0} FROM t WHERE sex = 'b')",
+    "SUM({0}, contribution_bounds_per_group => (0, 19)) AS s FROM t",
+    "SUM({0} * {0}) AS s FROM t",
+    "SUM({0} + z) AS s FROM t",
+    "COUNT({0}) AS n FROM t",
+    "MAX(s) AS m FROM (SELECT sex, SUM({0}) AS s FROM t GROUP BY sex)",
+]
+
+
+def measured(folder: Path, values: int, hint: str = "") -> Connection:
+    """A table of measures with bounds of all kinds; the values are no public fact."""
+    folder.mkdir()
+    names = [*WIDE, *NARROW, "z"]
+    lines = [f"{'ab'[i % 2]},{','.join([str(values)] * len(names))}" for i in range(20)]
+    (folder / "t.csv").write_text("\n".join([f"sex,{','.join(names)}", *lines]) + "\n")
+    columns = [
+        f'{name} = {{ type = "{kind}", bounds = [{low}, {high}]{more} }}'
+        for name, (kind, low, high, more) in {**WIDE, **NARROW, "z": ("integer", 0, 9, "")}.items()
+    ]
+    (folder / "c.toml").write_text(
+        f'[budget]\nepsilon = 100\n[ledger]\nanchor = "anchors"\n[table.t]\nsource = "t.csv"\n'
+        f'privacy_unit = "row"\n{hint}\n[table.t.column]\n'
+        f'sex = {{ type = "text", domain = ["a", "b"] }}\n' + "\n".join(columns) + "\n"
+    )
+    return dpsql.connect(folder / "c.toml")
+
+
+def advised(connection: Connection, sql: str) -> list[str]:
+    return [text for label, text in connection.explain(sql).rows() if label == "hint"]
+
+
+def test_wide_bounds_are_told_with_words_that_work(tmp_path: Path) -> None:
+    with measured(tmp_path / "t", 1) as t:
+        columns = itertools.product([*zip(WIDE, NARROW, strict=True)], (0, 1))
+        for (pair, at), form in zip(itertools.cycle(columns), 2 * ASKED, strict=False):
+            column = pair[at]
+            query = form.format(column)
+            try:
+                clipped = advised(t, asked(query, clip="svt", epsilon=1))
+            except dpsql.Error:
+                clipped = None
+            found = advised(t, asked(query, epsilon=1))
+            one = "*" not in query.replace("COUNT(*)", "") or "COUNT" in query
+            expected = clipped is not None and column in WIDE and one
+            assert len(found) == expected, query
+            assert clipped in (None, []), query
+            assert all("OPTIONS(clip = 'svt')" in text for text in found)
+        assert t.budget.entries == 0
+
+
+def test_advice_is_of_public_facts_and_stands_beside_answers(tmp_path: Path) -> None:
+    sql = asked("SUM(a) FROM t", epsilon=1)
+    with measured(tmp_path / "t", 1) as low, measured(tmp_path / "u", 9_999) as high:
+        (told,) = advised(low, sql)
+        assert [told] == advised(high, sql)
+        assert not advised(low, asked("SUM(a) FROM t", epsilon=0.01))
+        for connection in (low, high, low):
+            result: Any = connection.execute(sql).result
+            assert result.notes.count(told) == 1
+    with measured(tmp_path / "v", 1, "row_count_hint = 50") as few:
+        assert not advised(few, sql)
+    with measured(tmp_path / "w", 1, "row_count_hint = 1000000") as many:
+        assert advised(many, asked("SUM(a) FROM t", epsilon=0.01))
+
+
+def test_advice_says_from_where_on_a_clip_has_less_error(tmp_path: Path) -> None:
+    """The forecast of a clip is in proportion to the largest value: equal to that of the bound."""
+    with measured(tmp_path / "t", 1) as t:
+        (told,) = advised(t, asked("SUM(a) FROM t", epsilon=1))
+        plain = t.explain(asked("SUM(a) FROM t", epsilon=1)).rmse
+        clipped = t.explain(asked("SUM(a) FROM t", epsilon=1, clip="svt")).rmse
+        least = float(told.split("rows are below ")[1].split(" ")[0].replace(",", ""))
+        assert least == pytest.approx(10_000 * plain / clipped, rel=0.06)
+        assert f"{float(f'{plain:.2g}'):,.0f}" in told

@@ -349,6 +349,7 @@ def test_explain_says_shares_levels_rows_rule_and_bias(t: Connection) -> None:
         "svt, 46 public levels up to 10,000; 25 % of the budget",
         "about 7 rows stay above it",
         "the error above is at a threshold of 10,000",
+        "what rows above it have above it comes to that, in all at most about 1.746e+05",
         "biased downwards",
     ):
         assert part in text

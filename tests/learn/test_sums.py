@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.tails import sum_error
-from dpsql.algebra.operator import Floats
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.engine.clip import rule_of_one
 from dpsql.errors import ProgrammingError
 from dpsql.learn.batches import answer_sums, draw_in, smooth_tail
@@ -28,10 +28,12 @@ from dpsql.learn.thresholds import (
     Threshold,
     choose,
     grid,
+    rows_above,
+    rows_lost,
     shrink,
 )
 from dpsql.search import opt0 as p_identity
-from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.noise_law import Noise, law
 from tests.learn.fake import FakeSums
 
 DEMO = Path(__file__).parents[2] / "demo_data"
@@ -279,6 +281,41 @@ def test_chances_do_not_follow_the_declared_bound(bound: int) -> None:
         handle = FakeSums(values, counts, "0.25", rng=np.random.default_rng(seed))
         found.append(choose(handle, rule, Fraction(1, 8), Fraction(1, 8)))
     assert np.sqrt(np.mean(np.square(np.array(found, dtype=float)))) < 2 * VALUES[-1]
+
+
+def tailed(kind: str, rows: int, top: int) -> Integers:
+    """Four thousand small values, and a number of larger ones of a kind."""
+    rng = np.random.default_rng(3)
+    larger = {
+        "alike": np.full(rows, top),
+        "spread": rng.integers(1, top + 1, rows),
+        "lognormal": np.minimum(rng.lognormal(5, 2, 40 * rows), top).astype(np.int64),
+    }
+    return np.concatenate([rng.integers(1, 50, 4000), larger[kind]])
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("method", ["svt", "quantile"])
+@pytest.mark.parametrize("kind", ["alike", "spread", "lognormal"])
+def test_forecasts_have_the_error_of_the_choice(kind: str, method: Method, noise: Noise) -> None:
+    """Before, the forecast was of noise alone: a third of what rows that are alike had."""
+    top, budget = 10_000, Fraction(1) if noise == "laplace" else Fraction(1, 8)
+    rule = rule_of_one(method, top, 1, noise)
+    answers = (1 - rule.share - rule.again) * budget
+    lost = rows_lost(rule, noise, budget, 1)
+    assert lost is not None
+    forecast = top * math.hypot(lost, math.sqrt(law(noise).unit_variance(float(answers))))
+    for times in (1, 2, 3):
+        values = tailed(kind, times * rows_above(rule, noise, (1 - rule.share) * budget), top)
+        present, counts = np.unique(np.append(values, top), return_counts=True)
+        counts[-1] -= 1
+        batch = SumBatch(present, np.ones((1, len(present)), dtype=np.int64), noise)
+        errors = []
+        for seed in range(100):
+            handle = FakeSums(present, counts, budget, noise=noise, rng=np.random.default_rng(seed))
+            answer = answer_sums(handle, batch, "workload", rule, ordered=False).values[0]
+            errors.append(float(answer) - float(values.sum()))
+        assert np.sqrt(np.mean(np.square(errors))) < 1.4 * forecast
 
 
 class Missing(FakeSums):

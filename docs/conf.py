@@ -15,7 +15,7 @@ release = version = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
-exclude_patterns = ["forms.md"]
+exclude_patterns = ["forms.md", "decisions/README.md"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autoclass_content = "class"

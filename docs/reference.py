@@ -96,10 +96,11 @@ Errors
 
 
 def decisions() -> str:
-    """A list of the decision records."""
-    names = sorted(path.stem for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-    head = ["# Decisions", "", "Why it is as it is.", "", "```{toctree}", ":maxdepth: 1", ""]
-    return "\n".join([*head, *names, "```", ""])
+    """The index of the decision records, with all of them in the contents."""
+    folder = ROOT / "docs" / "decisions"
+    names = sorted(path.stem for path in folder.glob("[0-9]*.md"))
+    text = (folder / "README.md").read_text("utf-8")
+    return "\n".join([text, "```{toctree}", ":hidden:", ":maxdepth: 1", "", *names, "```", ""])
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -28,7 +28,7 @@ MOST_WEIGHT = (1 << 31) - 1
 """Most that one row adds to all cells of a block together.
 
 A cell with 2^31 rows then holds less than 2^62: sums stay within int64. Servers add up integers of
-32 bits (decision 10).
+32 bits (decision 104).
 """
 
 LOST = {1: 2, 2: 5}

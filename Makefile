@@ -38,26 +38,10 @@ audit: $(VENV)/.test
 		tests/privacy/test_refusals.py tests/hostile/test_interrupts.py \
 		tests/hostile/test_granted.py tests/hostile/test_files.py
 
+# The tests that draw ask so many times what they ask in `make test`; EFFORT=10 make fuzz asks less.
+fuzz: export EFFORT ?= 50
 fuzz: $(VENV)/.test
-	GRAMMAR_SENTENCES=3000 ORACLE_TABLES=200 FUZZ_EXAMPLES=1000 INTERRUPTS=2000 ADDITIVITY_TABLES=20000 \
-		VIEW_TABLES=2000 EDITED_WORLDS=500 SEQUENCES=2000 PAIRS=500 ERROR_RUNS=200 COUPLED_KEYS=1000 ENGINE_TABLES=2000 SPARK_TABLES=2000 EDGE_STATEMENTS=2000 \
-		LIST_STATEMENTS=1000 NAME_STATEMENTS=1000 DPSQL_SINGULAR=200 FLOOR_COUNT=40 FLOOR_WEIGHTS=3 FAIR_SCRIPTS=180 \
-		ORACLE_JOINS=200 ORACLE_CHAINS=100 PUBLIC_STATEMENTS=500 WHOLE_STATEMENTS=1000 CENSUS_EVERY=1 COMPARED=100 \
-		STEPPED=200 SIDES=200 DPSQL_CHOICES=500 CROSSINGS=60 CORRUPTED_CATALOGS=1500 DPSQL_FUNCTIONS=60 DPSQL_KEPT=100 TUPLES=200 ORDINARY_STATEMENTS=400 KEPT_STATEMENTS=500 ROWS_STATEMENTS=500 FOREIGN_DAMAGES=100 TOWER_SHARES=1 SIGNATURE_STATEMENTS=3000 BOUND_CONDITIONS=200 SPELLINGS=100000 TRACES=200 \
-		SPELLINGS_EVERY=1 SAME_JOIN_STATEMENTS=2000 DPSQL_TORTURE_SECONDS=60 MEMORY_STATEMENTS=60 FUZZ_MESSAGES=200000 SERVER_KILLS=500 SERVER_SEQUENCES=100 \
-		IMPLIED_SUMS=200 OWNERS=60 LEDGER_DAMAGES=2000 \
-		$(TESTS) tests/grammar tests/answer/test_implied_sums.py tests/engine/test_owners.py tests/privacy/test_read_only.py tests/oracle/test_random.py tests/oracle/test_statements.py tests/oracle/test_shapes.py \
-		tests/oracle/test_errors_of_tour.py tests/oracle/test_lists.py tests/oracle/test_names.py \
-		tests/oracle/test_private_joins.py tests/oracle/test_kept_public.py tests/oracle/test_counted_rows.py tests/oracle/test_public_tables.py tests/oracle/test_integers.py \
-		tests/oracle/test_stepped_sums.py tests/oracle/test_counted_sides.py tests/oracle/test_choices_in_sums.py \
-		tests/oracle/test_functions_of_columns.py tests/oracle/test_tuple_lists.py tests/oracle/test_ordinary.py tests/catalog/test_corrupted.py tests/sql/test_kept_groups.py \
-		tests/oracle/test_compared.py tests/whole/test_census_compact.py tests/search/test_opt_plus.py \
-		tests/plan/test_fair.py tests/plan/test_singular.py tests/plan/test_floor.py tests/plan/test_division.py \
-		tests/hostile/test_fuzz.py tests/hostile/test_foreign_files.py tests/audit/test_crossings.py \
-		tests/hostile/test_interrupts.py tests/privacy/test_additivity.py tests/privacy/test_undeclared.py tests/privacy/test_traces.py \
-		tests/privacy/test_views.py tests/privacy/test_torture.py tests/whole/test_sequences.py tests/whole/test_edited_worlds.py tests/sql/test_edges.py tests/sql/test_known_parts.py tests/sql/test_towers.py tests/sql/test_signatures.py tests/workload/test_bound.py \
-		tests/privacy/test_postgresql.py tests/privacy/test_spark.py tests/plan/test_held_memory.py \
-		tests/server/test_fuzz.py tests/server/test_kills.py tests/server/test_lobby.py
+	$(TESTS) $(shell grep -rl support.effort tests --include='test_*.py')
 	$(BIN)/python -m tests.privacy.executors
 
 docs: $(VENV)/.test

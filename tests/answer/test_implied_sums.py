@@ -7,7 +7,6 @@ nodes hold is read off it, exactly, whichever statement it was measured for.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.answer import implied
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import World, open_tables
 
@@ -45,7 +45,7 @@ MOMENTS = {
 """Answers by the degree of what they are made of."""
 WHOLE = ("AVG({0})", "VAR_SAMP({0})", "STDDEV_POP({0})")
 """Those that hold all moments of their degree and of lower ones."""
-SEEDS = range(int(os.environ.get("IMPLIED_SUMS", "3")))
+SEEDS = range(effort(3))
 
 
 @pytest.fixture(scope="module")

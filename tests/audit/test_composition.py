@@ -6,7 +6,6 @@ whole measured vector is compared, in exact fractions, with the cost of the plan
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +30,10 @@ from dpsql.sql.compose import compile_statement
 from dpsql.sql.products import Compiler
 from dpsql.strategy.noise_law import law
 from tests.support.clinic import DIGEST, TABLES, Data, _batch, _raw, draw_data, units_of, without
+from tests.support.effort import effort
 
-REQUESTS = int(os.environ.get("REQUESTS", "10"))
-WORLDS = int(os.environ.get("WORLDS", "5"))
+REQUESTS = 10
+WORLDS = 5
 
 BY_UNIT = "(SELECT patient_id, {} FROM visits{} GROUP BY patient_id{}) AS u"
 FORMS = (
@@ -140,7 +140,7 @@ def largest_share(draw: random.Random, requests: int) -> Fraction:
     return largest
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("COMPOSED", "2"))))
+@pytest.mark.parametrize("seed", range(effort(2)))
 def test_a_request_is_charged_for_all_of_it_together(seed: int) -> None:
     share = largest_share(random.Random(seed), REQUESTS)
     assert Fraction(1, 4) < share <= 1

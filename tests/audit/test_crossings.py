@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,9 @@ from dpsql.privacy.vault.frame import Frame
 from tests.audit import crossings
 from tests.audit.crossing_statements import Data, draw_data
 from tests.audit.test_relations import Fault, join_on_another_column, over_all_units
+from tests.support.effort import effort
 
-WORLDS = int(os.environ.get("CROSSINGS", "2"))
+WORLDS = effort(2)
 ALIKE: Data = {
     "people": [(0, None, "a", 3), (1, 0, "b", 4)],
     "sales": [(k, 0, 0, k, "x", 5, 100, 1 + k) for k in (0, 1, 1, 1)],

@@ -22,8 +22,9 @@ import pytest
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS
+from tests.support.effort import effort
 
-CORRUPTED = int(os.environ.get("CORRUPTED_CATALOGS", "150"))
+CORRUPTED = effort(150)
 
 GOOD: dict[str, Any] = {
     "budget": {

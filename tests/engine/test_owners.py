@@ -6,7 +6,6 @@ owns: answers, by the statement, and budget. Afterwards the others still have al
 
 from __future__ import annotations
 
-import os
 import random
 from fractions import Fraction
 from pathlib import Path
@@ -17,8 +16,9 @@ import dpsql
 from dpsql.dbapi.connection import Connection, inspect
 from dpsql.privacy.curator import analyst_name
 from tests.engine.test_discover import sell
+from tests.support.effort import effort
 
-SEEDS = range(int(os.environ.get("OWNERS", "3")))
+SEEDS = range(effort(3))
 WHO = ("ana", "ben", "cy")
 HOW = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 KINDS = {

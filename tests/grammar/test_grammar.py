@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.compiled import Compiled
+from tests.support.effort import effort, first_seed
 from tests.support.grammar import (
     Sampler,
     accepted_notes,
@@ -33,8 +33,8 @@ from tests.support.statements import Measured, Statement
 
 pytestmark = pytest.mark.slow
 
-SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "30"))
-SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
+SENTENCES = effort(30)
+SEED = first_seed(4)
 
 World = tuple[Connection, duckdb.DuckDBPyConnection]
 

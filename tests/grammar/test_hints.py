@@ -6,7 +6,6 @@ a statement that must be accepted, or ``nothing`` where it names nothing that co
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -15,11 +14,12 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from tests.support.effort import effort, first_seed
 from tests.support.grammar import Sampler, emitted, mutated, read_cases, verdict
 from tests.support.oracle import open_world
 
-SENTENCES = int(os.environ.get("GRAMMAR_SENTENCES", "30"))
-SEED = int(os.environ.get("GRAMMAR_SEED", "4"))
+SENTENCES = effort(30)
+SEED = first_seed(4)
 Follow = Callable[[str, "re.Match[str]"], "list[str]"]
 
 EXTRA = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -22,8 +21,9 @@ import pytest
 import dpsql
 from dpsql.privacy.vault import duckdb as files
 from dpsql.privacy.vault.failures import DAMAGED
+from tests.support.effort import effort, first_seed
 
-DAMAGES = int(os.environ.get("FOREIGN_DAMAGES", "12"))
+DAMAGES = effort(12)
 SECRET = "a-private-value"
 CATALOG = """
 [budget]
@@ -166,7 +166,7 @@ def _put(data: bytes, path: Path) -> None:
 @pytest.mark.parametrize("writer", WRITERS)
 def test_damaged_files_are_refused_and_cost_nothing(writer: str, tmp_path: Path) -> None:
     ending, write = WRITERS[writer]
-    rng = random.Random(int(os.environ.get("FOREIGN_SEED", "1")))
+    rng = random.Random(first_seed(1))
     whole = tmp_path / f"whole.{ending}"
     write(whole)
     data = whole.read_bytes()

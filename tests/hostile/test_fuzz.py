@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
+from tests.support.effort import effort
 from tests.support.world import BOOK, cases
 
 pytestmark = pytest.mark.usefixtures("one_reader")
@@ -59,7 +59,7 @@ STATEMENTS = [
     "SELECT COUNT(*) FROM t WHERE a BETWEEN 1 AND 3 AND b IN ('x', 'y') AND d >= DATE '2024-01-01'",
     *(case.sql for case in cases("sql") if len(case.sql) < 200),
 ]
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "30"))
+EXAMPLES = effort(30)
 BUSY = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=EXAMPLES)
 
 

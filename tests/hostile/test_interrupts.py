@@ -32,9 +32,10 @@ from dpsql.privacy.vault.failures import sealed
 from dpsql.sealed import Sealed
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
+from tests.support.effort import IS_LARGE, effort
 
 LONG = "SELECT SUM(SQRT(i)) FROM range(20000000000) AS t(i)"
-COUNT = int(os.environ.get("INTERRUPTS", "4"))
+COUNT = effort(4)
 
 
 def in_the_vault() -> object:
@@ -76,7 +77,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsought: None) -> Inte
 def test_interrupts_at_random_moments(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    if "INTERRUPTS" not in os.environ:
+    if not IS_LARGE:
         request.getfixturevalue("unsought")
     monkeypatch.setattr(interrupts, "ROWS", 500)
     monkeypatch.setenv("XDG_STATE_HOME", "")  # put back what the run sets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -11,9 +10,10 @@ import pytest
 
 import dpsql
 from tests.oracle.test_ordinary import differ, opened
+from tests.support.effort import effort, first_seed
 from tests.support.oracle import VALUES, declare_view, mentioned, settle
 
-STATEMENTS = int(os.environ.get("ALL_COLUMNS_STATEMENTS", "60"))
+STATEMENTS = effort(60)
 NAMES = list("abcdenwmqr")
 NUMBERS = list("aeq")
 KEYS = list("abcde")
@@ -75,7 +75,7 @@ def statement(rng: random.Random) -> str:
 
 @pytest.mark.slow
 def test_items_over_all_columns_are_those_of_duckdb(tmp_path: Path) -> None:
-    rng = random.Random(int(os.environ.get("ALL_COLUMNS_SEED", "5")))
+    rng = random.Random(first_seed(5))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(400)]
     checked = 0
     with opened(tmp_path, rows) as (database, connection):

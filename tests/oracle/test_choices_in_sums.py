@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 
@@ -11,10 +10,11 @@ import pytest
 
 import dpsql
 from tests.suites.suite import compared
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import World
 
-ROUNDS = int(os.environ.get("DPSQL_CHOICES", "20"))
+ROUNDS = effort(20)
 CATALOG = """
 [budget]
 epsilon = 100000

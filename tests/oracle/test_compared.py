@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 import dpsql
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
@@ -184,7 +184,7 @@ def settle(rows: list[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
 def test_random_comparisons_are_those_of_the_database(world: World, seed: int) -> None:
     connection, database = world
     draw = random.Random(seed)
-    for _ in range(int(os.environ.get("COMPARED", "4"))):
+    for _ in range(effort(4)):
         sql = draw_comparison(draw)
         found, known = (settle(each.execute(sql).fetchall()) for each in (connection, database))
         assert found == known, sql
@@ -196,7 +196,7 @@ def test_random_answers_are_those_of_the_database(
 ) -> None:
     connection, database = world
     draw = random.Random(6)
-    for _ in range(int(os.environ.get("COMPARED", "6"))):
+    for _ in range(effort(6)):
         sql = drawn(draw)
         found, known = (settle(each.execute(sql).fetchall()) for each in (connection, database))
         assert found == known, sql

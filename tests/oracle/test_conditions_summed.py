@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 
 from tests.oracle.test_ordinary import differ, opened
+from tests.support.effort import effort, first_seed
 from tests.support.oracle import VALUES, declare_view, mentioned, settle
 
-STATEMENTS = int(os.environ.get("CONDITIONS_STATEMENTS", "40"))
+STATEMENTS = effort(40)
 ONE = ["a > 3", "e IS NULL", "b = 'x'", "c", "b LIKE '%t%'", "month(d) = 1", "e BETWEEN 0 AND 2"]
 SEVERAL = ["a > e", "c = (a > 2)", "a = length(b)", "a + e > 4", "e IS DISTINCT FROM a"]
 UNKNOWN = ["w IS NULL", "w IS NOT NULL", "b IS NULL", "NOT w IS NULL"]
@@ -32,7 +32,7 @@ def condition(rng: random.Random) -> str:
 
 @pytest.mark.slow
 def test_conditions_are_added_up_as_by_duckdb(tmp_path: Path) -> None:
-    rng = random.Random(int(os.environ.get("CONDITIONS_SEED", "6")))
+    rng = random.Random(first_seed(6))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
     with opened(tmp_path, rows) as (database, connection):
         for _ in range(STATEMENTS):

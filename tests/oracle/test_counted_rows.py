@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 
@@ -10,10 +9,11 @@ import pytest
 
 import dpsql
 from tests.oracle.test_private_joins import CATALOG, differences, star
+from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import World, open_tables
 
-STATEMENTS = int(os.environ.get("ROWS_STATEMENTS", "60"))
+STATEMENTS = effort(60)
 JOINS = [
     ("patients p", "p", ["p.sex", "p.age"]),
     ("visits v", "v", ["v.ward"]),
@@ -72,7 +72,7 @@ def of_values(rng: random.Random) -> str:
 @pytest.mark.parametrize("draw", [of_rows, of_values], ids=["rows", "values"])
 def test_random_statements_are_answered_as_by_the_database(world: World, draw: object) -> None:
     assert callable(draw)
-    rng = random.Random(int(os.environ.get("ROWS_SEED", "1")))
+    rng = random.Random(first_seed(1))
     wrong = {}
     for _ in range(STATEMENTS):
         sql = draw(rng)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
@@ -117,7 +117,7 @@ def draw_sets(draw: random.Random) -> str:
 def test_random_sets_are_those_of_the_database(world: World) -> None:
     connection, database = world
     draw, several = random.Random(5), 0
-    for _ in range(int(os.environ.get("SIDES", "20"))):
+    for _ in range(effort(20)):
         sql = draw_sets(draw)
         known = {row for row in database.execute(sql).fetchall() if row[-1] or "COUNT" not in sql}
         rows = connection.execute(sql).fetchall()

@@ -6,7 +6,6 @@ numbers of that release again and again, and the answers are assembled from each
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,11 +26,12 @@ from dpsql.engine.terms import Terms
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.sql.parse import reparse
 from tests.privacy.seam import SeededBits
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import statements_of
 
 DATA = Path(__file__).parents[2] / "demo_data"
-RUNS = int(os.environ.get("ERROR_RUNS", "40"))
+RUNS = effort(40)
 MOST = 1 + 4 * (5 / RUNS) ** 0.5
 """Squares of Laplace variables of variance one have a variance of 5; draws are seeded."""
 TOUR = statements_of(DATA / "hospital_tour.sql")

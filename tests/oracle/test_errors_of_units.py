@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.oracle.test_private_joins import CATALOG, star
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import World, open_tables
 
-RUNS = int(os.environ.get("ERROR_RUNS", "40"))
+RUNS = effort(40)
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) AS k FROM visits"
 STATEMENTS = {
     "SELECT sex, ward, COUNT(*) AS n FROM visits JOIN patients USING (patient_id) GROUP BY ALL": (

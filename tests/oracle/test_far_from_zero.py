@@ -8,7 +8,6 @@ answers are those of exact arithmetic.
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ import pytest
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import open_tables
 
@@ -36,7 +36,7 @@ g = { type = "text", domain = ["a", "b", "c"] }
 k = { type = "integer", domain = [0, 5] }
 """
 MEASURE = '{} = {{ type = "{}", {} = [{}, {}]{} }}\n'
-TABLES = int(os.environ.get("FAR_TABLES", "4"))
+TABLES = effort(4)
 WIDTHS = (2, 4, 8, 20, 130, 1000)
 BITS = (0, 0, 8, 11, 17, 30, 40, 49)
 """How far from zero, in powers of two: years, prices, milliseconds and microseconds since 1970."""

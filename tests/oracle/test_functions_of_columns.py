@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +14,12 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import ProgrammingError
 from dpsql.plan import request
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("DPSQL_FUNCTIONS", "6"))
+ROUNDS = effort(6)
 ROWS = 2000
 CATALOG = """
 [budget]

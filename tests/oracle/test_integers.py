@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from collections.abc import Iterator
 
@@ -19,11 +18,12 @@ from dpsql.strategy.product import ProductStrategy
 from dpsql.ui.formats import Style, encode
 from dpsql.ui.grid import Grid
 from tests.oracle.test_shapes import opened
+from tests.support.effort import effort
 from tests.support.grammar import verdict
 from tests.support.seam import zero_noise
 from tests.support.tables import World
 
-STATEMENTS = int(os.environ.get("WHOLE_STATEMENTS", "40"))
+STATEMENTS = effort(40)
 
 
 @pytest.fixture(scope="module")

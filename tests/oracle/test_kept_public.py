@@ -7,7 +7,6 @@ products of these; conditions are of expressions, ranges and several columns.
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -16,11 +15,12 @@ import pytest
 
 import dpsql
 from tests.support.differences import Rows, agree, answerable, differences
+from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = int(os.environ.get("KEPT_STATEMENTS", "40"))
-SEED = int(os.environ.get("KEPT_SEED", "1"))
+STATEMENTS = effort(40)
+SEED = first_seed(1)
 CATALOG = """
 [budget]
 epsilon = 1000000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,10 +20,11 @@ from dpsql.sql.pieces import Pieces
 from dpsql.sql.query import Expression
 from dpsql.workload.term import Pattern
 from tests.support.differences import agree, differences
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = int(os.environ.get("LIST_STATEMENTS", "12"))
+STATEMENTS = effort(12)
 CATALOG = """
 [budget]
 epsilon = 100000

@@ -8,7 +8,6 @@ so that answers without noise are DuckDB's row by row.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,13 +23,14 @@ from dpsql.sql.query import Output
 from dpsql.sql.sums import _Amounts
 from tests.oracle.test_shapes import settle
 from tests.support.differences import Rows, agree, answerable, differences
+from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "25"))
-SEED = int(os.environ.get("NAME_SEED", "19"))
+STATEMENTS = effort(25)
+SEED = first_seed(19)
 
 CATALOG = """
 [budget]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -16,12 +15,13 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from tests.support.effort import effort, first_seed
 from tests.support.oracle import VALUES, declare_view, mentioned, settle, write_world
 from tests.support.seam import zero_noise
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = int(os.environ.get("ORDINARY_STATEMENTS", "60"))
+STATEMENTS = effort(60)
 KEYS = [
     *("a", "b", "c", "e", "d", "a // 3", "a > 3", "a BETWEEN 2 AND 5", "a % 2 = 0 AND c"),
     *("length(b)", "upper(b)", "b ~ '^[xy]'", "month(d)", "quarter(d) = 1", "coalesce(e, 9)"),
@@ -123,7 +123,7 @@ def opened(
 
 
 def test_random_statements_about_groups_are_answered_as_by_duckdb(tmp_path: Path) -> None:
-    rng = random.Random(int(os.environ.get("ORDINARY_SEED", "8")))
+    rng = random.Random(first_seed(8))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(500)]
     checked = 0
     with opened(tmp_path, rows) as (database, connection):
@@ -190,7 +190,7 @@ def spread(rng: random.Random) -> str:
 def test_pivot_of_an_expression_has_the_values_that_it_has_on_declared_ones(
     tmp_path: Path,
 ) -> None:
-    rng = random.Random(int(os.environ.get("ORDINARY_SEED", "8")))
+    rng = random.Random(first_seed(8))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
     with opened(tmp_path, rows) as (database, connection):
         for _ in range(STATEMENTS):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.sql import matched_rows
+from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables, statements_of
 
@@ -271,11 +271,11 @@ def draw_join(draw: random.Random) -> str:
     return f"SELECT {', '.join(keys)}, {listed} FROM {text}{test} GROUP BY ALL"
 
 
-JOINS = int(os.environ.get("ORACLE_JOINS", "8"))
+JOINS = effort(8)
 
 
 def test_random_joins(world: World) -> None:
-    draw, answered = random.Random(int(os.environ.get("ORACLE_SEED", "14"))), 0
+    draw, answered = random.Random(first_seed(14)), 0
     for _ in range(JOINS):
         sql = draw_join(draw)
         try:
@@ -381,13 +381,13 @@ def test_no_condition_is_lost(world: World, sql: str) -> None:
     assert differences(world, sql) == []
 
 
-CHAINS = int(os.environ.get("ORACLE_CHAINS", "6"))
+CHAINS = effort(6)
 
 
 @pytest.mark.parametrize("few", [1_000, 5])
 def test_random_chains(world: World, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matched_rows, "FEW", few)
-    draw, answered = random.Random(int(os.environ.get("ORACLE_SEED", "15")) + few), 0
+    draw, answered = random.Random(first_seed(15) + few), 0
     for _ in range(CHAINS):
         sql = draw_chain(draw)
         try:

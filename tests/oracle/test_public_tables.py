@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -17,10 +16,11 @@ from dpsql.sql import joined
 from dpsql.sql.scope import Scope
 from tests.oracle.test_lists import alike
 from tests.support.differences import agree, differences
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = int(os.environ.get("PUBLIC_STATEMENTS", "25"))
+STATEMENTS = effort(25)
 DAYS = 73_049
 TABLES = {"dates": "d_year", "items": "item", "kinds": "kind", "twice": "k"}
 CATALOG = (

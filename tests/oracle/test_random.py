@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
+from tests.support.effort import IS_LARGE, effort
 from tests.support.oracle import ROWS, compare, declare_view, mentioned, write_world
 from tests.support.persons import UNIT, Persons, persons, statements_of_persons, write_persons
 from tests.support.seam import zero_noise
@@ -21,8 +21,8 @@ from tests.support.statements import Measured, Statement, statements
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("ORACLE_TABLES", "2"))
-LEAST, MOST = (8, 16) if "ORACLE_TABLES" in os.environ else (4, 8)
+TABLES = effort(2)
+LEAST, MOST = (8, 16) if IS_LARGE else (4, 8)
 """Statements about a table."""
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 
@@ -47,7 +47,7 @@ def settle_terms(connection: Connection, mechanism: str, noise: str) -> None:
 @settings(
     max_examples=TABLES,
     deadline=None,
-    derandomize="ORACLE_TABLES" not in os.environ,
+    derandomize=not IS_LARGE,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
@@ -77,7 +77,7 @@ def test_random_statements_on_random_tables(
 @settings(
     max_examples=TABLES,
     deadline=None,
-    derandomize="ORACLE_TABLES" not in os.environ,
+    derandomize=not IS_LARGE,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

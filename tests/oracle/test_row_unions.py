@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import pytest
 
 import dpsql
 from tests.oracle.test_ordinary import TESTS, differ, opened
+from tests.support.effort import effort, first_seed
 from tests.support.oracle import VALUES, declare_view, mentioned, open_world, settle
 
-STATEMENTS = int(os.environ.get("ROW_UNION_STATEMENTS", "30"))
+STATEMENTS = effort(30)
 SAME = ["a", "b", "c", "d", "e", "a // 3", "upper(b)", "month(d)"]
 DIFFERENT = [
     ["a", "e", "a + 1", "length(b)", "4", "NULL", "abs(e)"],
@@ -64,7 +64,7 @@ def statement(rng: random.Random) -> str:
 
 @pytest.mark.slow
 def test_unions_of_rows_are_answered_as_by_duckdb(tmp_path: Path) -> None:
-    rng = random.Random(int(os.environ.get("ROW_UNION_SEED", "3")))
+    rng = random.Random(first_seed(3))
     rows = [tuple(map(rng.choice, VALUES)) for _ in range(300)]
     checked = 0
     with opened(tmp_path, rows) as (database, connection):

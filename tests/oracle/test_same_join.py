@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +14,11 @@ import pytest
 
 from dpsql.sql import products
 from tests.support.differences import agree, differences
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = int(os.environ.get("SAME_JOIN_STATEMENTS", "80"))
+STATEMENTS = effort(80)
 CATALOG = """
 [budget]
 epsilon = 1000000.0

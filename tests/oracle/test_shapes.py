@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import IS_LARGE, effort
 from tests.support.seam import zero_noise
 from tests.support.tables import BANDS, Tables, World, open_tables, statements_of
 
@@ -52,7 +52,7 @@ sql = "SELECT a // 2 AS pair, b, c AS flag, m FROM t WHERE a > 1"
 sql = "SELECT flag, COUNT(*) AS n FROM old GROUP BY flag"
 """
 NOISES = ("laplace", "gaussian", "auto")
-KEYS = int(os.environ.get("COUPLED_KEYS", "6"))
+KEYS = effort(6)
 """Random keys over several columns."""
 STATEMENTS = statements_of(Path(__file__).with_name("shapes.sql"))
 
@@ -98,7 +98,7 @@ def test_moments_of_huge_numbers_are_null_and_no_error(world: World, name: str) 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "auto"])
 def test_a_joint_workload_gives_the_same_answers(tmp_path: Path, noise: str) -> None:
-    chosen = STATEMENTS[:: 6 if "COUPLED_KEYS" in os.environ else 15]
+    chosen = STATEMENTS[:: 6 if IS_LARGE else 15]
     with opened(tmp_path) as (connection, database), zero_noise():
         connection.set("delta", "1e-9")
         connection.execute(f"SET noise = {noise}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from pathlib import Path
@@ -13,13 +12,14 @@ import pytest
 
 import dpsql
 from dpsql.answer.result import Result
+from tests.support.effort import IS_LARGE
 from tests.support.oracle import INSIDE, VALUES, compare, declare_view, write_world
 from tests.support.seam import zero_noise
 from tests.support.statements import Measured, Statement
 from tests.support.tables import statements_of
 
 STATEMENTS = statements_of(Path(__file__).with_name("statements.sql"))
-SEARCHED = 1 if "ORACLE_TABLES" in os.environ else 4
+SEARCHED = 1 if IS_LARGE else 4
 """One statement in so many is planned by a search; ``make fuzz`` searches for all, and for all
 of them together, which takes a minute."""
 

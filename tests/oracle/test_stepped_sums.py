@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import dpsql
+from tests.support.effort import IS_LARGE, effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
@@ -164,7 +164,7 @@ def _is_number(value: Any) -> bool:
 def test_random_statements_are_those_of_the_database(world: World) -> None:
     connection, database = world
     draw, several = random.Random(7), 0
-    for _ in range(int(os.environ.get("STEPPED", "8"))):
+    for _ in range(effort(8)):
         sql = draw_statement(draw)
         known = settled(database.execute(sql).fetchall())
         several += len(known) > 1
@@ -190,7 +190,7 @@ def test_a_person_moves_one_count_by_one(tmp_path: Path) -> None:
         with open_tables(tmp_path / "whole", CATALOG, whole) as (connection, _):
             before = [dict(_keyed(connection.execute(sql).fetchall())) for sql in ASKED]
         moved = dict.fromkeys(ASKED, 0.0)
-        for person in range(0, 12, 1 if "STEPPED" in os.environ else 3):
+        for person in range(0, 12, 1 if IS_LARGE else 3):
             rest = {n: (t[0], [r for r in t[1] if r[0] != person]) for n, t in whole.items()}
             with open_tables(tmp_path / str(person), CATALOG, rest) as (connection, _):
                 for sql, counts in zip(ASKED, before, strict=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 
 import pytest
 
 import dpsql
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
@@ -98,7 +98,7 @@ def draw_statement(draw: random.Random) -> str:
 def test_random_statements_are_those_of_the_database(world: World) -> None:
     connection, database = world
     draw, several = random.Random(8), 0
-    for _ in range(int(os.environ.get("TUPLES", "16"))):
+    for _ in range(effort(16)):
         sql = draw_statement(draw)
         known = {row for row in database.execute(sql).fetchall() if row[-1]}
         assert {row for row in connection.execute(sql).fetchall() if row[-1]} == known, sql

@@ -6,7 +6,6 @@ noise: answers and standard errors are the same, in these units.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import pytest
 
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import open_tables
 
@@ -33,7 +33,7 @@ g = {{ type = "text", domain = ["a", "b", "c"] }}
 k = {{ type = "integer", domain = [0, 5] }}
 """
 MEASURE = '{} = {{ type = "number", bounds = [{!r}, {!r}]{} }}\n'
-TABLES = int(os.environ.get("UNIT_TABLES", "4"))
+TABLES = effort(4)
 BOUNDS = [(0, 1), (-1, 1), (-0.25, 1), (0.5, 1)]
 UNITS = [-20, -10, -10, -4, 0, 0, 10, 10, 20, 30]
 """Powers of two: whatever is exact in one unit is so in the other."""

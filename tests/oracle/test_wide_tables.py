@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,12 +19,13 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import StoredRows
 from dpsql.privacy.vault.vault import TableVault
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
 COLUMNS = 130
 ROWS = 3000
-STATEMENTS = int(os.environ.get("WIDE_STATEMENTS", "12"))
+STATEMENTS = effort(12)
 CELLS = np.arange(2)
 NAMES = [f"q{i}" for i in range(COLUMNS)]
 DECLARED = "\n".join(f'{name} = {{ type = "boolean", domain = [false, true] }}' for name in NAMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from fractions import Fraction
 
 import numpy as np
@@ -23,8 +22,9 @@ from dpsql.strategy.noise_law import laplace_variance
 from dpsql.strategy.product import assemble
 from dpsql.workload.target import mean_variances, reading_variance
 from dpsql.workload.workload import Workload
+from tests.support.effort import beyond
 
-SEEDS = int(os.environ.get("COARSE_SEEDS", "0"))
+SEEDS = beyond(1)
 EPSILONS = ("0.1", "0.3", "1", "3", "10")
 OTHERS = ("identity", "kron", "marginals")
 SMALL = ("sex", "income", "race")

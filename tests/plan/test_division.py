@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +22,7 @@ from dpsql.plan.chosen import Chosen
 from dpsql.plan.limits import CAP
 from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE
+from tests.support.effort import IS_LARGE
 
 CATALOG = """
 [budget]
@@ -143,7 +143,7 @@ def test_a_repeat_of_what_was_halved_is_free(
     ("epsilon", "noise"),
     [
         ("0.1", "laplace"),
-        *([("10", "laplace"), ("100", "laplace")] if os.environ.get("FLOOR_COUNT") else []),
+        *([("10", "laplace"), ("100", "laplace")] if IS_LARGE else []),
         *((epsilon, "gaussian") for epsilon in ("0.1", "10", "100")),
     ],
 )

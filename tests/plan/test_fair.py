@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import dpsql
 from benchmarks import fair
 from dpsql.plan.limits import FAIR
 from dpsql.plan.request import Request
+from tests.support.effort import beyond
 
 QUICK = (2, 3, 4, 5, 6, 7, 12, 13, 14, 16, 17, 18, 20, 22, 24, 25)
 """Seeds of scripts of which most are planned in less than a second."""
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-MORE = range(200, 200 + int(os.environ.get("FAIR_SCRIPTS", "0")))
+MORE = range(200, 200 + beyond(4))
 
 
 @pytest.mark.parametrize("seed", [*QUICK, *MORE])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -35,10 +34,11 @@ from dpsql.search.shares import Reach
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.target import reading_variance
 from dpsql.workload.workload import Product, Workload
+from tests.support.effort import beyond
 
 pytestmark = pytest.mark.slow
 
-COUNT = int(os.environ.get("FLOOR_COUNT", "0"))
+COUNT = beyond(1)
 FOUND = (1, 10, 14) if COUNT else (10, 14)
 """Seeds at which plans were worse than others."""
 BOTH: tuple[Noise, ...] = ("laplace", "gaussian")
@@ -163,7 +163,7 @@ def test_a_wanted_error_is_bought_for_the_least_epsilon(adult: Connection) -> No
     epsilon = adult.explain(";".join(text.format(WANTED) for text in THREE)).epsilon
     assert epsilon <= Fraction(68, 100)
     rng = np.random.default_rng(0)
-    for _ in range(int(os.environ.get("FLOOR_WEIGHTS", "0"))):
+    for _ in range(beyond(1) // 10):
         weights = np.exp(rng.uniform(0, 3, 3))
         option = "WITH DIFFERENTIAL_PRIVACY OPTIONS(weight = {})"
         pairs = zip(THREE, weights, strict=True)

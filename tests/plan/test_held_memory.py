@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import effort
+
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells peaks"),
 ]
 
-STATEMENTS = int(os.environ.get("MEMORY_STATEMENTS", "3"))
+STATEMENTS = effort(3)
 FEW, SOME, MANY = 60_000, 999_999, 1_000_000
 """Cells of all columns together, at most: in every run, and in a long one."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from functools import reduce
 from typing import Any
 
@@ -23,8 +22,9 @@ from dpsql.settings import FAMILIES
 from dpsql.strategy.base import Block, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.symmetric import SymmetricStrategy
+from tests.support.effort import effort
 
-ROUNDS = int(os.environ.get("DPSQL_SINGULAR", "5"))
+ROUNDS = effort(5)
 SIZES = [[24], [12], [30], [6, 4], [12, 3], [8, 6], [6, 4, 2], [3, 4, 5]]
 Rows = NDArray[Any]
 

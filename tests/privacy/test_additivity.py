@@ -5,16 +5,16 @@ ADDITIVITY_TABLES says how many random tables are checked.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.privacy.additivity import check_some
+from tests.support.effort import effort
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("ADDITIVITY_TABLES", "80"))
+TABLES = effort(80)
 PARTS = 10
 
 

@@ -6,7 +6,6 @@ is that of the run; and whatever refuses a changed catalog names lines that make
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -23,8 +22,9 @@ from dpsql.dbapi.connection import migrate_ledger, verify_ledger
 from dpsql.dbapi.scratch import connect_scratch
 from dpsql.errors import Error, LedgerError
 from dpsql.privacy.curator import open_ledger
+from tests.support.effort import effort
 
-MORE = int(os.environ.get("DPSQL_MORE", "1"))
+MORE = effort(1)
 SQL = "SELECT ward, COUNT(*) FROM v GROUP BY ward"
 
 

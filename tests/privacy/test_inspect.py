@@ -6,7 +6,6 @@ every remedy is applied to the catalog or the file, after which the rows count.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +19,10 @@ from dpsql.privacy import inspect
 from dpsql.privacy.inspect import Figures, inspect_rows
 from dpsql.privacy.vault import pile
 from dpsql.ui.check import figures_lines
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 
-MORE = int(os.environ.get("DPSQL_MORE", "1"))
+MORE = effort(1)
 DEFECTS = [
     *("", "NA", "n/a", ".", "NULL", "?", "z", "abc", "\u20ac 12", "$1,200.50", "1.234,5", "3,5"),
     *("12 %", "3.5", "0.3", "99", "-7", "1e3", "31.12.2024", "12/31/2024", "Dec 31, 2024"),

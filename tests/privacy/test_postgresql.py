@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, NUMBERS, WORDS
 from tests.privacy.covering import Drawn, Row, draw_sets, draw_table
+from tests.support.effort import effort
 from tests.support.postgres import Server
 
 SALT = b"0123456789abcdef"
-TABLES = int(os.environ.get("ENGINE_TABLES", "16"))
+TABLES = effort(16)
 
 
 def on_server(unit: Unit, columns: dict[str, Column], read: str, name: str = "t") -> Table:

@@ -19,13 +19,14 @@ from dpsql.engine import engine
 from dpsql.errors import Error
 from dpsql.privacy import vaults as vaults
 from dpsql.privacy.vault.source import quote
+from tests.support.effort import effort
 from tests.support.postgres import Server
 from tests.support.seam import zero_noise
 from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.slow
 
-TABLES = int(os.environ.get("POSTGRES_TABLES", "4"))
+TABLES = effort(4)
 DAYS = ["1850-02-28", "1899-12-31", "1970-01-01", "2024-02-29", "2024-12-31", "9999-12-31"]
 CLOCKS = [f"{day} {time}" for day in DAYS for time in ("00:00:00", "23:59:59.999999", "12:30:00.5")]
 TEXTS = ["x", "y", "X", "x ", "", "it's", "é", "e\u0301", "\\x", "\U0001f600"]

@@ -18,6 +18,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import verify_ledger
 from dpsql.errors import Error, LedgerError
+from tests.support.effort import effort
 
 CATALOG = """
 [budget]
@@ -38,7 +39,7 @@ PART = "SELECT COUNT(*) AS n FROM t WHERE g = 1"
 OTHERS = 65534
 """The number of the user whom nothing belongs to."""
 READING = ("SHOW tables", "SHOW budget", "SHOW ledger", "SHOW domains", "EXPLAIN " + BY, BY, PART)
-DAMAGES = int(os.environ.get("LEDGER_DAMAGES", "60"))
+DAMAGES = effort(60)
 
 
 @pytest.fixture

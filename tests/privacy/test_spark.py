@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -28,12 +27,13 @@ from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import AnyResolution, Cells, cells_of
 from tests.privacy.additivity import DATES, KINDS, TIMES, arrow
 from tests.privacy.covering import draw_sets, draw_table
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.spark import MASTER, require_spark
 
 SALT = b"0123456789abcdef"
 pytestmark = pytest.mark.usefixtures("spark")
-TABLES = int(os.environ.get("SPARK_TABLES", "3"))
+TABLES = effort(3)
 SETS = 6 if TABLES < 100 else 3
 """Covering sets of a table: what a statement costs is planning it, half a second of a core."""
 

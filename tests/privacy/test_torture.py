@@ -16,8 +16,9 @@ import pytest
 from dpsql.errors import BudgetExceeded
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
+from tests.support.effort import effort
 
-SECONDS = float(os.environ.get("DPSQL_TORTURE_SECONDS", "4"))
+SECONDS = effort(4)
 SCRIPT = Path(__file__).with_name("torture.py")
 
 pytestmark = [

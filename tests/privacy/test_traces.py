@@ -30,8 +30,9 @@ from dpsql.workload.cells import Cells, Unions
 from tests.audit.relations import SOUND, draw_relation
 from tests.privacy.additivity import KINDS, Kind, arrow
 from tests.support.clinic import Clinic, Data, Row, draw_data, table_of
+from tests.support.effort import effort
 
-TRACES = int(os.environ.get("TRACES", "24"))
+TRACES = effort(24)
 WITHIN = os.path.join("privacy", "vault", "")
 APART = ("text_names.py", "instants.py")
 """What draws keys anew, so that its steps say nothing of the data; and what runs in threads."""

@@ -7,7 +7,6 @@ all that is sent, the word that lets it fail in silence is taken out, and nothin
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -29,8 +28,9 @@ from dpsql.privacy.vault.rows import ask
 from dpsql.privacy.vault.source import connect, family, safe_type
 from dpsql.privacy.vault.spelled import pattern
 from tests.privacy.additivity import KINDS, arrow
+from tests.support.effort import effort
 
-SPELLINGS = int(os.environ.get("SPELLINGS", "3000"))
+SPELLINGS = effort(3000)
 TYPES: dict[Form, str] = {
     "number": "DOUBLE",
     "boolean": "BOOLEAN",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -21,11 +20,12 @@ from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.owners import Queue
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
+from tests.support.effort import effort
 from tests.support.tables import insert, scribe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_reader")]
 
-TABLES = int(os.environ.get("VIEW_TABLES", "8"))
+TABLES = effort(8)
 SALT = b"0123456789abcdef"
 GRID = 64
 COLUMNS = {

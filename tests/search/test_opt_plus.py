@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from dpsql.search.opt_plus import groupings, separate_strategy
 from dpsql.search.select import choose, select
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
+from tests.support.effort import IS_LARGE
 
 NOISES: tuple[Noise, ...] = ("laplace", "gaussian")
 
@@ -25,7 +24,7 @@ FOUND: tuple[tuple[int, Noise, float], ...] = (
 )
 """Seeds at which groups with matrices of their own were better, and by how much."""
 
-EVERY = "FLOOR_COUNT" in os.environ
+EVERY = IS_LARGE
 """``make fuzz`` asks for all, of which one takes 10 seconds."""
 
 

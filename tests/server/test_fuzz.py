@@ -21,9 +21,10 @@ from dpsql.server.messages import Hangup, ProtocolError
 from dpsql.server.server import Server
 from dpsql.server.wire import Wire
 from dpsql.sql.lexemes import split_statements
+from tests.support.effort import effort, first_seed
 from tests.support.served import Client, served, write_certificate
 
-MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "1600"))
+MESSAGES = effort(1600)
 GROWTH = 32 << 20
 """Bytes that a process may hold more after any number of messages than after the first tenth."""
 FREE = b"SELECT COUNT(*) FROM t"
@@ -132,7 +133,7 @@ def _kinds(data: bytes) -> list[bytes]:
 
 
 def test_no_message_breaks_a_session(site: Server) -> None:
-    rng = random.Random(int(os.environ.get("FUZZ_SEED", "20261122")))
+    rng = random.Random(first_seed(20261122))
     asker, lobby, remembered = Asker(site.site, None, "ana"), Lobby(), Remembered()
     for sql in ("SET epsilon = 0.01", FREE.decode()):
         (fragment,) = split_statements(sql)

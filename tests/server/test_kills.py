@@ -7,7 +7,6 @@ so that a kill costs less than a second.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import random
 import socket
 import struct
@@ -26,9 +25,10 @@ import dpsql
 from dpsql.dbapi.site import open_site
 from dpsql.server.server import Address, Server
 from dpsql.server.users import Users
+from tests.support.effort import effort, first_seed
 from tests.support.served import Client, rows, told
 
-KILLS = int(os.environ.get("SERVER_KILLS", "6"))
+KILLS = effort(6)
 LONGEST_TURN = 6
 """Kills of one server: of its clients, and at last of itself."""
 PRICE = "0.01"
@@ -135,7 +135,7 @@ def test_who_is_killed_loses_nothing(catalog: Path) -> None:
         path.chmod(0o600)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "dpsql.engine.engine", "duckdb"])
-    known, left = Told(random.Random(int(os.environ.get("SERVER_SEED", "5")))), KILLS
+    known, left = Told(random.Random(first_seed(5))), KILLS
     while left > 0:
         kills = min(left, known.rng.randrange(1, LONGEST_TURN + 1))
         _turn(context, catalog, known, kills)

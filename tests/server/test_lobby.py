@@ -24,9 +24,10 @@ from dpsql.server.asking import Asker
 from dpsql.server.bursts import Remembered, first_burst
 from dpsql.server.server import Server
 from dpsql.server.ticks import Ticks
+from tests.support.effort import effort
 from tests.support.served import Client, kinds, rows, served, told, write_certificate
 
-SEQUENCES = int(os.environ.get("SERVER_SEQUENCES", "1"))
+SEQUENCES = effort(1)
 STEPS, MANY = 40, 8000
 SELECTS = (
     "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind",

@@ -7,7 +7,6 @@ with PostgreSQL's tag, rows, SQLSTATE and state of the transaction.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import struct
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from dpsql.server.twin import open_twin
 from tests.support.served import PASSWORD, Client, kinds, rows, served, told, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
-SESSIONS = int(os.environ.get("SERVER_SESSIONS", "60"))
+SESSIONS = 60
 NAMES = ["a", "A", "B", '"b"', '"C d"', '"x""y"']
 ROWS = "SELECT * FROM (VALUES (1, 'x'), (2, NULL), (3, 'z')) v(i, t)"
 FIXED = [

@@ -7,7 +7,6 @@ every value drawn from a cell, first and last instants of days included.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +20,13 @@ import dpsql
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.dbapi.connection import Connection
 from dpsql.sql import evaluate
+from tests.support.effort import effort
 from tests.support.grammar import verdict
 from tests.support.tables import Tables, World, open_tables
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = int(os.environ.get("EDGE_STATEMENTS", "25"))
+STATEMENTS = effort(25)
 
 CATALOG = """
 [budget]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from pathlib import Path
@@ -10,9 +9,10 @@ from pathlib import Path
 import pytest
 from sqlglot import parse_one
 
+from tests.support.effort import effort
 from tests.support.oracle import open_world
 
-STATEMENTS = int(os.environ.get("NAME_STATEMENTS", "150"))
+STATEMENTS = effort(150)
 
 ITEMS = [
     *("COUNT(*)", "Sum(a) / COUNT(*)", "mean(a)", "IF(COUNT(*) > 3, 'Many, or so', 'few')"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ ward = { type = "text", domain = ["a", "b", "c", "d"] }
 age = { type = "integer", domain = [0, 59] }
 cost = { type = "number", bounds = [0, 10] }
 """
-RUNS = int(os.environ.get("DPSQL_KEPT", "60"))
+RUNS = 60
 UNITS = 50
 ROWS = [(who, "aabcd"[(k * k + who) % 5], (7 * who + 11 * k) % 60, (who * k) % 11)
         for who in range(UNITS) for k in range(6)]  # fmt: skip

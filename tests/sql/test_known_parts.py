@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,8 +20,9 @@ from dpsql.sql.known_parts import MOST_TESTS, cut_up
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
+from tests.support.effort import effort
 
-COUNT = int(os.environ.get("EDGE_STATEMENTS", "120"))
+COUNT = effort(120)
 CATALOG = """
 [budget]
 epsilon = 1

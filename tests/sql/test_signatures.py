@@ -8,7 +8,6 @@ PostgreSQL 16.2 that statements can call, one a line, each with the kinds of its
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,10 +19,11 @@ from sqlglot.dialects import DuckDB, Postgres
 
 import dpsql
 from dpsql.dbapi.connection import Connection
+from tests.support.effort import effort, first_seed
 from tests.support.oracle import VALUES, open_world
 
-STATEMENTS = int(os.environ.get("SIGNATURE_STATEMENTS", "150"))
-SEED = int(os.environ.get("SIGNATURE_SEED", "8"))
+STATEMENTS = effort(150)
+SEED = first_seed(8)
 
 NUMBERS = ("0", "1", "-1", "2.5", "1e-300", "-1e-300", "1e300", "9" * 38, "0.1", "NULL")
 EXTREMES: dict[str, tuple[str, ...]] = {

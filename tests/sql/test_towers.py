@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.effort import first_seed, one_in
 from tests.support.towers import towers
 
-SHARES = int(os.environ.get("TOWER_SHARES", "8"))
+SHARES = one_in(8)
 """Parts of the towers, of which one is tried; all of them, at all heights, where it is 1."""
-SHARE = int(os.environ.get("TOWER_SHARE", "0"))
+SHARE = first_seed(0) % SHARES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux")
 

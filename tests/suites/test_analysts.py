@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tests.suites.suite import check_suite
+from tests.support.effort import one_in
 
-REPORTS = int(os.environ.get("REPORTS_EVERY", "10"))
-WEEKLY = int(os.environ.get("WEEKLY_EVERY", "12"))
-EVERY = int(os.environ.get("ANALYSTS_EVERY", "16"))
+REPORTS = one_in(10)
+WEEKLY = one_in(12)
+EVERY = one_in(16)
 
 
 def test_answers_are_right_and_refusals_are_known(tmp_path: Path) -> None:

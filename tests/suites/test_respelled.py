@@ -5,7 +5,6 @@ The list may only shrink: a spelling that is answered now has to be taken off it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +15,11 @@ import sqlglot
 import dpsql
 from tests.suites.respelled import respelled
 from tests.suites.suite import HERE, Asked, difference, open_suite, read_suite
+from tests.support.effort import one_in
 from tests.support.seam import zero_noise
 from tests.support.tables import World
 
-EVERY = int(os.environ.get("SPELLINGS_EVERY", "10"))
+EVERY = one_in(10)
 """How many spellings there are for each that is asked."""
 UNEQUAL = HERE / "unequal_spellings.txt"
 

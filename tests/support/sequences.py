@@ -6,12 +6,12 @@ for the same in another order, under other names, in other forms or as a part of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tests.support.effort import IS_LARGE
 from tests.support.statements import (
     KEYS,
     Measured,
@@ -22,7 +22,7 @@ from tests.support.statements import (
     statements,
 )
 
-MOST = 30 if "SEQUENCES" in os.environ else 12
+MOST = 30 if IS_LARGE else 12
 """Steps of the longest sequences, each of which takes half a second of CPU."""
 
 SETTINGS = (

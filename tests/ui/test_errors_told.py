@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-import os
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ from dpsql.ui.grid import Grid
 from dpsql.ui.report import BatchAnswer, BatchReport, summary_json, summary_markdown
 from dpsql.ui.report_page import render_report
 from dpsql.ui.style import Style
+from tests.support.effort import effort
 from tests.support.tables import World, open_tables
 
 CATALOG = """
@@ -58,7 +58,7 @@ TABLES = {
     "t": "SELECT CASE WHEN i % 3 = 0 THEN 'eye' ELSE 'skin' END AS ward, i % 100 AS age,"
     " CAST(i % 90 AS DOUBLE) AS cost FROM range(900) v(i)"
 }
-SEEDS = int(os.environ.get("ERRORS_TOLD_SEEDS", "12"))
+SEEDS = effort(12)
 KNOWN = (
     *("COUNT(*)", "SUM(cost)", "AVG(age)", "2 * COUNT(*) - 1", "SUM(age) / COUNT(*)"),
     *(

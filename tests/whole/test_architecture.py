@@ -6,6 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from tests.support import effort
+
 ROOT = Path(__file__).parents[2]
 MAP = (ROOT / "docs" / "architecture.md").read_text()
 
@@ -61,3 +65,15 @@ def test_what_contributors_are_told_to_run_and_to_read_is_there() -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", text)
     assert len(named) > 15
     assert [path for path in (*named, *links) if not (ROOT / path).exists()] == []
+
+
+def test_how_much_is_asked_is_said_by_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = re.compile(r"\b(int|float)\(os\.environ")
+    reading = {
+        path.name for path in (ROOT / "tests").rglob("*.py") if counted.search(path.read_text())
+    }
+    assert reading == {"effort.py", "torture.py"}  # the last is told by the test that starts it
+    for value, found in ((1.0, (3, 0, 8, 40)), (10.0, (30, 36, 1, 4))):
+        monkeypatch.setattr(effort, "EFFORT", value)
+        shares = effort.one_in(8), effort.one_in(40)
+        assert (effort.effort(3), effort.beyond(4), *shares) == found

@@ -22,12 +22,13 @@ import dpsql
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection, migrate_ledger
 from tests.suites.suite import compared
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.slow
 
-WORLDS = int(os.environ.get("EDITED_WORLDS", "6"))
+WORLDS = effort(6)
 STEPS = 14
 CATALOG = """
 [budget]

@@ -6,7 +6,6 @@ and other keys under an old name; answers without noise are compared with the na
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection, Result
 from dpsql.engine.discover import Finding
 from dpsql.privacy.discovery import CountedDiscovery
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import insert
 
@@ -63,7 +63,7 @@ LACKS = ("E_DOMAIN", "E_NO_BOUNDS", "E_NOT_IN_DOMAIN", "E_AGGREGATE", "E_JOIN")
 KEYS = ("ale", "gin", "rum", "tea")
 BOUNDS = ((0, 8), (0, 32), (4, 32))
 CHOICE = {"_choose": "dpsql.privacy.find._choose", "enclosing": "dpsql.engine.discover.enclosing"}
-STEPS = int(os.environ.get("FOUND_STEPS", "25"))
+STEPS = 25
 
 UNITS = "(SELECT person, {} FROM buys {} GROUP BY person) AS p"
 FORMS = (
@@ -335,7 +335,7 @@ def stack() -> Iterator[ExitStack]:
         yield found
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("FOUND_SEEDS", "2"))))
+@pytest.mark.parametrize("seed", range(effort(2)))
 def test_answers_are_those_of_what_is_found_now(
     tmp_path: Path, seed: int, stack: ExitStack
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -22,6 +21,7 @@ from dpsql.answer.accuracy import TIE, Compared
 from dpsql.dbapi.connection import Connection, Cursor, Result
 from dpsql.engine.engine import Engine
 from dpsql.plan.request import make_plan
+from tests.support.effort import IS_LARGE, effort
 from tests.support.oracle import (
     INSIDE,
     ROWS,
@@ -37,8 +37,8 @@ from tests.support.statements import Statement
 
 pytestmark = pytest.mark.slow
 
-SEQUENCES = int(os.environ.get("SEQUENCES", "2"))
-PAIRS = int(os.environ.get("PAIRS", "20"))
+SEQUENCES = effort(2)
+PAIRS = effort(20)
 OUTCOMES = ("free", "measured", "measured though determined")
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 
@@ -226,7 +226,7 @@ def _settings(examples: int, derandomize: bool) -> Any:
 
 
 def test_no_sequence_of_statements_spoils_an_answer() -> None:
-    searched(SEQUENCES, "SEQUENCES" not in os.environ)()
+    searched(SEQUENCES, not IS_LARGE)()
 
 
 def ask_many(
@@ -250,11 +250,11 @@ def ask_many(
 
 
 def test_requests_that_are_alike_are_told_apart() -> None:
-    ask_many(twins(), SEQUENCES, 2, "SEQUENCES" not in os.environ)
+    ask_many(twins(), SEQUENCES, 2, not IS_LARGE)
 
 
 def test_no_free_answer_is_less_accurate_than_a_new_one() -> None:
-    seen = ask_many(pairs(), PAIRS // 10, 10, "PAIRS" not in os.environ)
+    seen = ask_many(pairs(), PAIRS // 10, 10, not IS_LARGE)
     print(f"{PAIRS} pairs of requests, none with an error above that of a new one:", dict(seen))
     assert all(seen[outcome] > PAIRS // 20 for outcome in OUTCOMES), seen
 

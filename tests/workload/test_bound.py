@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpsql.engine.terms import form_request
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.workload import target
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, write_tables
 
@@ -45,7 +45,7 @@ a = {{ type = "integer" }}
 floor = {{ type = "integer" }}
 """
 ROWS = 900
-CONDITIONS = int(os.environ.get("BOUND_CONDITIONS", "12"))
+CONDITIONS = effort(12)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 
 from benchmarks import floor
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 
 BUDGET = "[budget]\nepsilon = 100000\ndelta = 1e-4\nmax_epsilon_per_request = 1000\n"
@@ -38,6 +39,43 @@ def write_table(folder: Path, columns: str, rows: int, selected: str, unit: str 
     with duckdb.connect() as scribe:
         scribe.execute("SET enable_progress_bar = false")
         scribe.execute(f"COPY (SELECT {selected} FROM range({rows}) r(i)) TO '{folder}/t.parquet'")
+
+
+OUTSIDE = {
+    "integer": "2000000000 - {0}",
+    "number": "'NaN'",
+    "decimal": "9000000 + {0}",
+    "text": "'~' || {0}",
+    "boolean": "NULL",
+    "date": "{0} + INTERVAL 5000 YEAR",
+    "timestamp": "{0} + INTERVAL 5000 YEAR",
+    "time": "NULL",
+}
+"""What becomes of a value that none is like which the catalog declares, by the column's type."""
+
+
+def undeclare(folder: Path) -> None:
+    """Write the files of a catalog anew, with values in the same columns that are not declared."""
+    for table in read_catalog(folder / "c.toml").tables.values():
+        declared = {key: each.type for key, each in table.columns.items()}
+        for path in sorted(folder.glob(Path(table.source).relative_to(folder).as_posix())):
+            is_csv = path.suffix == ".csv"
+            rows = f"read_csv('{path}', all_varchar = true)" if is_csv else f"'{path}'"
+            with duckdb.connect() as scribe:
+                scribe.execute("SET enable_progress_bar = false")
+                found = scribe.execute(f"DESCRIBE FROM {rows}").fetchall()
+                stored = {name: kind for name, kind, *_ in found if name.casefold() in declared}
+                kinds = {name: "text" if is_csv else declared[name.casefold()] for name in stored}
+                changed = [
+                    f"CAST({OUTSIDE[kinds[name]].format(name)} AS {kind}) AS {name}"
+                    for name, kind in stored.items()
+                ]
+                listed = f"* REPLACE ({', '.join(changed)})" if changed else "*"
+                scribe.execute(
+                    f"COPY (SELECT {listed} FROM {rows}) TO '{path}.new'"
+                    f" (FORMAT {'csv' if is_csv else 'parquet'})"
+                )
+            Path(f"{path}.new").replace(path)
 
 
 def _of_adult(folder: Path, _: int) -> None:

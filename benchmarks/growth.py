@@ -3,7 +3,8 @@
 Every size runs in a process of its own, after its files are written: CPU seconds after imports, of
 the process and of those it starts, seconds on the clock, and the most memory it held. Exponents are
 those of a power law through the sizes that take long enough to tell; in memory, what is held above
-the smallest size counts. One above ``LINEAR`` that has no reason is a failure, exit code 1.
+the smallest size counts. One above ``LINEAR`` that has no reason is a failure, exit code 1; so is
+it to take more than ``DECLARED`` times as long where no value is declared, at the last short size.
 Run: ``python -m benchmarks.growth [part ...] [--quick]``; ``--quick`` leaves the largest sizes out.
 """
 
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +25,16 @@ import numpy as np
 
 import dpsql
 from benchmarks import growing, growing_marginals, growing_statements
-from benchmarks.growing import Growing
+from benchmarks.growing import Growing, undeclare
 
 PARTS = {**growing.PARTS, **growing_marginals.PARTS, **growing_statements.PARTS}
 """What can grow, by name."""
 
 LINEAR = 1.1
 """The largest exponent that is no failure."""
+
+DECLARED = 2.0
+"""How many times as long it may take where none of the values are declared."""
 
 SECONDS, MEBIBYTES = 0.3, 30.0
 """What a size must take, or hold above the smallest, to count for an exponent."""
@@ -112,13 +116,30 @@ def report(name: str, is_quick: bool) -> int:
     steep = [what for what, power in powers.items() if power is not None and power > LINEAR]
     if steep:
         print(f"  {' and '.join(steep)} ABOVE {LINEAR}: {part.why or 'a failure'}", flush=True)
-    return int(bool(steep) and not part.why)
+    last = len(part.sizes) - 1
+    is_slow = slower(name, part.sizes[last], found[last].seconds)
+    return int((bool(steep) and not part.why) or is_slow)
 
 
-def alone(name: str, size: int) -> Taken | None:
-    """What one size takes in a process of its own; None where it does not end well."""
+def slower(name: str, size: int, seconds: float) -> bool:
+    """Print what a size takes where no value is declared; say whether that is too long."""
+    taken = alone(name, size, undeclare)
+    if taken is None:
+        print("  none declared: not done", flush=True)
+        return True
+    ratio = taken.seconds / seconds
+    print(f"  none declared: {taken.seconds:.2f} s, {ratio:.2f} times all declared", flush=True)
+    return ratio > DECLARED and taken.seconds >= SECONDS
+
+
+def alone(name: str, size: int, change: Callable[[Path], None] = lambda _: None) -> Taken | None:
+    """What one size takes in a process of its own; None where it does not end well.
+
+    ``change`` is done to its files, once they are written.
+    """
     with tempfile.TemporaryDirectory() as folder:
         PARTS[name].prepare(Path(folder), size)
+        change(Path(folder))
         command = [sys.executable, "-m", "benchmarks.growth", "--one", name, str(size), folder]
         try:
             done = subprocess.run(

@@ -157,6 +157,15 @@ FAILURES: dict[str, tuple[Callable[[Server], str], str, str, str]] = {
         "E_DATA",
         "view = true",
     ),
+    "foreign part": (
+        lambda c: c.address,
+        "DROP FOREIGN DATA WRAPPER IF EXISTS nowhere CASCADE; "
+        "CREATE FOREIGN DATA WRAPPER nowhere; "
+        "CREATE SERVER elsewhere FOREIGN DATA WRAPPER nowhere; "
+        "CREATE FOREIGN TABLE clinic.more () INHERITS (clinic.visits) SERVER elsewhere",
+        "E_DATA",
+        "view = true",
+    ),
     "addresses": (
         lambda c: c.address,
         "ALTER TABLE clinic.visits ALTER who TYPE inet USING NULL",
@@ -186,6 +195,21 @@ def test_what_does_not_open_charges_nothing(
         error = refused(lambda: connection.execute(COUNT))
         assert (error.code, why in f"{error}") == (code, True), f"{error}"
         assert connection.budget.entries == 0
+
+
+def test_a_column_that_is_worked_out_when_it_is_read_is_refused(
+    clinic: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row may make its expression fail: stored ones, which cannot, stand for it here."""
+    made = "ALTER TABLE clinic.visits ADD age int GENERATED ALWAYS AS (7) STORED"
+    clinic.run("ALTER TABLE clinic.visits DROP age", made)
+    with zero_noise(), dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        assert dict(connection.execute(COUNT).result.rows)["A"] == 100
+    columns = postgresql.COLUMNS.replace("attgenerated = 'v'", "attgenerated = 's'")
+    monkeypatch.setattr(postgresql, "COLUMNS", columns)
+    with dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        error = refused(lambda: connection.execute(UNITS))
+        assert "stored as a nested or unknown type" in f"{error}"
 
 
 def test_an_address_that_is_not_set_is_named(

@@ -65,7 +65,8 @@ WITH RECURSIVE b(attnum, oid, typmod) AS (
   SELECT b.attnum, t.typbasetype, t.typtypmod FROM b JOIN pg_type AS t ON t.oid = b.oid
   WHERE t.typtype = 'd')
 SELECT a.attname,
-       CASE WHEN t.typtype = 'e' THEN 'enum'
+       CASE WHEN a.attgenerated = 'v' THEN 'virtual'
+            WHEN t.typtype = 'e' THEN 'enum'
             WHEN t.typname = 'numeric' AND b.typmod >= 0 THEN 'numeric()' ELSE t.typname END,
        has_column_privilege(a.attrelid, a.attnum, 'SELECT')
 FROM b JOIN pg_type AS t ON t.oid = b.oid AND t.typtype <> 'd'
@@ -76,7 +77,8 @@ WITH RECURSIVE up(oid) AS (
   SELECT %s::oid UNION SELECT i.inhparent FROM pg_inherits AS i JOIN up ON i.inhrelid = up.oid),
 down(oid) AS (
   SELECT %s::oid UNION SELECT i.inhrelid FROM pg_inherits AS i JOIN down ON i.inhparent = down.oid)
-SELECT n.nspname, c.relname FROM (SELECT oid FROM up UNION SELECT oid FROM down) AS r
+SELECT n.nspname, c.relname, c.relkind = 'f' AND c.oid IN (SELECT oid FROM down)
+FROM (SELECT oid FROM up UNION SELECT oid FROM down) AS r
 JOIN pg_class AS c ON c.oid = r.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
 LISTED = """
@@ -189,11 +191,14 @@ def _describe(table: Table, address: str) -> Described:
             unavailable(table.name, table.source, problem)
         columns = connection.execute(COLUMNS, [oid, oid]).fetchall()
         relatives = connection.execute(RELATIVES, [oid, oid]).fetchall()
+    if table.option("view") is None and any(is_foreign for *_, is_foreign in relatives):
+        problem = "a part of it is a foreign table, which may join rows; view = true vouches for it"
+        unavailable(table.name, table.source, problem)
     place = f"postgresql://{system}/{database}/"
     found = Described(
         schema,
         relation,
-        tuple(f"{place}{one}.{two}" for one, two in relatives),
+        tuple(f"{place}{one}.{two}" for one, two, _ in relatives),
         tuple((column, stored) for column, stored, _ in columns),
         frozenset(column for column, _, readable in columns if not (may_read or readable)),
     )

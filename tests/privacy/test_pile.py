@@ -172,8 +172,15 @@ def edges_at(rows: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", ["i", "'u' || i"], ids=["whole", "text"])
-@pytest.mark.parametrize("way", ["", "row_count_hint = 64", 'spill = "scratch"'])
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [
+        ("", "i"),
+        ("row_count_hint = 64", "'u' || i"),
+        ('spill = "scratch"', "i"),
+        ('spill = "scratch"\nrow_count_hint = 64', "'u' || i"),
+    ],
+)
 def test_no_number_of_rows_at_any_edge_is_one_too_many(
     way: str, name: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -299,8 +299,8 @@ def errors_of(request: Request) -> dict[tuple[int, str], float]:
     planned = make_plan(request)
     means: dict[tuple[int, int], float] = {}
     rows: dict[tuple[int, int], int] = {}
-    for part, layout in zip(planned.plan.parts, planned.layouts, strict=True):
-        means |= mean_variances(part.forecast, layout.products)
+    for forecast, layout in zip(planned.plan.forecasts, planned.layouts, strict=True):
+        means |= mean_variances(forecast, layout.products)
         rows |= layout.rows
     return {
         (column.statement, column.name): math.sqrt(column.variance(means, rows))

@@ -86,18 +86,13 @@ def shown_ratio(
     """
     if not any(_derives(request, index) for index in range(len(request.statements))):
         return 0.0
-    estimates = {
-        index: part.estimate(values)
-        for index, (part, values) in enumerate(
-            zip(known.release.plan.parts, known.release.values, strict=True)
-        )
-    }
+    estimates = dict(enumerate(known.release.plan.estimates(known.release.values)))
     found: list[Errors] = []
     for plan, readings in (
         (known.release.plan, known.readings),
         (planned.plan, planned.readings),
     ):
-        other = (readings, {index: part.forecast for index, part in enumerate(plan.parts)})
+        other = (readings, dict(enumerate(plan.forecasts)))
         found.append(
             find_errors(request, known.readings, estimates, other, plan.noise, sealed, synthetics)
         )
@@ -139,5 +134,5 @@ def _ratio(left: float, right: float) -> float:
 def _variances(
     request: Request, plan: Plan, readings: Readings
 ) -> dict[tuple[int, int], np.ndarray]:
-    forecasts = {index: part.forecast for index, part in enumerate(plan.parts)}
+    forecasts = dict(enumerate(plan.forecasts))
     return read_variances(request, readings, forecasts)

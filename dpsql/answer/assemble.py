@@ -21,7 +21,14 @@ from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.strategy.base import Estimate, Forecast
 from dpsql.strategy.noise_law import law
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Reading, Readings, notes_of, reading_covariance, reading_variances
+from dpsql.workload.target import (
+    Reading,
+    Readings,
+    notes_of,
+    reading_beside,
+    reading_covariance,
+    reading_variances,
+)
 
 if TYPE_CHECKING:
     from dpsql.answer.covariance import Joint
@@ -346,6 +353,24 @@ def _matching(select: Select, i: int, j: int) -> list[tuple[int, int]]:
     return [(b * count + i, b * count + j) for b in range(len(select.branches))]
 
 
+def _across(
+    answer: Answer,
+    one: Place,
+    two: Place,
+    readings: Readings,
+    forecasts: Mapping[int, Forecast],
+) -> Floats | None:
+    """The covariance of answers that two parts give, in result order; None where there is none."""
+    sides = []
+    for part, reading, order in (readings[one], readings[two]):
+        found = reading_beside(forecasts[part], reading)
+        rows = answer.arrange(np.arange(len(found), dtype=np.float64), order).astype(np.int64)
+        sides.append(found[rows])
+    if not all(side.shape[1] for side in sides):
+        return None
+    return -np.asarray((sides[0] * sides[1]).sum(axis=1))
+
+
 def _covariance(
     answer: Answer,
     one: Place,
@@ -363,6 +388,6 @@ def _covariance(
         if place not in readings:
             return variances[place]
     if readings[one][0] != readings[two][0]:
-        return None
+        return _across(answer, one, two, readings, forecasts)
     part, reading, order = readings[one]
     return answer.arrange(reading_covariance(forecasts[part], reading, readings[two][1]), order)

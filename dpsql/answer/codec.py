@@ -98,6 +98,7 @@ def _facts(release: Release, keep: Keep) -> dict[str, Any]:
         "delta": str(plan.delta),
         "rho": None if plan.rho is None else str(plan.rho),
         "parts": parts,
+        "joined": plan.joined,
         "receipt": [release.ledger_id, release.seq, release.head],
         "scopes": list(release.scopes),
     }
@@ -135,7 +136,8 @@ def decode(body: bytes) -> Release:
         values.append(tuple(_integers(arrays[key]) for key in item["values"]))
     rho = None if facts["rho"] is None else Fraction(facts["rho"])
     plan = Plan(
-        tuple(parts), facts["noise"], Fraction(facts["epsilon"]), Fraction(facts["delta"]), rho
+        *(tuple(parts), facts["noise"], Fraction(facts["epsilon"]), Fraction(facts["delta"]), rho),
+        joined=facts.get("joined", False),  # each part by itself, as it was published
     )
     scopes = tuple(facts.get("scopes", ()))
     ledger_id, seq, head = facts["receipt"]

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.blocks import Dense
-from dpsql.algebra.operator import Floats, Operator
-from dpsql.algebra.ranges import Ranges
+from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
-from dpsql.strategy.base import Forecast
+from dpsql.strategy.base import Forecast, take_rows
 from dpsql.strategy.structured_axis import interval_bounds
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Reading, Readings
+from dpsql.workload.target import Reading, Readings, reading_beside
 from dpsql.workload.workload import Product
 
 Rows = NDArray[np.int64]
@@ -97,12 +95,20 @@ class Joint:
             if place not in self.readings:
                 return np.asarray(self.variances[place][rows])
         if self.readings[one][0] != self.readings[two][0]:
-            return np.zeros(len(left))
+            sides = [self._beside(*each) for each in ((one, left), (two, right))]
+            if not all(side.shape[1] for side in sides):
+                return np.zeros(len(left))
+            return -np.asarray((sides[0] * sides[1]).sum(axis=1))
         pairs, back = np.unique(np.stack([left, right]), axis=1, return_inverse=True)
         flat = [self._flat(place, rows) for place, rows in ((one, pairs[0]), (two, pairs[1]))]
         part, first, _ = self.readings[one]
         found = self._covariances(part, first, flat[0], self.readings[two][1], flat[1])
         return found[back.reshape(-1)]
+
+    def _beside(self, place: Place, rows: Rows) -> Floats:
+        """What other parts tell of result rows, shape (rows, numbers)."""
+        part, reading, _ = self.readings[place]
+        return reading_beside(self.forecasts[part], reading)[self._flat(place, rows)]
 
     def _flat(self, place: Place, rows: Rows) -> Rows:
         """Where result rows stand in the order of the columns of a reading."""
@@ -131,22 +137,11 @@ def _rows(product: Product, flat: Rows, domain: Mapping[str, int]) -> Product:
     """Chosen rows of a product: row r of every factor belongs to ``flat[r]``."""
     names = sorted(product.factors, key=list(domain).index)
     places = np.unravel_index(flat, [product.factors[name].rows for name in names] or [1])
-    return Product({n: _take(product.factors[n], p) for n, p in zip(names, places, strict=False)})
+    pairs = zip(names, places, strict=False)
+    return Product({name: take_rows(product.factors[name], at) for name, at in pairs})
 
 
 def _written(readings: Reading) -> set[str]:
     """The attributes on which some rows of readings are no intervals of cells."""
     factors = [pair for _, product in readings for pair in product.factors.items()]
     return {name for name, factor in factors if interval_bounds(factor) is None}
-
-
-def _take(factor: Operator, rows: NDArray[np.intp]) -> Operator:
-    """Chosen rows of a factor; those of intervals are not written out."""
-    if (bounds := interval_bounds(factor)) is not None:
-        return Ranges(factor.n, bounds[0][rows], bounds[1][rows])
-    if factor.rows * factor.n <= CHUNK:
-        return Dense(np.asarray(factor.dense(), dtype=np.float64)[rows])
-    kept, back = np.unique(rows, return_inverse=True)
-    chosen = np.zeros((factor.rows, len(kept)))
-    chosen[kept, np.arange(len(kept))] = 1
-    return Dense(np.asarray(factor.rmatmat(chosen), dtype=np.float64).T[back])

@@ -53,9 +53,9 @@ class Implied:
     def error(self) -> float:
         """The expected squared error of all answers together."""
         total = 0.0
-        for index, part in enumerate(self.release.plan.parts):
+        for index, forecast in enumerate(self.release.plan.forecasts):
             here = [reading for at, reading, _ in self.readings.values() if at == index]
-            total += sum(float(v.sum()) for v in reading_variances(part.forecast, here))
+            total += sum(float(v.sum()) for v in reading_variances(forecast, here))
         return total
 
 

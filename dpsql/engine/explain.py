@@ -61,9 +61,9 @@ def explain(
         facts = (method, "none", nothing, nothing, 0.0, (), True, assumed, remaining)
         return Explanation(statements, *facts, details=details)
     variances: dict[Place, NDArray[np.float64]] = {}
-    for index, part in enumerate(plan.parts):
+    for index, forecast in enumerate(plan.forecasts):
         here = {place: reading for place, (at, reading, _) in readings.items() if at == index}
-        found = reading_variances(part.forecast, list(here.values()))
+        found = reading_variances(forecast, list(here.values()))
         variances.update(zip(here, found, strict=True))
     plain = {} if planned is None else _plain_errors(request, planned)
     lower = {} if planned is None else _lower_errors(request, planned)

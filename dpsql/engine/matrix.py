@@ -243,8 +243,8 @@ class Asking(Measuring, Job[Release]):
         plan, readings = release.plan, choice.readings
         needed = {index for index, _, _ in readings.values()}
         estimates = {
-            index: part.estimate(values)
-            for index, (part, values) in enumerate(zip(plan.parts, release.values, strict=True))
+            index: each
+            for index, each in enumerate(plan.estimates(release.values))
             if index in needed
         }
         cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)

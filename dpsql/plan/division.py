@@ -14,7 +14,7 @@ from typing import Protocol
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import counted_of, error_at, least_part, used
 from dpsql.plan.limits import AIM, plain_cost
-from dpsql.plan.plan import NO_ERROR, Part, shared_error, split_amount
+from dpsql.plan.plan import NO_ERROR, Part, joined_of, shared_error, split_amount
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
@@ -46,7 +46,7 @@ ROOM = 1.5
 
 GAIN = 1.1
 """Ratio of variances that pieces have to gain, five per cent of the standard error: their answers
-do not agree with each other."""
+are estimated together after that (``plan/same_rows.py``), but not planned so."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,10 @@ class Divided:
     def means(self) -> Mapping[Place, float]:
         """The mean variances of all answers, of the noise that is drawn."""
         found: dict[Place, float] = {}
-        for piece, part in zip(self.pieces, self.parts, strict=True):
-            found |= mean_variances(part.forecast, piece.chosen.layout.products)
+        whole = joined_of(self.parts)
+        forecasts = [part.forecast for part in self.parts] if whole is None else whole.forecasts
+        for piece, forecast in zip(self.pieces, forecasts, strict=True):
+            found |= mean_variances(forecast, piece.chosen.layout.products)
         return found
 
 
@@ -122,7 +124,7 @@ class Choose(Protocol):
 def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[PlannedAlone]:
     """Return answers as one piece, or as pieces where these gain much or alone keep the limits.
 
-    Divided do not agree with each other. Where they are to ``agree`` none is for gain alone.
+    Where they are to ``agree``, as a model fitted to one of them needs, none is for gain alone.
     """
     if one.is_good or (agree and one.least <= 1):
         return [one]
@@ -142,12 +144,7 @@ def in_groups(
     to other targets what the split leaves to them.
     """
     whole = sum(least for _, least in split) * AIM ** law(one.noise).norm
-    rows = one.target.rows_per_unit**2
-    apart = shared_error(
-        [error * rows for error, _ in split],
-        [least / whole * (1 - ROUNDING) for _, least in split],
-        one.noise,
-    )
+    apart = split_error(split, one.noise) * one.target.rows_per_unit**2
 
     def rated(pieces: list[PlannedAlone] | None) -> float:
         """The error with the best shares of what the split has."""
@@ -171,6 +168,13 @@ def in_groups(
         return best
     found = _grouped(one, partition.groups, choose)
     return found if rated(found) * GAIN < min(rated(best), apart) else best
+
+
+def split_error(split: Collection[tuple[float, float]], noise: Noise) -> float:
+    """Return the error of statements by themselves, with the best shares of what they have."""
+    whole = sum(least for _, least in split) * AIM ** law(noise).norm
+    fitted = [least / whole * (1 - ROUNDING) for _, least in split]
+    return shared_error([error for error, _ in split], fitted, noise)
 
 
 def _in_earnest(piece: PlannedAlone, choose: Choose) -> PlannedAlone:

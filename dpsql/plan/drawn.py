@@ -33,12 +33,15 @@ from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import Target, mean_variances
 
 
-def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chosen:
+def best_drawn(
+    chooser: Chooser, amount: Fraction, earnest: bool = True, most: float = math.inf
+) -> Chosen:
     """Return the plan of one table with the least error at about this budget.
 
     ``amount`` is an epsilon or a rho, of which so much counts as AMOUNTS have at most; the errors
     that are returned are those in the limit. Unless in ``earnest``, there is no search where
-    nothing that it could find seems to come near the limits; ``free`` is 0 then.
+    nothing that it could find seems to come near the limits; ``free`` is 0 then. What has a larger
+    error than the ``most`` without limits is not kept within them.
     """
     target = chooser.target
     amount, own = counted_of(target, chooser.noise, amount)
@@ -46,7 +49,10 @@ def best_drawn(chooser: Chooser, amount: Fraction, earnest: bool = True) -> Chos
     hopeless = None if earnest else chooser.hopeless()
     if hopeless is None:
         selected = chooser.selected()
-        free, found = least_error(selected), chooser.within(selected)
+        free = least_error(selected)
+        if free > most:
+            return replace(min(selected, key=by_error), free=free)
+        found = chooser.within(selected)
     else:
         selected, free, found = [hopeless], 0.0, chooser.unweighed(hopeless)
     best = replace(min(found, key=by_error), free=free)

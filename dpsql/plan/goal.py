@@ -118,6 +118,6 @@ def worst_ratio(request: Request, plan: Plan, readings: Readings) -> float:
             )
         for j in shown:
             part, reading, _ = readings[i, j]
-            variance = reading_variance(plan.parts[part].forecast, reading)
+            variance = reading_variance(plan.forecasts[part], reading)
             worst = max(worst, math.sqrt(float(variance.max(initial=0))) / item.max_stddev)
     return worst

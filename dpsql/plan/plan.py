@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Resolution, unit_reach
 from dpsql.workload.weights import block_unit, joint_excess
+
+if TYPE_CHECKING:
+    from dpsql.strategy.joined import Joined
 
 MANY_ROWS, WRAPS = 2**31, 2**62
 """Rows that are told apart, and integers that are not wide, as the membrane has them."""
@@ -176,11 +179,22 @@ def _largest(block: Block) -> int:
     return math.isqrt(rows.sensitivity()) + 1
 
 
+def joined_of(parts: Sequence[Part]) -> Joined | None:
+    """Return parts with what they have in common, where several are of one table."""
+    if len({part.table for part in parts}) == len(parts):
+        return None
+    from dpsql.plan.same_rows import joined  # most plans measure a table once
+
+    return joined(parts)
+
+
 @dataclass(frozen=True)
 class Plan:
     """All parts of one request; ``epsilon`` and ``delta`` are what the request asked for.
 
-    ``rho`` is the zero-concentrated budget of a Gaussian plan, ``None`` under Laplace noise.
+    ``rho`` is the zero-concentrated budget of a Gaussian plan, ``None`` under Laplace noise. Where
+    it is ``joined`` one least squares is over all parts that measured the same rows, else one over
+    each part.
     """
 
     parts: tuple[Part, ...]
@@ -188,6 +202,24 @@ class Plan:
     epsilon: Fraction
     delta: Fraction
     rho: Fraction | None
+    joined: bool = True
+
+    @cached_property
+    def _joined(self) -> Joined | None:
+        return joined_of(self.parts) if self.joined else None
+
+    @property
+    def forecasts(self) -> tuple[Forecast, ...]:
+        """The exact expected errors of every answer of each part, beside the others."""
+        if self._joined is None:
+            return tuple(part.forecast for part in self.parts)
+        return self._joined.forecasts
+
+    def estimates(self, values: Sequence[Sequence[NDArray[Any]]]) -> tuple[Estimate, ...]:
+        """What the noisy integers of all parts say: of each, one flat array per block."""
+        pairs = zip(self.parts, values, strict=True)
+        alone = [part.estimate(own) for part, own in pairs]
+        return tuple(alone if self._joined is None else self._joined.estimates(alone))
 
     @property
     def views(self) -> dict[str, RowView]:

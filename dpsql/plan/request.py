@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from fractions import Fraction
@@ -24,6 +25,7 @@ from dpsql.plan.division import (
     in_groups,
     in_pieces,
     least_parts,
+    split_error,
 )
 from dpsql.plan.drawn import best_drawn
 from dpsql.plan.limits import FAIR
@@ -396,7 +398,13 @@ def _known_or_chosen(
     earnest: bool = False,
 ) -> Chosen:
     """Plan answers by themselves, if that was not done already."""
-    return apart.known(target) or choose_one(request, target, noise, amount, earnest)
+    known = apart.known(target)
+    if known is not None:
+        return known
+    alone = target.alone or {}
+    split = [each for places, each in alone.items() if places <= target.asked.keys()]
+    most = GAIN * split_error(split, noise) if len(split) > 1 else math.inf
+    return choose_one(request, target, noise, amount, earnest, most)
 
 
 def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fraction) -> Divided:
@@ -432,12 +440,18 @@ def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) ->
 
 
 def choose_one(
-    request: Request, target: Target, noise: Noise, amount: Fraction, earnest: bool = True
+    request: Request,
+    target: Target,
+    noise: Noise,
+    amount: Fraction,
+    earnest: bool = True,
+    most: float = math.inf,
 ) -> Chosen:
     """The layout and the strategy with the least expected error, at about this budget.
 
     Where errors are aimed at, the budget is still looked for, and plans do not depend on it. Unless
-    in ``earnest``, there is no search where it seems hopeless.
+    in ``earnest``, there is no search where it seems hopeless. With a larger error than the
+    ``most`` it is not to be taken, and limits are not looked at.
     """
     if target.units:
         return count_units(target, noise)
@@ -447,7 +461,7 @@ def choose_one(
     if aims:
         best = aimed(chooser, aims)
     else:
-        best = chooser.best() if request.aims else best_drawn(chooser, amount, earnest)
+        best = chooser.best() if request.aims else best_drawn(chooser, amount, earnest, most)
     return replace(best, error=best.error * target.rows_per_unit**2)
 
 
@@ -465,8 +479,8 @@ def expected_error(
         columns = shown_columns(dict(enumerate(request.statements)), request.targets)
         weights = emphasis_of(columns, alone, rows)
     total = 0.0
-    for part, layout in zip(planned.plan.parts, planned.layouts, strict=True):
-        found = reading_variances(part.forecast, list(layout.products.values()))
+    for forecast, layout in zip(planned.plan.forecasts, planned.layouts, strict=True):
+        found = reading_variances(forecast, list(layout.products.values()))
         for place, variance in zip(layout.products, found, strict=True):
             total += weights.get(place, 0.0) ** 2 * float(variance.sum())
     return total

@@ -127,10 +127,20 @@ def _inverse(scaled: Floats) -> Floats | None:
 
 
 def _by_eigenvalues(scaled: Floats) -> Floats:
+    values, vectors = _positive(scaled)
+    return np.asarray((vectors / values) @ vectors.T)
+
+
+def pseudo_root(scaled: Floats) -> Floats:
+    """Return R (n, rank) of the pseudo-inverse R R' of such a matrix (n, n)."""
+    values, vectors = _positive(scaled)
+    return np.asarray(vectors / np.sqrt(values))
+
+
+def _positive(scaled: Floats) -> tuple[Floats, Floats]:
     values, vectors = np.linalg.eigh(scaled)
     kept = values > REDUNDANT * values.max(initial=0)
-    vectors = vectors[:, kept]
-    return np.asarray((vectors / values[kept]) @ vectors.T)
+    return values[kept], vectors[:, kept]
 
 
 def key_of(product: Product) -> Hashable:

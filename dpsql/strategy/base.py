@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import IntegerRows, Matrix
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.errors import ProgrammingError
@@ -25,6 +26,9 @@ from dpsql.workload.workload import Product, Workload
 
 SCALE_BITS = 30
 """Significant bits of a noise scale; the rounding is towards more noise, by less than 2^-29."""
+
+WRITTEN = 1 << 22
+"""Numbers of a factor up to which it is written out for some of its rows."""
 
 Keep = Callable[[Integers], str]
 """Stores an array and returns the name under which it is found again."""
@@ -109,6 +113,31 @@ class Forecast(ABC):
         All factors have the same number of rows; row r of a product is the Kronecker product of
         their rows r. Both are rows of products that are supported.
         """
+
+    def between(self, left: Product, right: Product) -> Floats:
+        """Return the covariance of every row of a product with every row of another, (rows, rows).
+
+        Factors are in the order of the domain.
+        """
+        ours, theirs, shape = {}, {}, []
+        for name in self.domain:
+            one, two = left.factors.get(name), right.factors.get(name)
+            m, n = (1 if each is None else each.rows for each in (one, two))
+            if one is not None:
+                ours[name] = take_rows(one, np.repeat(np.arange(m), n)) if two and n > 1 else one
+            if two is not None:
+                theirs[name] = take_rows(two, np.tile(np.arange(n), m)) if one and m > 1 else two
+            shape += [m, n] if one or two else []
+        found = self.covariance(Product(ours), Product(theirs)).reshape(shape)
+        axes = [*range(0, len(shape), 2), *range(1, len(shape), 2)]
+        return found.transpose(axes).reshape(left.rows, right.rows)
+
+    def beside(self, product: Product) -> Floats:
+        """Return what other strategies tell of every row of a product, shape (rows, numbers).
+
+        Rows of two strategies of one plan have the covariance of less their scalar product.
+        """
+        return np.zeros((product.rows, 0))
 
     def total(self, product: Product) -> float:
         """Return the sum of the variances of all rows of a product."""
@@ -283,6 +312,21 @@ class Strategy(ABC):
         """
         unit = unit_variance(self.noise, epsilon, delta)
         return math.sqrt(unit * self.unit_error(workload) / workload.rows)
+
+
+def take_rows(factor: Operator, rows: NDArray[np.intp]) -> Operator:
+    """Return chosen rows of a factor; those of intervals are not written out."""
+    from dpsql.algebra.ranges import Ranges  # most answers are not taken row by row
+    from dpsql.strategy.structured_axis import interval_bounds
+
+    if (bounds := interval_bounds(factor)) is not None:
+        return Ranges(factor.n, bounds[0][rows], bounds[1][rows])
+    if factor.rows * factor.n <= WRITTEN:
+        return Dense(np.asarray(factor.dense(), dtype=np.float64)[rows])
+    kept, back = np.unique(rows, return_inverse=True)
+    chosen = np.zeros((factor.rows, len(kept)))
+    chosen[kept, np.arange(len(kept))] = 1
+    return Dense(np.asarray(factor.rmatmat(chosen), dtype=np.float64).T[back])
 
 
 def decode_domain(facts: Mapping[str, Any]) -> dict[str, int]:

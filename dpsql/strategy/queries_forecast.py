@@ -143,6 +143,10 @@ class QueriesForecast(Forecast):
             sides.append(found.reshape(len(found), *sizes))
         return np.asarray((sides[0] * sides[1]).sum(axis=0)).reshape(-1)
 
+    def between(self, left: Product, right: Product) -> Floats:
+        """Return the covariance of every row of a product with every row of another."""
+        return np.asarray(self.exact(left).T @ self.exact(right))
+
     def paired(self, left: Product, right: Product) -> Floats:
         """Return the covariance of row r of one product with row r of the other.
 

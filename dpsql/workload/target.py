@@ -297,6 +297,12 @@ def reading_covariance(forecast: Forecast, left: Reading, right: Reading) -> NDA
     return np.asarray(total)
 
 
+def reading_beside(forecast: Forecast, reading: Reading) -> NDArray[np.float64]:
+    """``Forecast.beside`` of every row of an answer, shape (rows, numbers)."""
+    found: Any = sum(scale * forecast.beside(product) for scale, product in reading)
+    return np.asarray(found)
+
+
 def reading_variances(forecast: Forecast, readings: Sequence[Reading]) -> list[NDArray[np.float64]]:
     """``reading_variance`` of many answers; those of one product are handled together."""
     out: list[NDArray[np.float64]] = [np.empty(0)] * len(readings)

@@ -72,7 +72,10 @@ def test_parameters_are_literals(adult: Connection) -> None:
         adult.execute(sql, ("x' OR 1=1 --", 30))
 
 
-def test_a_script_is_one_charge_and_consistent(adult: Connection) -> None:
+@pytest.mark.parametrize("metric", ["mean", "fair"])
+def test_a_script_is_one_charge_and_consistent(adult: Connection, metric: str) -> None:
+    """Also where statements are measured apart, each with its share."""
+    adult.execute(f"SET metric = {metric}")
     before = adult.budget.remaining_epsilon
     cursor = adult.executescript(
         "SELECT COUNT(*) AS n FROM adult; SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex;"
@@ -85,6 +88,10 @@ def test_a_script_is_one_charge_and_consistent(adult: Connection) -> None:
             break
     assert totals == pytest.approx([totals[0]] * 3)
     assert adult.budget.remaining_epsilon == before - 1
+    assert adult.budget.entries == 1
+    adult.execute("SET reuse = always")
+    (again,) = adult.execute("SELECT COUNT(*) AS n FROM adult").fetchall()
+    assert again[0] == pytest.approx(totals[0])
     assert adult.budget.entries == 1
 
 

@@ -64,7 +64,9 @@ class Alike:
 
     ``diagonal`` is the kind of a query with itself, per sort. What a row has in a cell is, with t a
     number per kind, one of ``forms @ t``, of which a column of a kind has ``counts``; ``starts``
-    are where the forms of each kind of column begin.
+    are where the forms of each kind of column begin. Blocks and forms are of queries over their
+    ``sizes`` (m,), the largest number of any of their sort: sums of money are thousands of times
+    counts, whose squares are rounding beside theirs.
     """
 
     kinds: NDArray[np.intp]
@@ -74,6 +76,7 @@ class Alike:
     forms: Floats
     counts: Floats
     starts: NDArray[np.intp]
+    sizes: Floats
 
     @property
     def size(self) -> int:
@@ -111,13 +114,17 @@ def find_alike(asked: Floats, weights2: Floats) -> Alike | None:
     if kinds is None:
         return None
     spend(float(m) ** 2 * (EIGEN * m + queries.shape[1]))
-    parts = _parts(asked, kinds, rng)
+    diagonal, sorts = np.unique(kinds.diagonal(), return_inverse=True)
+    by_sort = np.zeros(len(diagonal))
+    np.maximum.at(by_sort, sorts, np.abs(asked).max(axis=1))
+    sizes = by_sort[sorts]
+    parts = _parts(asked / sizes[:, np.newaxis], kinds, rng)
     forms = _forms(queries, kinds, rng)
     if parts is None or forms is None:
         return None
-    diagonal, sorts = np.unique(kinds.diagonal(), return_inverse=True)
-    scale = np.abs(asked).max() / largest
-    return Alike(kinds, sorts, diagonal, parts, forms[0] * scale, *forms[1:])
+    units = np.empty(int(kinds.max()) + 1)
+    units[kinds] = np.abs(asked).max() / largest / sizes
+    return Alike(kinds, sorts, diagonal, parts, forms[0] * units, *forms[1:], sizes)
 
 
 def _places(queries: Floats) -> int:

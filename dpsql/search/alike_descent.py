@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 from dpsql.search.alike import Alike
 from dpsql.search.few_descent import STAGES, STRICT, Bounds
 from dpsql.search.few_queries import Few
@@ -67,6 +67,9 @@ def descend_alike(
     ``effort`` scales the number of starts. Bounds, of mean variances at a unit budget, may be
     missed. Source: LRM (Yuan et al. 2012) asks for the optimum over all combinations.
     """
+    few = in_sizes(few, alike)
+    if bounds is not None:
+        bounds = Bounds(bounds.shares * alike.sizes**2, bounds.limits)
     loss = _AlikeLoss(few, alike, bounds)
     found: list[Floats] = []
     for start in _starts(few, alike, effort, bounds):
@@ -97,6 +100,18 @@ def _starts(few: Few, alike: Alike, effort: float, bounds: Bounds | None) -> Ite
             change = CHANGES[number % len(CHANGES)] * start.max()
             start += change * alike.spread * rng.standard_normal(alike.size)
         yield start
+
+
+def in_sizes(few: Few, alike: Alike) -> Few:
+    """Return the same queries over their sizes: whatever their units are, steps are the same."""
+    sizes = alike.sizes[:, np.newaxis]
+    weights2 = few.weights2 * alike.sizes**2
+    return replace(
+        few,
+        queries=few.queries / sizes,
+        weights2=weights2,
+        coefficients=few.coefficients / sizes,
+    )
 
 
 def _descended(

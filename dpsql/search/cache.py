@@ -32,7 +32,7 @@ from dpsql.workload.workload import Workload
 if TYPE_CHECKING:
     from dpsql.search.near import Near
 
-SCHEMA = 39
+SCHEMA = 40
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05

@@ -20,6 +20,7 @@ from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.cells import Cells
 from dpsql.workload.workload import Product
+from tests.support.effort import effort
 
 Array = np.ndarray[Any, Any]
 SIZES = {"a": 4, "b": 3, "c": 2}
@@ -117,7 +118,7 @@ def some_product(rng: np.random.Generator, part: Part) -> tuple[Product, Array]:
             return product, lifted(part, [(n, f.dense()) for n, f in factors.items()])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(effort(40)))
 def test_what_several_parts_know_is_estimated_once(seed: int) -> None:
     """Against dense least squares over all cells, which of two parts of tables is the same."""
     rng = np.random.default_rng([seed, 4421])
@@ -178,7 +179,7 @@ def _check_covariances(plan: Plan, asked: Sequence[Product], split: Any) -> None
                 np.testing.assert_allclose(one @ two.T, 0, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(effort(20)))
 def test_totals_of_all_parts_are_the_same(seed: int) -> None:
     """Also where they have nothing else in common, as counts by sex and by race."""
     rng = np.random.default_rng([seed, 4422])

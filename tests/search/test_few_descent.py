@@ -19,6 +19,7 @@ from dpsql.search.few_queries import Few, read_few
 from dpsql.search.problem import Problem
 from dpsql.strategy.base import Strategy
 from dpsql.workload.workload import Workload
+from tests.support.effort import effort
 
 SIZES = (3, 4, 2, 5)
 TOGETHER = int(np.prod(SIZES))
@@ -131,10 +132,13 @@ def test_a_descent_goes_to_the_end(seed: int) -> None:
     assert found <= error_of(few, start)
 
 
+LIMITED = effort(4)
+
+
 def test_limits_are_kept_at_little_cost() -> None:
     """Each statement stays within its limit, where the least error has one beyond it."""
     kept = []
-    for seed in range(12):
+    for seed in range(LIMITED):
         statements = three(np.random.default_rng(seed))
         problem = problem_of(statements)
         free = [each for each, _ in few_candidates(problem, few_of(problem), 1.0)]
@@ -149,8 +153,8 @@ def test_limits_are_kept_at_little_cost() -> None:
         assert found is not None
         assert found.unit_error(problem.workload) <= 1.5 * best.unit_error(problem.workload)
         kept.append(bool((means_of(found, statements) <= limits * 1.002).all()))
-    assert len(kept) >= 8
-    assert kept.count(False) <= 1  # a descent may end in a corner
+    assert 3 * len(kept) >= 2 * LIMITED
+    assert kept.count(False) <= LIMITED // 12  # a descent may end in a corner
 
 
 @pytest.mark.parametrize("are_alike", [False, True])

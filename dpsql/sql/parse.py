@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
@@ -59,6 +60,12 @@ MAX_STRING = 4 * 1024
 QUERY = ("query",)
 """What DESCRIBE is about where it is about a SELECT."""
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+TYPES = {
+    re.split(r"\W", word.lower())[-1]
+    for word, kind in DuckDB.Tokenizer.KEYWORDS.items()
+    if kind in DuckDB.Parser.TYPE_TOKENS
+}
+"""Words that may be types, which the parser tries before it reads a call: twice for each level."""
 _GAPS = {(",", ")"), ("(", ","), (",", ",")}
 """Neighbours between which something is missing."""
 _UNARY = {"not", "-", "+", "~"}
@@ -233,8 +240,8 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             span=fragment.span(control.start(), control.end()),
         )
     solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
-    depth = unary = chained = 0
-    commas = [0]
+    depth = unary = chained = read = 0
+    commas, times = [0], [1]
     before = ""
     for lexeme in solid:
         if lexeme.kind != "word":
@@ -245,9 +252,10 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             chained = chained + 1 if (before, word) == ("]", "[") else 0
             depth += 1
             commas.append(0)
+            times.append(times[-1] * (2 if before in TYPES else 1))
         elif word in _CLOSING:
             depth = max(0, depth - 1)
-            commas = commas[:-1] or [0]
+            commas, times = commas[:-1] or [0], times[:-1] or [1]
         elif word == ",":
             commas[-1] += 1
         if (before, word) in _GAPS:
@@ -258,6 +266,14 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
                 "leave the comma out, or write what follows it",
             )
         before = word
+        read += times[-1]
+        if read > MAX_NODES >= len(solid):
+            fragment.refuse(
+                lexeme,
+                "E_TOO_COMPLEX",
+                "names of types are nested too deeply: what they are called with is read twice",
+                "leave some of DATE(...), CHAR(...), ARRAY[...] and the like out",
+            )
         if max(depth, unary, chained) > MAX_DEPTH:
             fragment.refuse(
                 lexeme,
@@ -324,7 +340,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         raise _parse_error(fragment, lexemes, error) from None
     except RecursionError:
         raise too_deep() from None
-    except (ValueError, MemoryError, IndexError, TypeError, AttributeError):
+    except (ValueError, MemoryError, LookupError, TypeError, AttributeError):
         what = "the statement cannot be parsed"
         raise ProgrammingError("E_TOO_COMPLEX", what, hint=FORM) from None
     if len(trees) != 1 or trees[0] is None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from sqlglot import Parser
+from sqlglot.dialects.duckdb import DuckDB
 
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import ProgrammingError
 from dpsql.sql.depth import MAX_DEPTH, MAX_TREE_DEPTH, SURE_DEPTH
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.parse import MAX_NODES, TYPES, parse
 from tests.support.forked import world
 
 T = TypeVar("T")
@@ -181,3 +185,56 @@ def test_what_is_wrong_deep_inside_is_told_as_it_is() -> None:
             place(lambda: parse(split_statements(sql)[0]))
         found.add(str(caught.value))
     assert len(found) == 1
+
+
+OPENINGS = int(os.environ.get("OPENINGS", "30"))
+CALLED = sorted({*DuckDB.Parser.FUNCTIONS, *DuckDB.Parser.FUNCTION_PARSERS, *TYPES})
+READ = 40 * MAX_NODES
+"""Steps by which the parser may go on in a statement of so few tokens: they are read once or so."""
+
+
+class TooMuchError(Exception):
+    """Raised by a parser that goes on."""
+
+
+def test_nothing_that_opens_is_read_again_for_every_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, advance = [0], Parser._advance
+
+    def counted(parser: Parser, times: int = 1) -> None:
+        steps[0] += 1
+        if steps[0] > READ:
+            raise TooMuchError
+        advance(parser, times)
+
+    monkeypatch.setattr(Parser, "_advance", counted)
+    draw = random.Random(20)
+    forms = [f"{name}{opening}" for name in CALLED for opening in ("(@)", "[@]", "(@, 1)", "<@>")]
+    forms += [f"{name}(@)" for name in ("char varying", "double precision", '"DATE"', "x -> f", "")]
+    tried = forms if len(forms) < OPENINGS else [*draw.sample(forms, OPENINGS), *forms[-5:]]
+    for form in [*tried, "DATE(@)", "CHAR(@)", "ARRAY[@]", "STRUCT(@)", "ROW(@)"]:
+        for text in ("SELECT @ FROM t", "SELECT COUNT(*) FROM t WHERE x::@ = 1"):
+            for _ in range(MAX_DEPTH - 5):
+                text = text.replace("@", form)
+            steps[0] = 0
+            with suppress(dpsql.Error):
+                parse(split_statements(text.replace("@", "x"))[0])
+
+
+@pytest.mark.parametrize("form", ["DATE(@)", "CHAR(@)", "ARRAY[@]", "char varying(@)", "STRUCT(@)"])
+def test_names_of_types_are_read_some_levels_deep(form: str) -> None:
+    def text(levels: int) -> str:
+        sql = "SELECT @ FROM t"
+        for _ in range(levels):
+            sql = sql.replace("@", form)
+        return sql.replace("@", "x")
+
+    assert parse(split_statements(text(8))[0]).tree is not None
+    with pytest.raises(ProgrammingError, match="read twice") as caught:
+        parse(split_statements(text(20))[0])
+    assert caught.value.code == "E_TOO_COMPLEX"
+    assert caught.value.hint
+
+
+def test_a_long_statement_within_a_type_is_read() -> None:
+    wide = f"SELECT COUNT(*) FROM t WHERE a IN ({', '.join(['CHAR(1)'] * 900)})"
+    assert parse(split_statements(wide)[0]).tree is not None

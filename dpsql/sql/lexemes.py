@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple, NoReturn
 
 from dpsql.errors import ProgrammingError, Span
+from dpsql.interrupts import check
 from dpsql.records import dataclass, field
 
 MAX_TEXT = 64 * 1024
@@ -17,6 +18,9 @@ MAX_TEXT = 64 * 1024
 
 MAX_STATEMENT = 4 * MAX_TEXT
 """Longest text of one statement, with its comments, that is looked at."""
+
+MAX_STATEMENTS = 10_000
+"""Most statements of a script."""
 
 MAX_NUMBER = 40
 """Most characters of a number: a DECIMAL has at most 38 digits, beside a point and a sign."""
@@ -129,6 +133,7 @@ def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
             if symbol == ";" and not (depth > 0 and _holds_statements(opening)):
                 if first >= 0:
                     fragments.append(Fragment(text, first, last))
+                    _check_script(fragments)
                 first, rest, depth, opening = -1, match.end(), 0, []
                 continue
             depth += (symbol == "(") - (symbol == ")")
@@ -137,6 +142,18 @@ def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
         if len(opening) < 2:
             opening.append(match.group().lower())
     return fragments, Fragment(text, first, last) if first >= 0 else None, rest
+
+
+def _check_script(fragments: Sequence[Fragment]) -> None:
+    """Refuse a script of too many statements, before it is split further."""
+    check()
+    if len(fragments) > MAX_STATEMENTS:
+        raise ProgrammingError(
+            "E_TOO_LARGE",
+            f"a script of over {MAX_STATEMENTS:,} statements",
+            hint="one after the other: what is released stays free",
+            span=fragments[-1].whole(),
+        )
 
 
 def blanked(text: str, start: int, end: int) -> str:

@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from dpsql.errors import Error
+from dpsql.errors import Error, ProgrammingError
+from dpsql.interrupts import Cancellation
 from dpsql.sql.clauses import read_truncation
-from dpsql.sql.lexemes import MAX_TEXT, lex, render_literal, split_script, split_statements
+from dpsql.sql.lexemes import (
+    MAX_STATEMENTS,
+    MAX_TEXT,
+    lex,
+    render_literal,
+    split_script,
+    split_statements,
+)
 from dpsql.sql.marks import bind_parameters
 from dpsql.sql.parse import Statement, parse
 
@@ -187,3 +195,20 @@ def test_marks_inside_quotes_are_text() -> None:
 def test_wrong_parameters_are_refused(values: list[object]) -> None:
     with pytest.raises(Error, match=r"\?|parameter"):
         bind_parameters("a = ?", values)
+
+
+def test_a_script_of_very_many_statements_is_refused_before_it_is_split() -> None:
+    few, many = ("SELECT 1;" * n for n in (MAX_STATEMENTS, 20 * MAX_STATEMENTS))
+    assert len(split_statements(few)) == MAX_STATEMENTS
+    with pytest.raises(ProgrammingError) as caught:
+        split_statements(many)
+    assert caught.value.code == "E_TOO_LARGE"
+    assert caught.value.span is not None
+    assert caught.value.span.end <= 9 * (MAX_STATEMENTS + 1)
+
+
+def test_a_script_that_is_split_looks_whether_it_is_to_end() -> None:
+    wish = Cancellation()
+    wish.ask()
+    with wish, pytest.raises(KeyboardInterrupt):
+        split_statements("SELECT 1;" * 9)

@@ -67,6 +67,8 @@ ADVISED: Method = "svt"
 """The rule that is advised: of all it has the least error at its worst."""
 WIDE = 1000
 """Times as large as the least value, or one, an upper bound is that a clip is advised for."""
+LONG = 1e12
+"""Numbers from which on they are written by their powers of ten."""
 CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 """Rules that choose a threshold before anything is measured."""
 
@@ -253,7 +255,7 @@ def advise_clip(item: Compiled, plan: Plan) -> str | None:
     asked = replace(item, truncation=words)
     with suppress(Error):
         table, column = read_column(asked)
-        if column.bounds is None or column.bounds[0] < 0:
+        if table.public or column.bounds is None or column.bounds[0] < 0:
             return None
         low, high = column.bounds
         key, unit = column.name.casefold(), table.unit.max_rows
@@ -308,7 +310,7 @@ def _advice(
 
 def _round(value: float) -> str:
     """A number of two digits for people."""
-    return number_text(Fraction(f"{value:.2g}"))
+    return number_text(Fraction(f"{value:.2g}")) if value < LONG else f"{value:.2g}"
 
 
 def chooses(item: Compiled) -> bool:

@@ -65,13 +65,15 @@ def explain(
         here = {place: reading for place, (at, reading, _) in readings.items() if at == index}
         found = reading_variances(forecast, list(here.values()))
         variances.update(zip(here, found, strict=True))
-    plain = {} if planned is None else _plain_errors(request, planned)
+    alone = {} if planned is None else planned.alone
+    plain = {} if planned is None or alone else _plain_errors(request, planned)
     lower = {} if planned is None else _lower_errors(request, planned)
     rows = sum(len(v) for v in variances.values())
     total = sum(float(v.sum()) for v in variances.values())
     return Explanation(
         tuple(
-            _forecast(request, i, variances, plain, lower) for i in range(len(request.statements))
+            _forecast(request, i, variances, plain, lower, alone)
+            for i in range(len(request.statements))
         ),
         " + ".join(dict.fromkeys(part.strategy.method for part in plan.parts)),
         plan.noise,
@@ -150,6 +152,7 @@ def _forecast(
     variances: Mapping[Place, NDArray[np.float64]] | None,
     plain: Mapping[Place, float] | None = None,
     lower: Mapping[Place, float] | None = None,
+    alone: Mapping[Place, float] | None = None,
 ) -> StatementForecast:
     item = request.statements[index]
     outputs = item.selects[0].query.shell.outputs
@@ -166,6 +169,8 @@ def _forecast(
             found = np.concatenate([variances.get(place, np.zeros(1)) for place in places])
             least = [(lower or {}).get(place) for place in places]
             known = [each for each in least if each is not None]
+            sizes = {place: len(variances[place]) for place in places if place in variances}
+            apart = [(alone or {}).get(place, 0.0) * size for place, size in sizes.items()]
             errors.append(
                 ColumnForecast(
                     output.name,
@@ -173,6 +178,7 @@ def _forecast(
                     math.sqrt(float(found.max(initial=0))),
                     (plain or {}).get(places[0]),
                     math.sqrt(sum(known) / found.size) if len(known) == len(places) else None,
+                    math.sqrt(sum(apart) / found.size) if alone and found.size else None,
                 )
             )
     derived = tuple(o.name for o in outputs if o.stddev is not None and o.aggregate is None)

@@ -34,7 +34,8 @@ class ColumnForecast:
 
     ``rmse`` is the root mean square of its standard errors, ``largest`` the largest of them.
     ``plain`` is what noise on each number alone would give; ``lower`` what ``rmse`` no strategy
-    could go below, were this column asked alone with all of the budget. None where not known.
+    could go below, were this column asked alone with all of the budget. ``alone`` is ``rmse`` for
+    its statement by itself with its share of the budget. None where not known.
     """
 
     name: str
@@ -42,15 +43,17 @@ class ColumnForecast:
     largest: float
     plain: float | None = None
     lower: float | None = None
+    alone: float | None = None
 
     def text(self, beside: bool) -> str:
-        """The expected error, with those of plain noise and of the best there can be beside it."""
+        """The expected error, with what it would be alone, or under plain noise, and at best."""
         text = f"{self.name} \u00b1 {self.rmse:.4g}"
         if not math.isclose(self.rmse, self.largest, rel_tol=1e-3):
             text += f" on average, {self.largest:.4g} at most"
         if not beside:
             return text
         plain = "" if self.plain is None else f"plain noise: {self.plain:.4g}; "
+        plain += "" if self.alone is None else f"alone with its share: {self.alone:.4g}; "
         least = "no bound known" if self.lower is None else f"alone at least {self.lower:.4g}"
         return f"{text} ({plain}{least})"
 
@@ -140,7 +143,7 @@ class Explanation(LabelledFacts):
         if not self.mixed and not self.is_learned:
             rows.append(("", self.distance()))
         errors = [each for statement in self.statements for each in statement.errors]
-        beside = len(errors) > 1 and any(each.plain or each.lower for each in errors)
+        beside = len(errors) > 1 and any(e.plain or e.lower or e.alone for e in errors)
         if count == 1:
             rows += [("column", each.text(beside)) for each in self.statements[0].errors]
             derived = self.statements[0].derived

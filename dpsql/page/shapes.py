@@ -86,6 +86,7 @@ def shape_forecast(found: Explanation) -> Shape:
                         "mean": shape_value(column.rmse),
                         "largest": shape_value(column.largest),
                         "plain": shape_value(column.plain),
+                        "alone": shape_value(column.alone),
                         "lower": shape_value(column.lower),
                     }
                     for column in each.errors

@@ -27,6 +27,9 @@ ERRORS = (
 )
 """Expected errors; "at least" is what no strategy could go below for a column alone."""
 
+ALONE = "alone ±"
+"""In place of plain noise: each statement by itself with its share of the budget."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
@@ -126,6 +129,7 @@ def _expected(number: int, column: ColumnForecast) -> dict[str, object]:
         "rmse": json_value(column.rmse),
         "largest": json_value(column.largest),
         "plain_noise": json_value(column.plain),
+        "alone": json_value(column.alone),
         "lower_bound": json_value(column.lower),
     }
 
@@ -208,16 +212,23 @@ def comparison_grid(forecast: Explanation) -> Grid:
 
 
 def errors_grid(forecast: Explanation) -> Grid:
-    """Every column with its expected error, in its own unit, against plain noise and the bound."""
+    """Every column with its expected error, in its own unit, beside plain noise and the bound.
+
+    Or beside what it has alone, where statements are compared with that.
+    """
     rows: list[tuple[object, ...]] = []
     for number, statement in enumerate(forecast.statements, start=1):
         rows += [(number, each.name, *_errors(each)) for each in statement.errors]
         rows += [(number, name, "with its answer", *[""] * 4) for name in statement.derived]
-    return Grid.exact(ERRORS, ("integer", "text", *["number"] * 5), rows)
+    columns = [each for statement in forecast.statements for each in statement.errors]
+    is_apart = any(each.alone is not None for each in columns)
+    names = (*ERRORS[:4], ALONE, *ERRORS[5:]) if is_apart else ERRORS
+    return Grid.exact(names, ("integer", "text", *["number"] * 5), rows)
 
 
 def _errors(column: ColumnForecast) -> tuple[str, ...]:
-    plain, lower = column.plain, column.lower
+    plain = column.plain if column.alone is None else column.alone
+    lower = column.lower
     return (
         short(column.rmse),
         short(column.largest),

@@ -38,7 +38,8 @@ LEAD = (
 """The first line; it is true of every report."""
 ABOUT_ERRORS = (
     '<p class="small">Each in the unit of its column, as root mean square over its rows. Plain '
-    "noise is noise on every number by itself; at least is what no strategy could go below, were "
+    "noise is noise on every number by itself; alone is each statement by itself with its share of "
+    "the budget; at least is what no strategy could go below, were "
     "the column asked alone with the whole budget.</p>"
 )
 """What the table of expected errors means."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import dpsql
+from dpsql.plan.limits import FAIR
+from dpsql.ui.report import ALONE, ERRORS, errors_grid
 
 CATALOG = """
 [budget]
@@ -38,3 +40,35 @@ def test_plain_noise_pays_for_rows_and_for_units(tmp_path: Path, rows: int) -> N
             alone = connection.explain(SQL.replace(", COUNT(DISTINCT who) AS people", ""))
             unit = alone.statements[0].errors[0].rmse / rows
             assert plain == pytest.approx(dict.fromkeys(plain, unit * math.sqrt(rows**2 + groups)))
+
+
+STATEMENTS = (
+    "SELECT COUNT(*) AS n FROM t",
+    "SELECT g, COUNT(*) AS n, COUNT(*) FILTER (WHERE g <> 'a') AS m FROM t GROUP BY g",
+    "SELECT g, COUNT(DISTINCT who) AS people FROM t GROUP BY g",
+)
+
+
+def test_columns_are_told_beside_what_they_have_alone(tmp_path: Path) -> None:
+    """With a third of the budget each: plain noise on all numbers is what nobody would use."""
+    (tmp_path / "t.csv").write_text("who,g\n")
+    (tmp_path / "c.toml").write_text(CATALOG.format(2))
+    with dpsql.connect(tmp_path / "c.toml", epsilon=3) as connection:
+        connection.set("metric", "fair")
+        found = connection.explain(";".join(STATEMENTS))
+        connection.set("epsilon", "1")
+        for statement, text in zip(found.statements, STATEMENTS, strict=True):
+            own = connection.explain(text).statements[0].errors
+            for together, alone in zip(statement.errors, own, strict=True):
+                assert together.alone == pytest.approx(alone.rmse, rel=1e-5)
+                assert together.rmse <= FAIR * alone.rmse * (1 + 1e-5)
+                assert together.plain is None
+                assert any(
+                    f"alone with its share: {together.alone:.4g}" in x for x in found.lines()
+                )
+        assert errors_grid(found).columns[4] == ALONE
+        connection.set("metric", "mean")
+        usual = connection.explain(";".join(STATEMENTS))
+        columns = [each for statement in usual.statements for each in statement.errors]
+        assert all(each.alone is None and each.plain is not None for each in columns)
+        assert errors_grid(usual).columns == ERRORS

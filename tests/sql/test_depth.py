@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.sql.depth import MAX_DEPTH, MAX_TREE_DEPTH, SURE_DEPTH
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import MAX_NODES, TYPES, parse
+from tests.support.effort import effort
 from tests.support.forked import world
 
 T = TypeVar("T")
@@ -187,7 +187,7 @@ def test_what_is_wrong_deep_inside_is_told_as_it_is() -> None:
     assert len(found) == 1
 
 
-OPENINGS = int(os.environ.get("OPENINGS", "30"))
+OPENINGS = effort(30)
 CALLED = sorted({*DuckDB.Parser.FUNCTIONS, *DuckDB.Parser.FUNCTION_PARSERS, *TYPES})
 READ = 40 * MAX_NODES
 """Steps by which the parser may go on in a statement of so few tokens: they are read once or so."""

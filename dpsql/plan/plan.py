@@ -20,7 +20,7 @@ from dpsql.workload.cells import Cells, Resolution, unit_reach
 from dpsql.workload.weights import block_unit, joint_excess
 
 if TYPE_CHECKING:
-    from dpsql.strategy.joined import Joined
+    from dpsql.strategy.joined import AgreeingStrategies
 
 MANY_ROWS, WRAPS = 2**31, 2**62
 """Rows that are told apart, and integers that are not wide, as the membrane has them."""
@@ -179,7 +179,7 @@ def _largest(block: Block) -> int:
     return math.isqrt(rows.sensitivity()) + 1
 
 
-def joined_of(parts: Sequence[Part]) -> Joined | None:
+def joined_of(parts: Sequence[Part]) -> AgreeingStrategies | None:
     """Return parts with what they have in common, where several are of one table."""
     if len({part.table for part in parts}) == len(parts):
         return None
@@ -205,7 +205,7 @@ class Plan:
     joined: bool = True
 
     @cached_property
-    def _joined(self) -> Joined | None:
+    def _joined(self) -> AgreeingStrategies | None:
         return joined_of(self.parts) if self.joined else None
 
     @property

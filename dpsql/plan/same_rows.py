@@ -18,7 +18,7 @@ from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.agreement import MOST_AGREED
-from dpsql.strategy.joined import Joined, Told
+from dpsql.strategy.joined import AgreeingStrategies, SharedNumbers
 from dpsql.workload.cells import Cells, Nodes, Resolution
 from dpsql.workload.workload import Product
 
@@ -39,7 +39,7 @@ Split: TypeAlias = "Integers | Nodes"
 """The class of every declared cell of a column, -1 for those in none; or the nodes of a measure."""
 
 
-class Measured(Protocol):
+class MeasuredPart(Protocol):
     """What of a part is read: the rows that it is of, its cells, and what is measured of them."""
 
     @property
@@ -83,7 +83,7 @@ class Measured(Protocol):
 class Knower:
     """What a part tells apart, column by column."""
 
-    part: Measured
+    part: MeasuredPart
 
     @cached_property
     def splits(self) -> Mapping[str, Split]:
@@ -113,7 +113,7 @@ class Knower:
                 found.add(key)
         return frozenset(found)
 
-    def told(self, wanted: Mapping[str, Split]) -> Told | None:
+    def told(self, wanted: Mapping[str, Split]) -> SharedNumbers | None:
         """How the part tells a table over classes of columns; None where it does not."""
         if self.needed is None or not self.splits.keys() >= wanted.keys() >= self.needed:
             return None
@@ -136,7 +136,7 @@ class Knower:
         sizes = [_size(wanted[column]) for column in columns]
         places = np.arange(math.prod(sizes)).reshape(sizes)
         order = places.transpose([columns.index(column) for column in sorted(columns)]).ravel()
-        return Told(product, tuple(order.tolist()))
+        return SharedNumbers(product, tuple(order.tolist()))
 
 
 def _split_of(cells: Cells, column: str) -> Integers:
@@ -227,7 +227,7 @@ def _by_cell(cells: Cells, column: str, split: Integers) -> Integers | None:
     return found if np.array_equal(found[labels], own) else None
 
 
-def joined(parts: Sequence[Measured]) -> Joined | None:
+def joined(parts: Sequence[MeasuredPart]) -> AgreeingStrategies | None:
     """Return parts of a plan with what they have in common; None where that is nothing."""
     by_rows: dict[Hashable, dict[int, Knower]] = {}
     for place, part in enumerate(parts):
@@ -239,18 +239,18 @@ def joined(parts: Sequence[Measured]) -> Joined | None:
     if not found:
         return None
     forecasts: list[Forecast] = [part.forecast for part in parts]
-    return Joined(forecasts, found)
+    return AgreeingStrategies(forecasts, found)
 
 
-def _shared(knowers: Mapping[int, Knower]) -> list[Mapping[int, Told]]:
+def _shared(knowers: Mapping[int, Knower]) -> list[Mapping[int, SharedNumbers]]:
     """The tables that several parts know, small ones first, as many as there is room for."""
-    known: dict[Hashable, tuple[Mapping[str, Split], dict[int, Told]]] = {}
+    known: dict[Hashable, tuple[Mapping[str, Split], dict[int, SharedNumbers]]] = {}
     for one, other in combinations(knowers, 2):
         for wanted, ours, theirs in _tables(knowers[one], knowers[other]):
             key = tuple((name, _key(wanted[name])) for name in sorted(wanted))
             known.setdefault(key, (wanted, {}))[1].update({one: ours, other: theirs})
     tables = sorted(known.values(), key=lambda each: len(next(iter(each[1].values())).order))
-    out: list[Mapping[int, Told]] = []
+    out: list[Mapping[int, SharedNumbers]] = []
     most = max(sum(b.estimated for b in each.part.blocks) for each in knowers.values())
     room = min(MOST_AGREED, MOST_NUMBERS // most)
     for at, (wanted, told) in enumerate(tables):
@@ -264,7 +264,9 @@ def _shared(knowers: Mapping[int, Knower]) -> list[Mapping[int, Told]]:
     return out
 
 
-def _tables(one: Knower, other: Knower) -> Iterator[tuple[Mapping[str, Split], Told, Told]]:
+def _tables(
+    one: Knower, other: Knower
+) -> Iterator[tuple[Mapping[str, Split], SharedNumbers, SharedNumbers]]:
     """Yield the finest tables that two parts both know."""
     if one.needed is None or other.needed is None:
         return

@@ -23,18 +23,18 @@ CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SharedNumbers:
     """Numbers as one strategy tells them: the rows of a product, and which of these each is."""
 
     product: Product
     order: tuple[int, ...]
 
 
-Shared = Mapping[int, Told]
+Shared = Mapping[int, SharedNumbers]
 """The same numbers as several strategies tell them, by the places of these."""
 
 
-class Joined:
+class AgreeingStrategies:
     """The exact generalised least squares of strategies, under the condition that they agree.
 
     With C the conditions, K the covariance by each strategy alone and H = C K C', a query q of one
@@ -43,7 +43,9 @@ class Joined:
 
     def __init__(self, forecasts: Sequence[Forecast], shared: Sequence[Shared]) -> None:
         self.own = tuple(forecasts)
-        self.told: list[list[tuple[Told, list[tuple[int, float]]]]] = [[] for _ in forecasts]
+        self.told: list[list[tuple[SharedNumbers, list[tuple[int, float]]]]] = [
+            [] for _ in forecasts
+        ]
         self.count = 0
         for each in shared:
             (first, told), *others = each.items()
@@ -110,7 +112,7 @@ class Joined:
 class JoinedForecast(Forecast):
     """The forecast of one strategy of several that are estimated together."""
 
-    def __init__(self, joined: Joined, place: int) -> None:
+    def __init__(self, joined: AgreeingStrategies, place: int) -> None:
         self.joined, self.place = joined, place
         self.own = joined.own[place]
         self.domain, self.noise = self.own.domain, self.own.noise

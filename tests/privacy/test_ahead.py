@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 import dpsql
 from dpsql.algebra import cores
+from dpsql.privacy.vault import lines
 from dpsql.privacy.vault.ahead import AHEAD, read_ahead
 
 
@@ -75,7 +76,7 @@ privacy_unit = {unit}
 a = {{ type = "integer", domain = [0, 9] }}
 b = {{ type = "integer", domain = [0, 3] }}
 """
-ROWS = 400_000
+ROWS = 260_000
 
 
 def write(folder: Path, form: str) -> None:
@@ -99,6 +100,7 @@ def test_many_batches_are_counted_in_one_session(
 ) -> None:
     """The same rows of a unit stay on any number of cores; of rows that are units all do."""
     write(tmp_path, form)
+    monkeypatch.setattr(lines, "BLOCK", 1 << 19)
     (tmp_path / "c.toml").write_text(CATALOG.format(unit=unit))
     found = []
     for count in (1, 3):

@@ -49,13 +49,14 @@ def number(listed: list[str], batch: int) -> tuple[list[int], list[str]]:
 
 
 def in_order_of_first(listed: list[str]) -> tuple[list[int], list[str]]:
-    known = [*dict.fromkeys(ByteTexts.of(listed).tolist())]
-    return [known.index(each) for each in ByteTexts.of(listed).tolist()], known
+    texts = ByteTexts.of(listed).tolist()
+    known = {each: number for number, each in enumerate(dict.fromkeys(texts))}
+    return [known[each] for each in texts], [*known]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 400, 3000])
 def test_equal_texts_have_one_number_and_others_another(batch: int) -> None:
-    listed = draw(5, 3000)
+    listed = draw(5, min(3000, 600 * batch))
     numbers, names = number(listed, batch)
     assert len(names) == len({*names})
     assert [names[each] for each in numbers] == ByteTexts.of(listed).tolist()
@@ -65,15 +66,15 @@ def test_equal_texts_have_one_number_and_others_another(batch: int) -> None:
 @pytest.mark.parametrize("place", [0, PLACES - 1])
 def test_texts_of_one_place_are_told_apart(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TextNames, "_places", lambda _, each: np.full(len(each), place, np.int64))
-    listed = [f"{i % 700}" for i in range(1500)] + draw(6, 300)
+    listed = [f"{i % 550}" for i in range(900)] + draw(6, 60)
     numbers, names = number(listed, 100)  # more than the table has places for at first
     assert len(names) == len({*names})
     assert [names[each] for each in numbers] == ByteTexts.of(listed).tolist()
 
 
 def test_texts_keep_their_numbers_when_the_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_names, "MANY", 900)
-    listed = [f"person {i * 7919 % 5000}" for i in range(20_000)] + ["y" * LONG, "z" * LONG] * 3
+    monkeypatch.setattr(text_names, "MANY", 300)
+    listed = [f"person {i * 7919 % 1500}" for i in range(2500)] + ["y" * LONG, "z" * LONG] * 3
     numbers, names = number(listed, 1)[0], number(listed, 640)[1]
     assert numbers == in_order_of_first(listed)[0]
     assert sorted(names) == sorted({*listed})

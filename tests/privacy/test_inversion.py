@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -76,6 +76,7 @@ def test_lanes_are_decided_as_exact_arithmetic_decides(scale: Fraction, width: i
         assert least <= count <= (most if word else count)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scales, st.integers(0, 2**63 - 1), st.integers(0, 2**64 - 1))
 def test_exact_arithmetic_agrees_with_decimals(scale: Fraction, word: int, more: int) -> None:
     uniform = UniformReal(ScriptedBits([more, *[2**63] * 9]), word, UNIFORM)

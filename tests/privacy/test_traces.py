@@ -12,6 +12,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,10 +23,14 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import UnitLocal
+from dpsql.privacy.discovery import Discovery
+from dpsql.privacy.find import _choose
 from dpsql.privacy.vault import matching
 from dpsql.privacy.vault.local_rows import rows_of
 from dpsql.privacy.vault.vault import open_vault
+from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.workload.cells import Cells, Unions
 from tests.audit.relations import SOUND, draw_relation
 from tests.privacy.additivity import KINDS, Kind, arrow
@@ -42,6 +47,7 @@ SEEN = Column("seen", "integer", IntegerRange(0, 9))
 DIGESTS = ("digits_of_rows", "_digits", "_one_by_one", "_add_block", "_mix", "_halves", "RowTexts")
 Step = tuple[str, tuple[tuple[str, str, tuple[int, ...]], ...]]
 pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[Step]:
@@ -110,8 +116,6 @@ def ask(table: Table) -> Callable[[], object]:
 
 
 def stored(folder: Path, kind: Kind, values: Sequence[Any], more: dict[str, Any]) -> str:
-    from pyarrow import parquet
-
     folder.mkdir()
     frame = pa.table({"c": arrow(kind, values, True), **more})
     parquet.write_table(frame, folder / "t.parquet")
@@ -242,3 +246,38 @@ def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.Mon
         found = [turns(trace(work, (*APART, *LOTS))) for work in works]
         for each in found[1:]:
             differ(each, found[0])
+
+
+EACH_KEY = ("is_key", "_in_order.<locals>")
+"""What is done with one key after the other."""
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_keys_that_nobody_listed_choose_no_way(most: int, tmp_path: Path) -> None:
+    """Whatever keys there are, and whoever has them: they are read, cut short and drawn for."""
+    rng, sought, found = random.Random(most), Sought("keys", most), []
+    column = Column("c", "text", sought=sought)
+    asked = Discovery("t", "c", sought, GAUSSIAN.name, Fraction(1), Fraction(1, 10**6))
+    pools: list[list[str | None]] = [["a"]]
+    pools += [[f"k{i}" for i in range(90)], ["", "a", "\n", "x" * 2000, None, "b", "c", "d"]]
+    for i, pool in enumerate([*pools, ["\n", None], pools[2]]):
+        rows = (
+            [i // 4 for i in range(120)] if i < 4 else [rng.choice([1, None]) for _ in range(120)]
+        )
+        frame = pa.table(
+            {
+                "c": pa.array([rng.choice(pool) for _ in rows], pa.string()),
+                "who": pa.array(rows, pa.int64()),
+            }
+        )
+        parquet.write_table(frame, tmp_path / f"{i}.parquet")
+        table = Table("t", str(tmp_path / f"{i}.parquet"), Unit("who", 200), {"c": column})
+
+        def work(table: Table = table) -> object:
+            return _choose(asked, open_vault(table, b"salt" * 8).pairs("c", sought))
+
+        work()
+        ran = ways(trace(work, (*APART, *LOTS)))
+        found.append({each for each in ran if not each[0].startswith(EACH_KEY)})
+    for each in found:
+        assert each ^ found[0] == set()

@@ -69,7 +69,7 @@ def test_values_between_cuts_are_the_same() -> None:
         rows = database.execute(f"SELECT {text} FROM (VALUES {listed}) v(k, x) ORDER BY k")
         return [value for (value,) in rows.fetchall()]
 
-    for _ in range(120):
+    for _ in range(40):
         tree = parse_one(draw_expression(draw), read="duckdb")
         probes = probes_of(tree)
         assert probes is not None, tree.sql()
@@ -83,7 +83,7 @@ def test_values_between_cuts_are_the_same() -> None:
         assert set(changes) <= set(cuts), tree.sql()
         assert first < min(cuts, default=last)
         several += len(cuts) > 3
-    assert several > 20
+    assert several > 5
 
 
 @pytest.mark.parametrize(

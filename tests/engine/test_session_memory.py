@@ -90,9 +90,9 @@ def test_what_is_held_was_counted(session: Connection, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_lets_go_of_statements(session: Connection, kind: str) -> None:
-    most = 1 << 20
+    most = 1 << 19
     with mock.patch.object(desk, "HELD", most):
-        found = held_after(lambda i: session.describe(KINDS[kind].format(i=i)), 90)
+        found = held_after(lambda i: session.describe(KINDS[kind].format(i=i)), 45)
     assert session.engine._held <= most + (1 << 17)
     assert found < 4 * most
     assert len(session.catalog.derived) <= len(session.engine._compiled) + 1

@@ -79,14 +79,14 @@ def test_tables_are_what_the_differences_say(count: int) -> None:
 
 
 def test_differences_have_less_noise_than_their_tables() -> None:
-    """Before: a mean error of 18 at epsilon 1; 9 expected."""
+    """One by one they have a mean error of 26 from this seed; 15 in threes."""
     domain, asked = tables(24)
     rng = np.random.default_rng(14)
     columns = {name: (rng.random(10_000) < 0.4).astype(int) for name in domain}
     handle = FakeHandle(domain, columns, 1, rng=rng)
     run = mwem(handle, asked, Settings(hint=1e4))
     gaps = np.array([run.model.answer(t) - handle.true(t) for t in asked])
-    assert np.abs(gaps[:, 0] - gaps[:, 1]).mean() / 2 < 14  # without the error of their sum
+    assert np.abs(gaps[:, 0] - gaps[:, 1]).mean() / 2 < 20  # without the error of their sum
     assert handle.remaining() == 0
     assert len(run.rounds) == len(asked)
 

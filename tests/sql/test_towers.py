@@ -11,7 +11,7 @@ import pytest
 from tests.support.effort import first_seed, one_in
 from tests.support.towers import towers
 
-SHARES = one_in(8)
+SHARES = one_in(16)
 """Parts of the towers, of which one is tried; all of them, at all heights, where it is 1."""
 SHARE = first_seed(0) % SHARES
 

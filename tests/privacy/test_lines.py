@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.privacy.vault import lines
 from dpsql.privacy.vault.lines import FIELDS_SQL, read_rows, split_line
+from tests.support.effort import effort
 
 PIECES = (
     *(b"a", b"bc", b"7", b" ", "é".encode(), "\u2028".encode(), b"\x1c", b"\xff", b"\x00"),
@@ -40,7 +41,7 @@ def test_rows_are_those_of_each_line(
     rng, path, seen = random.Random(name), tmp_path / name, 0
     delimiter = "\t" if ".tsv" in name else ","
     database = duckdb.connect()
-    for _ in range(300):
+    for _ in range(effort(120)):
         columns, head = rng.randint(1, 4), b"h\n"
         body = b"".join(rng.choices(PIECES, k=rng.randint(0, 60)))
         path.write_bytes(gzip.compress(head + body) if name.endswith(".gz") else head + body)
@@ -54,7 +55,7 @@ def test_rows_are_those_of_each_line(
         expected = by_line(ended, delimiter, columns) if body else []
         assert found == expected, (body, columns)
         seen += len(found)
-    assert seen > 150
+    assert seen > effort(50)
 
 
 def test_a_line_is_cut_by_itself_only_where_it_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def bernstein(w: Fraction, degree: int) -> list[Fraction]:
     return [math.comb(degree, k) * w**k * (1 - w) ** (degree - k) for k in range(degree + 1)]
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(TOTALS, st.floats(), st.sampled_from([1, 2]))
 @example(1, 0.72, 2)
 @example(3, 0.5, 2)
@@ -58,7 +58,7 @@ def test_weights_are_not_negative_whatever_the_number(total: int, part: float, d
     assert len(found) == degree + 1
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(TOTALS, SHARES, st.sampled_from([1, 2]))
 def test_moments_are_rounded_once_each(total: int, part: float, degree: int) -> None:
     found = [int(each[0]) for each in split_weight(total, np.array([part]), degree)]

@@ -28,7 +28,7 @@ from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.slow
 
-WORLDS = effort(6)
+WORLDS = effort(3)
 STEPS = 14
 CATALOG = """
 [budget]

@@ -7,10 +7,9 @@ follows is the ordinary plan with values clipped there, for the rest of the budg
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,40 +18,31 @@ from dpsql.answer.codec import Release
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, Result
 from dpsql.answer.store import Shelf
-from dpsql.catalog import Column, Table
-from dpsql.catalog.domain import Bins
+from dpsql.catalog import Table
 from dpsql.catalog.view import RowView
 from dpsql.engine.clip import (
     BIAS,
-    MANY_ROWS,
-    MARGIN,
     contradict,
     describe_choice,
-    find_clipped,
     make_rule,
-    rule_of_one,
     rules_before,
 )
+from dpsql.engine.clip_column import read_column, refuse, summing
 from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run, without_cells
 from dpsql.engine.matrix import Asking
 from dpsql.errors import (
     DataError,
-    Error,
-    NotSupportedError,
     ProgrammingError,
-    Span,
-    decimal_text,
 )
-from dpsql.learn.summed import BOUNDS, WORKS, measure_of
+from dpsql.learn.summed import WORKS, measure_of
 from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above, rows_lost
-from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
 from dpsql.privacy.filter import Run, SumView
 from dpsql.records import dataclass, replace
-from dpsql.sql.clauses import Cut, Truncation
-from dpsql.sql.compiled import Answer, Compiled
+from dpsql.sql.clauses import Cut
+from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
 from dpsql.workload.target import hull_of
@@ -63,12 +53,6 @@ if TYPE_CHECKING:
     from dpsql.learn.batches import Measure
     from dpsql.learn.handle import SumHandle
 
-ADVISED: Method = "svt"
-"""The rule that is advised: of all it has the least error at its worst."""
-WIDE = 1000
-"""Times as large as the least value, or one, an upper bound is that a clip is advised for."""
-LONG = 1e12
-"""Numbers from which on they are written by their powers of ten."""
 CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 """Rules that choose a threshold before anything is measured."""
 
@@ -241,78 +225,6 @@ class AskingCut(Asking):
         return replace(result, cost=cost, notes=(*result.notes, *notes))
 
 
-def advise_clip(item: Compiled, plan: Plan) -> str | None:
-    """The words for a statement whose bounds are wide against what a private clip would leave.
-
-    The standard error of a sum is in proportion to the largest value, of its column or of what a
-    clip leaves: so both errors are known in units of that. None where bounds are narrow, the
-    statement takes no clip, or the rows that it leaves above are many.
-    Guarantee: a function of the statement, the catalog and the budget.
-    """
-    if item.truncation is not None or item.is_static or item.max_stddev is not None:
-        return None
-    words = Truncation(ADVISED, None, None, Span("", 0, 0))
-    asked = replace(item, truncation=words)
-    with suppress(Error):
-        table, column = read_column(asked)
-        if table.public or column.bounds is None or column.bounds[0] < 0:
-            return None
-        low, high = column.bounds
-        key, unit = column.name.casefold(), table.unit.max_rows
-        answers = _summing(asked, key)
-        squares = [t.polynomials[key].coefficients[2] for a in answers for t in _of(a, key)]
-        if (
-            not squares
-            or any(squares)
-            or not (column.loose or high >= WIDE * max(low, Fraction(1)))
-        ):
-            return None
-        is_one = find_clipped([asked]) is not None
-        cells = sum(math.prod(len(axis.groups) for axis in each.axes) for each in answers)
-        facts = (ADVISED, measure_of(key, column, high).upper)
-        rule = (
-            rule_of_one(*facts, unit, plan.noise)
-            if is_one
-            else make_rule(*facts, cells, unit, plan.noise)
-        )
-        return _advice(column, high, rule, plan, table, 1 if is_one else cells)
-    return None
-
-
-def _of(answer: Answer, key: str) -> list[Term]:
-    """The terms of an answer with a measure."""
-    return [term for term in answer.terms if key in term.polynomials]
-
-
-def _advice(
-    column: Column, high: Fraction, rule: Threshold, plan: Plan, table: Table, cells: int
-) -> str | None:
-    """The advice, with what bounds cost and from where on a clip has less error."""
-    amount = plan.epsilon if plan.rho is None else plan.rho
-    unit, used = table.unit.max_rows, law(plan.noise)
-    rows = rows_above(rule, plan.noise, (1 - rule.share) * amount)
-    hint = table.row_count_hint
-    if (rows >= MANY_ROWS) if hint is None else (hint < MARGIN * rows):
-        return None
-    lost = (rows_lost(rule, plan.noise, amount, unit) or 0.0) / cells
-    plain = unit * math.sqrt(used.unit_variance(float(amount)))
-    rest = (1 - rule.share - rule.again) * amount
-    ratio = math.hypot(unit * math.sqrt(used.unit_variance(float(rest))), lost) / plain
-    least = float(high) / ratio
-    share = decimal_text(rule.share * 100)
-    return (
-        f"a sum of {column.name} by itself has a standard error of {_round(plain * float(high))} "
-        f"because it may be {number_text(high)}; OPTIONS(clip = '{ADVISED}') looks for less with "
-        f"{share} % of the budget: less error if all but about {rows:,} rows are below "
-        f"{_round(least)} and those not far above, a tenth of it if below {_round(least / 10)}"
-    )
-
-
-def _round(value: float) -> str:
-    """A number of two digits for people."""
-    return number_text(Fraction(f"{value:.2g}")) if value < LONG else f"{value:.2g}"
-
-
 def chooses(item: Compiled) -> bool:
     """Whether a statement has a clip that is chosen privately."""
     return item.truncation is not None and item.truncation.rule in CHOSEN and not item.is_static
@@ -367,7 +279,7 @@ def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Cutting
         refuse(asked[0], what, "clip = a number works", "E_SETTING")
     key = column.name.casefold()
     measure = measure_of(key, column, high)
-    sums = [answer for item in asked for answer in _summing(item, key)]
+    sums = [answer for item in asked for answer in summing(item, key)]
     cells = sum(math.prod(len(axis.groups) for axis in answer.axes) for answer in sums)
     rule = make_rule(cast("Method", rules.pop()), measure.upper, cells, table.unit.max_rows, noise)
     within = _hull([t for answer in sums for t in answer.terms if key in t.polynomials])
@@ -380,66 +292,7 @@ def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Cutting
     return Cutting(request, reuse, *facts)
 
 
-def read_column(item: Compiled) -> tuple[Table, Column]:
-    """The one column whose values a statement with a clip sums: a measure, else one with a domain.
-
-    Raises: NotSupportedError (E_AGGREGATE) for none or several, and for columns in bins.
-    """
-    measures: dict[tuple[str, str], tuple[Table, Column]] = {}
-    others: dict[tuple[str, str], tuple[Table, Column]] = {}
-    for table, name, is_measure in _summed(item):
-        place = (table.name.casefold(), name)
-        (measures if is_measure else others)[place] = table, table.columns[name]
-    found = list((measures or others).values())
-    if len(found) > 1:
-        names = " and ".join(column.name for _, column in found[:2])
-        refuse(item, f"clip of two columns, {names}, is not supported", f"one of them, or {BOUNDS}")
-    if not found:
-        refuse(item, "clip without a sum of values is not supported", "leave clip out, or SUM(x)")
-    table, column = found[0]
-    if isinstance(column.domain, Bins):
-        what = f"clip of {column.name}, a column in bins, is not supported here"
-        refuse(item, what, f"bounds in the catalog in place of bins, or {WORKS}")
-    if table.synthetic:
-        refuse(item, "clip with a synthetic table is not supported", "it is free: leave clip out")
-    return table, column
-
-
-def _summed(item: Compiled) -> Iterator[tuple[Table, str, bool]]:
-    """The columns whose values are summed, and whether each has bounds; some twice."""
-    for select, answer in item.answers():
-        for term in answer.terms if answer.rank is None else ():
-            for name, polynomial in term.polynomials.items():
-                bounded = select.table.columns[name].bounds is not None
-                if polynomial.clip is not None and item.truncation is not None:
-                    what = "clip beside contribution_bounds_per_group is not supported"
-                    refuse(item, what, "one or the other", "E_SETTING")
-                if any(polynomial.coefficients[1:]):
-                    yield select.table, name, bounded
-            for name, factor in term.factors.items() if term.largest != 1 else ():
-                if not np.isin(factor.dense(), (0, 1)).all():
-                    yield select.table, name, False
-
-
-def _summing(item: Compiled, key: str) -> list[Answer]:
-    """The sums of a measure; those of its squares only where there are no others."""
-    plain, squares = [], []
-    for _, answer in item.answers():
-        found = [t.polynomials[key].coefficients for t in answer.terms if key in t.polynomials]
-        if any(square for _, _, square in found):
-            squares.append(answer)
-        elif any(once for _, once, _ in found):
-            plain.append(answer)
-    return plain or squares
-
-
 def _hull(terms: Sequence[Term]) -> tuple[Cells, ...]:
     """Conditions, column by column, that hold for every row that any of the terms counts."""
     pairs = hull_of(terms).items()
     return tuple(cells_of(name, np.where(mask, 0, -1).astype(np.int64)) for name, mask in pairs)
-
-
-def refuse(item: Compiled, what: str, hint: str, code: str = "E_AGGREGATE") -> NoReturn:
-    """Refuse a clip by name."""
-    assert item.truncation is not None
-    raise NotSupportedError(code, what, hint=hint, span=item.truncation.span)

@@ -234,7 +234,7 @@ class Asking(Measuring, Job[Release]):
         answers = [answer for item in statements for _, answer in item.answers()]
         if not any(term.polynomials for answer in answers for term in answer.terms):
             return [()] * len(statements)
-        from dpsql.engine.cut import advise_clip  # few statements add up measures
+        from dpsql.engine.clip_column import advise_clip  # few statements add up measures
 
         found = [advise_clip(item, plan) for item in statements]
         return [() if each is None else (each,) for each in found]

@@ -1,4 +1,4 @@
-"""What reading a column takes where all values are declared, where some are, and where none is.
+"""Times of reading a column where all values are declared, where some are, and where none is.
 
 CPU seconds of loading one column, the least of some, for every kind of column and file. No ratio
 may be above 2, else time tells how many rows are outside the declared view.

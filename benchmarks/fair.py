@@ -41,7 +41,7 @@ COUNT = 20
 MOST = 1.05
 """Largest error of a column together, over that alone."""
 BELOW = 1e-4
-"""What a ratio may be above that for rounding of integers."""
+"""Part by which a ratio may be above that for rounding of integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What statements may be about: a table, and which of its columns are of which kind."""
+    """A table that statements may be about, and which of its columns are of which kind."""
 
     catalog: Path
     table: str

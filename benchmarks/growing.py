@@ -51,7 +51,7 @@ OUTSIDE = {
     "timestamp": "{0} + INTERVAL 5000 YEAR",
     "time": "NULL",
 }
-"""What becomes of a value that none is like which the catalog declares, by the column's type."""
+"""Fates of a value that none is like which the catalog declares, by the column's type."""
 
 
 def undeclare(folder: Path) -> None:

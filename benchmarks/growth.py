@@ -34,7 +34,7 @@ LINEAR = 1.1
 """The largest exponent that is no failure."""
 
 DECLARED = 2.0
-"""How many times as long it may take where none of the values are declared."""
+"""Times as long as it may take where none of the values are declared."""
 
 SECONDS, MEBIBYTES = 0.3, 30.0
 """What a size must take, or hold above the smallest, to count for an exponent."""
@@ -133,7 +133,7 @@ def slower(name: str, size: int, seconds: float) -> bool:
 
 
 def alone(name: str, size: int, change: Callable[[Path], None] = lambda _: None) -> Taken | None:
-    """What one size takes in a process of its own; None where it does not end well.
+    """Time and memory of one size in a process of its own; None where it does not end well.
 
     ``change`` is done to its files, once they are written.
     """

@@ -106,7 +106,7 @@ class Joint:
         return found[back.reshape(-1)]
 
     def _beside(self, place: Place, rows: Rows) -> Floats:
-        """What other parts tell of result rows, shape (rows, numbers)."""
+        """Numbers of other parts about result rows, shape (rows, numbers)."""
         part, reading, _ = self.readings[place]
         return reading_beside(self.forecasts[part], reading)[self._flat(place, rows)]
 

@@ -78,7 +78,7 @@ class Counting(Measuring):
 
     @property
     def plan(self) -> Plan:
-        """What is measured."""
+        """The plan that is measured."""
         return self.counts
 
     def keys(self, desk: Desk) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Again:
 
     @property
     def free(self) -> bool:
-        """Whether it is answered, and nothing is charged."""
+        """True where it is answered, and nothing is charged."""
         return self.refusal is None and self.epsilon == 0
 
 
@@ -165,7 +165,7 @@ def _epsilon(run: Sequence[LedgerEntry], delta: Fraction) -> Fraction:
 
 
 def _cause(entry: LedgerEntry) -> tuple[object, ...]:
-    """What the steps of one request have in common."""
+    """Facts that the steps of one request have in common."""
     facts = (entry.statements, entry.sql, entry.digest_of_sql)
     return (*facts, entry.within, entry.noise)
 

@@ -270,7 +270,7 @@ def describe_choice(
     lost: float | None,
     error: float | None = None,
 ) -> tuple[Row, ...]:
-    """What a forecast says about a threshold that is chosen privately, before measuring.
+    """The lines of a forecast about a threshold that is chosen privately, before measuring.
 
     ``lost`` are the rows above it at its worst, where that is known, and ``error`` is that of one
     sum, where it has them in it.

@@ -121,7 +121,7 @@ class Measuring(Step[Release]):
     @property
     @abstractmethod
     def plan(self) -> Plan:
-        """What is measured."""
+        """The plan that is measured."""
 
     @property
     def released(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dpsql.errors import LedgerError
 PLENTY = 1 << 30
 """Free bytes that hold whatever comes of a step: below, it is worked out how many it needs."""
 STEP = 4
-"""What is asked for is one of FEW, STEP times as much, ... bytes: how much is free depends on the
+"""Sizes that are asked for are FEW, STEP times as much, ... bytes: how much is free depends on the
 data beside the catalog, and a statement that may ask for any number would find out how much."""
 FEW = 1 << 22
 """Bytes that are free for a model, keys, bounds or clipped sums, whose sizes are not known."""

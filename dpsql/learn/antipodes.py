@@ -85,7 +85,7 @@ def in_threes(tables: Sequence[Candidate], noise: Noise) -> list[Antipodes]:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What tables cost that are measured together: ``share`` goes to the number of rows.
+    """The cost of tables that are measured together: ``share`` goes to the number of rows.
 
     ``error`` is the variance of all their counts, at noise of variance one per unit of budget.
     """

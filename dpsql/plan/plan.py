@@ -216,7 +216,7 @@ class Plan:
         return self._joined.forecasts
 
     def estimates(self, values: Sequence[Sequence[NDArray[Any]]]) -> tuple[Estimate, ...]:
-        """What the noisy integers of all parts say: of each, one flat array per block."""
+        """Estimates from the noisy integers of all parts: of each, one flat array per block."""
         pairs = zip(self.parts, values, strict=True)
         alone = [part.estimate(own) for part, own in pairs]
         return tuple(alone if self._joined is None else self._joined.estimates(alone))

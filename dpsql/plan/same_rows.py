@@ -40,7 +40,7 @@ Split: TypeAlias = "Integers | Nodes"
 
 
 class MeasuredPart(Protocol):
-    """What of a part is read: the rows that it is of, its cells, and what is measured of them."""
+    """A part as it is read: the rows that it is of, its cells, and what is measured of them."""
 
     @property
     def table(self) -> str:
@@ -56,11 +56,11 @@ class MeasuredPart(Protocol):
 
     @property
     def units(self) -> bool:
-        """Whether privacy units are counted, not rows."""
+        """True where privacy units are counted, not rows."""
 
     @property
     def resolutions(self) -> Mapping[str, Resolution]:
-        """How rows become the cells of every attribute."""
+        """The way in which rows become the cells of every attribute."""
 
     @property
     def homes(self) -> Mapping[str, Sequence[str]]:
@@ -68,7 +68,7 @@ class MeasuredPart(Protocol):
 
     @property
     def strategy(self) -> Strategy:
-        """What is measured."""
+        """The strategy that is measured."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -81,7 +81,7 @@ class MeasuredPart(Protocol):
 
 @dataclass(frozen=True)
 class Knower:
-    """What a part tells apart, column by column."""
+    """The classes of cells that a part tells apart, column by column."""
 
     part: MeasuredPart
 
@@ -114,7 +114,7 @@ class Knower:
         return frozenset(found)
 
     def told(self, wanted: Mapping[str, Split]) -> SharedNumbers | None:
-        """How the part tells a table over classes of columns; None where it does not."""
+        """The sums by which a part tells a table over classes; None where it does not."""
         if self.needed is None or not self.splits.keys() >= wanted.keys() >= self.needed:
             return None
         factors: dict[str, Operator] = {}
@@ -297,7 +297,7 @@ def _tables(
 
 
 def _implies(finer: Mapping[str, Split], coarser: Mapping[str, Split]) -> bool:
-    """Whether a table has another as sums of its numbers, of all columns that it has besides."""
+    """True where a table has another as sums of its numbers, of all columns that it has besides."""
     if not finer.keys() >= coarser.keys():
         return False
     for name, split in finer.items():

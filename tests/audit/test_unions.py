@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -65,13 +64,10 @@ def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.Mo
         unions.numbers(tmp_path)
 
 
-def test_units_told_apart_by_where_their_rows_are(
+def test_units_whose_rows_are_not_put_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_rows(rows: Any, units: Any) -> tuple[Any, Any]:
-        return rows, np.arange(len(rows), dtype=units.dtype)
-
-    monkeypatch.setattr(cells, "_by_unit", by_rows)
+    monkeypatch.setattr(cells, "in_groups", lambda units: np.arange(len(units)))
     with pytest.raises(AssertionError):
         unions.numbers(tmp_path)
 

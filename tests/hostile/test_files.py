@@ -97,7 +97,7 @@ def test_a_store_with_wide_rights_is_found(
 def test_a_journal_has_the_rights_of_its_file(tmp_path: Path) -> None:
     kept = Store(tmp_path / "x.toml").releases
     path = kept.file.path
-    with umask(0), kept.file.opened() as db:
+    with umask(0), kept.file.opened("BEGIN IMMEDIATE") as db:
         db.execute("INSERT INTO implied VALUES ('a', 'b')")
         (journal,) = (p for p in tmp_path.iterdir() if p != path)
         assert journal.stat().st_mode & 0o777 == 0o600

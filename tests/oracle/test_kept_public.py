@@ -19,7 +19,7 @@ from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
-STATEMENTS = effort(40)
+STATEMENTS = effort(25)
 SEED = first_seed(1)
 CATALOG = """
 [budget]

@@ -21,7 +21,7 @@ from tests.support.seam import zero_noise
 
 pytestmark = pytest.mark.slow
 
-STATEMENTS = effort(60)
+STATEMENTS = effort(40)
 KEYS = [
     *("a", "b", "c", "e", "d", "a // 3", "a > 3", "a BETWEEN 2 AND 5", "a % 2 = 0 AND c"),
     *("length(b)", "upper(b)", "b ~ '^[xy]'", "month(d)", "quarter(d) = 1", "coalesce(e, 9)"),

@@ -22,7 +22,7 @@ from tests.support.statements import Measured, Statement, statements
 pytestmark = pytest.mark.slow
 
 TABLES = effort(2)
-LEAST, MOST = (8, 16) if IS_LARGE else (4, 8)
+LEAST, MOST = (8, 16) if IS_LARGE else (3, 5)
 """Statements about a table."""
 REFUSED = {"E_TOO_LARGE", "E_PREDICATE"}
 

@@ -12,7 +12,7 @@ from tests.oracle.test_ordinary import TESTS, differ, opened
 from tests.support.effort import effort, first_seed
 from tests.support.oracle import VALUES, declare_view, mentioned, open_world, settle
 
-STATEMENTS = effort(30)
+STATEMENTS = effort(20)
 SAME = ["a", "b", "c", "d", "e", "a // 3", "upper(b)", "month(d)"]
 DIFFERENT = [
     ["a", "e", "a + 1", "length(b)", "4", "NULL", "abs(e)"],

@@ -22,7 +22,7 @@ from dpsql.strategy.noise_law import laplace_variance
 from dpsql.strategy.product import assemble
 from dpsql.workload.target import mean_variances, reading_variance
 from dpsql.workload.workload import Workload
-from tests.support.effort import beyond
+from tests.support.effort import IS_LARGE, beyond, effort
 
 SEEDS = beyond(1)
 EPSILONS = ("0.1", "0.3", "1", "3", "10")
@@ -125,6 +125,7 @@ def test_a_selection_is_one_for_all_budgets() -> None:
     )
 
 
+@pytest.mark.skipif(not IS_LARGE, reason="it takes half a minute: EFFORT above 1")
 def test_pieces_have_what_keeps_their_own_strategies_within_limits(adult: Connection) -> None:
     """Errors were of the strategy in place of which one for coarse noise was taken."""
     request, planned = floor.plan(adult, floor.make_case(170), "auto")
@@ -134,7 +135,7 @@ def test_pieces_have_what_keeps_their_own_strategies_within_limits(adult: Connec
 
 def test_what_may_be_better_where_noise_is_coarse_has_errors_of_its_own(adult: Connection) -> None:
     seen = 0
-    for seed in range(6):
+    for seed in range(effort(2)):
         request, _ = planned_at(adult, random_script(seed), "1")
         (target,) = request.targets
         chooser = Chooser(target, "laplace", "auto", 1.0)

@@ -33,7 +33,7 @@ from tests.support.spark import MASTER, require_spark
 
 SALT = b"0123456789abcdef"
 pytestmark = pytest.mark.usefixtures("spark")
-TABLES = effort(3)
+TABLES = effort(2)
 SETS = 6 if TABLES < 100 else 3
 """Covering sets of a table: what a statement costs is planning it, half a second of a core."""
 

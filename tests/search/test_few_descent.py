@@ -132,7 +132,7 @@ def test_a_descent_goes_to_the_end(seed: int) -> None:
     assert found <= error_of(few, start)
 
 
-LIMITED = effort(4)
+LIMITED = effort(2)
 
 
 def test_limits_are_kept_at_little_cost() -> None:

@@ -6,15 +6,27 @@ All tests have them but those of SEARCHED, which ask about plans, and who uses `
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from dpsql import learn, plan, search
 from dpsql.learn import fixed
 from dpsql.plan import weighing
-from dpsql.search import few_descent, hierarchy, joint, opt0, opt_m
+from dpsql.search import (
+    alike_descent,
+    few_descent,
+    gram_parts,
+    hierarchy,
+    joint,
+    opposites,
+    opt0,
+    opt_m,
+)
 from dpsql.search.cache import cached_choice
 
 STEPS, STARTS = 6, 2
@@ -26,8 +38,12 @@ EFFORT = 0.0999
 SEARCHED = frozenset({"plan", "search", "strategy"})
 """Folders whose tests ask how good plans are."""
 
-DESCENDED = (opt0, few_descent, hierarchy, joint)
-CHOOSING = (weighing, fixed)
+for _room in (search, plan, learn):
+    for _found in pkgutil.iter_modules(_room.__path__, f"{_room.__name__}."):
+        import_module(_found.name)  # first imported in a quick test, it would keep what is quick
+
+DESCENDED = (opt0, alike_descent, few_descent, gram_parts, hierarchy, joint)
+CHOOSING = (weighing, fixed, opposites)
 _descend, _starts = opt0.minimise, opt0._default_restarts
 
 

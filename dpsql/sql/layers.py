@@ -158,7 +158,7 @@ class Layers:
 
     @property
     def has_groups(self) -> bool:
-        """Whether a table may have groups that no private row is in."""
+        """True where a table may have groups that no private row is in."""
         return any(each.table.private and each.table.rows > 1 for each in self.sources)
 
     @property

@@ -215,7 +215,7 @@ class Tail:
         return limit + (f" OFFSET {self.offset}" if self.offset else "")
 
     def places(self, rows: int) -> bool:
-        """Whether ranks of so many rows are told, or rows are left out by their places."""
+        """True where ranks of so many rows are told, or rows are left out by their places."""
         last = rows if self.limit is None else self.limit
         ranks = self.qualify is not None or any(map(_RANKS.search, self.windows))
         return rows > 1 and (last < rows or self.offset > 0 or ranks)

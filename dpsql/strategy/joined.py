@@ -31,7 +31,7 @@ class SharedNumbers:
 
 
 Shared = Mapping[int, SharedNumbers]
-"""The same numbers as several strategies tell them, by the places of these."""
+"""Numbers that several strategies tell, by the places of these."""
 
 
 class AgreeingStrategies:
@@ -82,7 +82,7 @@ class AgreeingStrategies:
         return out
 
     def moved_pairs(self, place: int, product: Product) -> Floats:
-        """The same of a product whose row r is made of the rows r of its factors."""
+        """Return ``moved`` of a product whose row r is made of the rows r of its factors."""
         rows = max((factor.rows for factor in product.factors.values()), default=1)
         out = np.zeros((rows, self.count))
         for told, slots in self.told[place]:
@@ -95,7 +95,7 @@ class AgreeingStrategies:
             out[start : start + len(rows)] += sign * rows
 
     def estimates(self, alone: Sequence[Estimate]) -> list[Estimate]:
-        """What all strategies together say, by what each says alone."""
+        """Estimates of all strategies together, by those of each alone."""
         missed = np.zeros(self.count)
         for told, estimate in zip(self.told, alone, strict=True):
             for one, slots in told:
@@ -199,7 +199,7 @@ class JoinedForecast(Forecast):
 
 
 class JoinedEstimate(Estimate):
-    """What one strategy of several says when all are estimated together."""
+    """The estimate of one strategy of several that are estimated together."""
 
     __slots__ = ("forecast", "own", "pull")
 

@@ -124,7 +124,7 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
 
 
 def _room_lines(found: Figures) -> list[str]:
-    """What the curator has to say of the number of rows, which nothing else is decided by."""
+    """Lines for the curator on the number of rows, which nothing else is decided by."""
     if found.room is None:
         return []
     if found.rows > found.room:

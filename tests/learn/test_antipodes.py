@@ -135,7 +135,7 @@ def test_the_error_of_tables_together_is_known_before(count: int) -> None:
     assert found is not None
 
     def error(share: float) -> float:
-        """Of all counts: each is half of the number of rows, more or less some differences."""
+        """The error of all counts: each is half of the number of rows, and some differences."""
         noise = (len(groups) / (1 - share)) ** 2  # one row is in a difference of every group
         return sum(
             2 * len(group.tables) * (1 / share**2 + len(group.signs) * noise) / 4

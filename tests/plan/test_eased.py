@@ -23,7 +23,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Whole:
-    """What is read of all that is asked."""
+    """Columns that are read of all that is asked."""
 
     limits: None = None
 

@@ -93,7 +93,7 @@ def lifted(part: Part, factors: Sequence[tuple[str, Array]]) -> Array:
 
 
 def measured(part: Part) -> tuple[Array, Array]:
-    """What a part measures of all cells, and the variance of the noise of each number."""
+    """Rows that a part measures of all cells, and the variance of the noise of each number."""
     rows, noise = [], []
     for block, variance in zip(part.blocks, part.forecast.noise, strict=True):
         pairs = block.factors.items()

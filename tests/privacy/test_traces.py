@@ -42,7 +42,7 @@ WITHIN = os.path.join("privacy", "vault", "")
 APART = ("text_names.py", "instants.py")
 """What draws keys anew, so that its steps say nothing of the data; and what runs in threads."""
 LOTS = ("row_texts.py", "digests.py", "byte_texts.py")
-"""What writes and digests rows that draw lots, a block of them after the other."""
+"""Writers and digests of rows that draw lots, a block of them after the other."""
 SEEN = Column("seen", "integer", IntegerRange(0, 9))
 DIGESTS = ("digits_of_rows", "_digits", "_one_by_one", "_add_block", "_mix", "_halves", "RowTexts")
 Step = tuple[str, tuple[tuple[str, str, tuple[int, ...]], ...]]
@@ -249,7 +249,7 @@ def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.Mon
 
 
 EACH_KEY = ("is_key", "_in_order.<locals>")
-"""What is done with one key after the other."""
+"""Steps that are done with one key after the other."""
 
 
 @pytest.mark.parametrize("most", [1, 3])

@@ -117,7 +117,7 @@ NAMED = (
 
 
 def is_read(sql: str) -> bool:
-    """Whether DuckDB parses a statement."""
+    """True where DuckDB parses a statement."""
     try:
         return bool(duckdb.extract_statements(sql))
     except duckdb.ParserException:

@@ -1,4 +1,4 @@
-"""How much random tests ask: their default counts times EFFORT, and their draws by SEED.
+"""Counts of random tests: their defaults times EFFORT, and their draws by SEED.
 
 ``make test`` asks the defaults; ``EFFORT=10 make test`` asks ten times as much of every random
 test, ``make fuzz`` more of those that draw. SEED has all of them draw otherwise.

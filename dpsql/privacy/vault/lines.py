@@ -28,7 +28,7 @@ BLOCK = 1 << 22
 PIECE = 1 << 16
 """Bytes that are decoded at once."""
 ESCAPED = re.compile("[\udc80-\udcff]")
-"""What becomes of bytes that are not UTF-8."""
+"""Treatment of bytes that are not UTF-8."""
 QUOTE = ord('"')
 MAX_HEADER = 1 << 20
 NOT_UTF8 = "bytes that are not UTF-8"

@@ -29,7 +29,7 @@ WHOLE = ""
 """Name of the budget that every debit is charged to."""
 
 LEAST_PART = Fraction(1, 10)
-"""Part of an analyst's discovery_delta that a request may ask for, however small it is."""
+"""Part of discovery_delta, or of an analyst's, that a request may take, however small it is."""
 
 LONGEST_SQL = 2000
 """Characters of the statements that an entry keeps."""
@@ -291,12 +291,12 @@ class State:
     def discoverable(self, epsilon: Fraction, within: Iterable[str]) -> Fraction:
         """The most delta that one request of an epsilon may take for such keys.
 
-        Of an analyst's share it is as large a part as that of epsilon, or a tenth. What no analyst
-        has a share of belongs to whoever asks.
+        Of an analyst's share, or of the whole where no analyst is charged, it is as large a part
+        as that of epsilon, or a tenth.
         """
         within = tuple(within)
-        share, name, total = self.terms.share(within)
-        part = max(LEAST_PART, min(Fraction(1), epsilon / total)) if name else Fraction(1)
+        share, _, total = self.terms.share(within)
+        part = max(LEAST_PART, min(Fraction(1), epsilon / total))
         return min(share * part, self.undiscovered_in(within))
 
     def refusing(self, cost: Cost, within: tuple[str, ...]) -> tuple[str, ...]:

@@ -70,8 +70,8 @@ def undiscoverable(wanted: Fraction, left: Fraction) -> BudgetExceeded:
     """Return the error for keys whose release needs more delta than is left for it."""
     refused = BudgetExceeded(wanted, left, "discovery_delta")
     refused.hint = (
-        "nothing was charged; analysts have equal shares of discovery_delta in [budget], of which "
-        "a request takes a tenth at most, or as large a part as it does of their epsilon"
+        "nothing was charged; a request takes a tenth of discovery_delta in [budget] at most, or "
+        "as large a part as it does of epsilon; of their equal shares where analysts are declared"
     )
     return refused
 

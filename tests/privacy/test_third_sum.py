@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,6 +15,7 @@ from dpsql.privacy.accounting import Cost, Policy, cost_of, gaussian_cost, lapla
 from dpsql.privacy.chain import Cause
 from dpsql.privacy.ledger import Ledger
 from tests.privacy.place import POLICY, TENTH, Place, refused, spend
+from tests.support.effort import effort, first_seed
 
 PART = Fraction(1, 10**10)
 SPLIT = Policy(Fraction(1), Fraction(1, 10**9), discovery=5 * PART)
@@ -24,7 +26,7 @@ def here(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def keys(ledger: Ledger, delta: Fraction = PART, epsilon: Fraction = TENTH) -> Cost:
+def keys(ledger: Ledger, delta: Fraction = PART, epsilon: Fraction = 2 * TENTH) -> Cost:
     cost = cost_of(ledger.policy, "laplace", epsilon, None, delta)
     ledger.debit(cost, "plan", "data-1", (), Cause(["CREATE DOMAIN d FROM t (c)"]))
     return cost
@@ -32,24 +34,40 @@ def keys(ledger: Ledger, delta: Fraction = PART, epsilon: Fraction = TENTH) -> C
 
 def test_deltas_add_up_to_their_limit_and_no_further(here: Place) -> None:
     ledger = here.create(SPLIT)
-    for left in (4, 3, 2, 1, 0):
-        keys(ledger)
-        assert ledger.status().remaining_discovery == left * PART
+    for left in reversed(range(10)):
+        keys(ledger, PART / 2, TENTH / 2)
+        assert ledger.status().remaining_discovery == left * PART / 2
     with pytest.raises(BudgetExceeded, match="discovery_delta"):
-        keys(ledger)
+        keys(ledger, PART / 2)
     assert ledger.status().remaining_epsilon == Fraction(1, 2)
     spend(ledger)  # what needs no delta is admitted still
     assert here.open(SPLIT).status().remaining_discovery == 0
-    assert [entry.delta for entry in ledger.entries()][1:] == [PART] * 5 + [Fraction(0)]
+    assert [entry.delta for entry in ledger.entries()][1:] == [PART / 2] * 10 + [Fraction(0)]
 
 
-def test_a_larger_delta_than_is_left_charges_nothing(here: Place) -> None:
-    ledger = here.create(SPLIT)
-    with pytest.raises(BudgetExceeded) as caught:
-        keys(ledger, 6 * PART)
-    assert (caught.value.requested, caught.value.remaining) == (6 * PART, 5 * PART)
-    assert ledger.status().entries == 0
-    assert here.open(SPLIT).status().remaining_discovery == 5 * PART
+@pytest.mark.parametrize("seed", range(effort(8)))
+def test_a_request_takes_a_tenth_or_as_of_epsilon_whether_analysts_are_declared_or_not(
+    here: Place, seed: int
+) -> None:
+    """Nobody's budget, or one's of several: no part is too large by a thousandth, nor refused."""
+    draw = Random(first_seed(seed))
+    names = [f"analyst:{i}" for i in range(draw.randrange(3))]
+    ledger = here.create(SPLIT, nested={name: Fraction(1, 2) for name in names})
+    for _ in range(12):
+        within = tuple(names[:1])
+        share, whole = SPLIT.discovery / max(1, len(names)), Fraction(1, 2 if names else 1)
+        epsilon = Fraction(draw.randrange(1, 200), 1000)
+        status = ledger.status()
+        left = min(status.discovery_left(within), share * max(TENTH, epsilon / whole))
+        if epsilon > status.remaining_within(within) or not left:
+            continue
+        over = cost_of(ledger.policy, "laplace", epsilon, None, left * Fraction(1001, 1000))
+        with pytest.raises(BudgetExceeded) as caught:
+            ledger.debit(over, "plan", "data-1", within)
+        assert (caught.value.requested, caught.value.remaining) == (over.delta, left)
+        assert ledger.status().entries == status.entries
+        ledger.debit(replace(over, delta=left), "plan", "data-1", within)
+    assert ledger.status().entries
 
 
 def test_a_ledger_without_a_discovery_delta_admits_none(here: Place) -> None:
@@ -100,13 +118,13 @@ def test_a_migration_may_set_a_part_aside_but_not_below_what_is_used(here: Place
     spend(ledger)
     anchors = here.anchors
     split = Ledger.migrate(here.path, anchors, SPLIT, "catalog-2", {})
-    keys(split, 3 * PART)
+    keys(split, 3 * PART, Fraction(3, 5))
     less = replace_discovery(SPLIT, 2 * PART)
     refused("E_POLICY_CHANGED", lambda: Ledger.migrate(here.path, anchors, less, "catalog-3", {}))
     enough = replace_discovery(SPLIT, 3 * PART)
     ledger = Ledger.migrate(here.path, anchors, enough, "catalog-3", {})
     assert ledger.status().remaining_discovery == 0
-    assert ledger.status().spent_epsilon == Fraction(2, 10)
+    assert ledger.status().spent_epsilon == Fraction(7, 10)
 
 
 def replace_discovery(policy: Policy, part: Fraction) -> Policy:
@@ -120,7 +138,7 @@ def test_another_part_is_another_policy(here: Place) -> None:
 
 def test_nested_budgets_keep_the_delta_of_what_they_are_charged(here: Place) -> None:
     ledger = here.create(SPLIT, nested={"table:t": Fraction(1, 2)})
-    cost = cost_of(ledger.policy, "laplace", TENTH, None, PART)
+    cost = cost_of(ledger.policy, "laplace", 2 * TENTH, None, PART)
     ledger.debit(cost, "plan", "data-1", ("table:t",))
     assert here.open(SPLIT).status().remaining_discovery == 4 * PART
     assert replace(cost, delta=Fraction(0)).under(SPLIT).delta == 0
@@ -130,11 +148,13 @@ def test_nested_budgets_keep_the_delta_of_what_they_are_charged(here: Place) -> 
 def test_gaussian_keys_are_charged_in_both_sums(here: Place) -> None:
     ledger = here.create(SPLIT)
     rho = Fraction(1, 1000)
-    ledger.debit(cost_of(ledger.policy, "gaussian", TENTH, rho, PART), "plan", "data-1")
+    ledger.debit(cost_of(ledger.policy, "gaussian", 2 * TENTH, rho, PART), "plan", "data-1")
     status = ledger.status()
     assert status.spent_epsilon is None
     assert status.remaining_discovery == 4 * PART
-    assert status.spent_renyi == gaussian_cost(SPLIT, rho, TENTH).renyi_units * Fraction(1, 10**12)
+    assert status.spent_renyi == gaussian_cost(SPLIT, rho, 2 * TENTH).renyi_units * Fraction(
+        1, 10**12
+    )
 
 
 @pytest.mark.parametrize("delta", [Fraction(-1), Fraction(1), 1e-9])

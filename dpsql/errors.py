@@ -29,7 +29,7 @@ class Span:
 
     @classmethod
     def whole(cls, text: str) -> Span:
-        """All of a text but the blanks around it."""
+        """Return the span of a text without the blanks around it."""
         return cls(text, len(text) - len(text.lstrip()), len(text.rstrip()))
 
     def position(self) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def printable(text: str) -> str:
 
 
 def without_digests(text: str) -> str:
-    """What people read of names of derived tables, which end with a digest of what is in them.
+    """Return the names of derived tables as people read them: without the digests at their end.
 
     >>> without_digests("no cell of visits by patient_id #1e6a6cce2db3.sum(cost)")
     'no cell of visits by patient_id.sum(cost)'
@@ -158,7 +158,7 @@ class Error(Exception):
         return "\n".join(parts)
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows: the message alone, since calls inside dpsql say nothing more."""
+        """Return the message alone for IPython, since calls inside dpsql say nothing more."""
         return f"{type(self).__name__}: {self}".splitlines()
 
 
@@ -194,7 +194,7 @@ class InternalError(DatabaseError):
     exit_code = 3
 
     def _render_traceback_(self) -> list[str]:
-        """All of the calls: whoever reports a defect needs them."""
+        """Return the whole traceback: whoever reports a defect needs it."""
         return "".join(traceback.format_exception(self)).splitlines()
 
 
@@ -280,12 +280,12 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"{self.message} [{self.code}]")
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows."""
+        """Return the message alone for IPython."""
         return [str(self)]
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether a failure is what DuckDB makes of Ctrl-C, which it catches itself."""
+    """True if a failure is what DuckDB makes of Ctrl-C, which it catches itself."""
     return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
 
 

@@ -66,7 +66,7 @@ _BY_NAME = {
 
 
 def trouble_of(error: Exception) -> Trouble | None:
-    """What the operating system or SQLite says; None where it says nothing but what is in a file.
+    """Return the trouble of the operating system or SQLite; None where it is what is in a file.
 
     >>> trouble_of(OSError(errno.ENOSPC, "")).what, trouble_of(ValueError())
     ('the disk is full', None)
@@ -328,7 +328,7 @@ def load_arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:
 
 
 def real_paths(paths: Iterable[str]) -> list[str]:
-    """What ``os.path.realpath`` says of each path; folders that many are in are looked up once."""
+    """Return ``os.path.realpath`` of each path; folders that many are in are looked up once."""
     folders: dict[str, str] = {}
     found = []
     for path in paths:

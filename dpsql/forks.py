@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _Mine(threading.local):
-    """What the thread that forks has of the locks that it waits for."""
+    """The locks taken by the thread that forks."""
 
     def __init__(self) -> None:
         self.taken: list[Any] = []
@@ -69,7 +69,7 @@ def in_child(work: Callable[[], object]) -> None:
 
 
 def is_whole() -> bool:
-    """Whether no parent of this process was in the middle of something when it forked."""
+    """True if no parent of this process was in the middle of something when it forked."""
     return _is_whole
 
 
@@ -80,12 +80,12 @@ def ended_where_opened(connection: T) -> T:
 
 
 def is_inherited(connection: object) -> bool:
-    """Whether it is of the parent of this process."""
+    """True if a connection is of the parent of this process."""
     return any(each is connection for each in _inherited)
 
 
 def _imported_elsewhere() -> bool:
-    """Whether other threads import anything: in a child the same import would wait for them.
+    """True if other threads import anything: in a child the same import would wait for them.
 
     A thread has a module's lock from before it is looked for until all of it is there. One that
     this thread has is of a module that forks while it is imported.
@@ -114,7 +114,7 @@ def _before() -> None:
 
 
 def _is_still(end: float) -> bool:
-    """Whether all is taken, and nothing imported, before the end. Some may be taken if not."""
+    """True if all is taken, and nothing imported, before the end. Some may be taken if not."""
     if not _take(_forking, end) or not all(_take(lock, end) for lock in _missing()):
         return False
     while _imported_elsewhere():

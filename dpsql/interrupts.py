@@ -75,7 +75,7 @@ _guard = _Guard()
 
 
 def _nothing_waits() -> None:
-    """What the main thread of a parent keeps back does not keep back signals of its child."""
+    """Let signals reach a child whose parent's main thread keeps them back."""
     _guard.step_back()
     _guard.holding, _guard.waiting = False, 0
 
@@ -133,7 +133,7 @@ class Cancellation:
 
 
 def _cancellation() -> Cancellation | None:
-    """That of the statement which runs in this thread."""
+    """Return the cancellation of the statement which runs in this thread."""
     found: Cancellation | None = getattr(_threads, "cancellation", None)
     return found
 
@@ -174,7 +174,7 @@ class Watched:
 
     @property
     def interrupted(self) -> bool:
-        """Whether an interrupt was raised here that had no effect so far."""
+        """True if an interrupt was raised here that had no effect so far."""
         return self._here and _guard.passed > _guard.answered
 
 

@@ -144,14 +144,14 @@ def _give_methods(cls: Any, declared: type, options: Methods) -> None:
 
 
 def _fields(declared: type) -> list[dataclasses.Field[Any]]:
-    """All fields of a class in their order, those for ``__init__`` or the class alone as well."""
+    """Return the fields of a class in order, those for ``__init__`` or the class alone as well."""
     return list(vars(declared)["__dataclass_fields__"].values())
 
 
 def _make_methods(
     cls: type, stored: list[dataclasses.Field[Any]], options: Methods
 ) -> dict[str, Any]:
-    """All methods but ``__init__``, by their names."""
+    """Return the methods but ``__init__``, by their names."""
     methods: dict[str, Any] = {}
     if options.eq:
         methods["__eq__"] = _make_eq(_values([each.name for each in stored if each.compare]))

@@ -221,7 +221,7 @@ class Sealed:
     def _executed(
         self, sql: str, parameters: Sequence[object], limits: float
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """What runs SQL, for its rows to be fetched within the time that it may take."""
+        """Run SQL, for its rows to be fetched within the time that it may take."""
         try:
             stop = self._connection.interrupt
             with _clock.limit(self, limits * TIME_LIMIT, stop), ended_by(stop):

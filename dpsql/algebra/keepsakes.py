@@ -1,4 +1,4 @@
-"""What was worked out of an object, remembered for as long as the object is in use."""
+"""Weak cache: results computed from an object, kept for as long as the object is in use."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def parts_of(pattern: Array) -> Integers | None:
 
 
 def are_small(labels: Integers | None) -> bool:
-    """Whether cells are in parts, some of several cells and all of few."""
+    """True if the largest part of the cells has several of them, and few."""
     return labels is not None and 1 < int(np.bincount(labels).max()) <= MOST_OF_PART
 
 

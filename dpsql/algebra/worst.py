@@ -116,7 +116,7 @@ def _distinct(states: Norms) -> Norms:
 
 
 def _count_above(columns: Norms, row: Norms) -> int:
-    """How many states, of which ``columns`` (numbers, states) are given, are nowhere below a row.
+    """Number of states, of ``columns`` (numbers, states), that are nowhere below a row.
 
     Nothing is below it where it is zero, which most summands of a cell are.
     """

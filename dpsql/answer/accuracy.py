@@ -1,4 +1,4 @@
-"""Whether a release answers a request as accurately as a new measurement would."""
+"""Comparison of errors: whether a release answers as accurately as a new measurement would."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Compared:
 
     @property
     def is_no_worse(self) -> bool:
-        """Whether no number has a larger error."""
+        """True if no number has a larger error."""
         return self.most <= 1 + TIE
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ def shown_ratio(
 
 
 def _derives(request: Request, index: int) -> bool:
-    """Whether a statement shows more than the numbers that are measured."""
+    """True if a statement shows more than the numbers that are measured."""
     item = request.statements[index]
     outputs = [output for select in item.selects for output in select.query.shell.outputs]
     return item.outer is not None or any(

@@ -121,7 +121,7 @@ def _models_of(
 
 
 def by_statement(readings: Readings) -> dict[int, Readings]:
-    """How the answers of every statement are read off a release."""
+    """Return the readings of the answers off a release, by statement."""
     found: dict[int, dict[Place, tuple[int, Reading, tuple[str, ...]]]] = {}
     for place, reading in readings.items():
         found.setdefault(place[0], {})[place] = reading
@@ -129,7 +129,7 @@ def by_statement(readings: Readings) -> dict[int, Readings]:
 
 
 def released(synthetic: Synthetic) -> tuple[CostInfo, ReceiptInfo]:
-    """What was paid for a model, and the entry in the ledger."""
+    """Return the cost of a model, and its entry in the ledger."""
     cost = CostInfo(synthetic.epsilon, synthetic.delta, synthetic.noise, True)
     return cost, ReceiptInfo(*synthetic.receipt)
 
@@ -331,7 +331,7 @@ def _stacked(
 
 
 def _or_zero(select: Select, answer: Answer, known: Floats | None) -> Floats:
-    """What is known of an answer; nothing was measured where no row can be."""
+    """Return the values known of an answer, or zeros: nothing was measured where no row can be."""
     if known is not None:
         return known
     return np.zeros(

@@ -46,11 +46,11 @@ class ClippedSums:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing is known about the errors."""
+        """True if nothing is known about the errors."""
         return self.rule in HOW
 
     def cost(self, free: bool) -> CostInfo:
-        """What was paid for them."""
+        """Return the cost of the sums."""
         return CostInfo(self.epsilon, self.delta, self.noise, free)
 
     @property
@@ -59,7 +59,7 @@ class ClippedSums:
         return ReceiptInfo(*self.receipt)
 
     def notes(self, column: str, free: bool) -> tuple[str, ...]:
-        """What every result says: the threshold, the sign of the bias, what the errors mean."""
+        """Return the notes of every result: threshold, sign of the bias, meaning of the errors."""
         levels = sorted(set(self.levels))
         text = number_text(levels[0])
         if len(levels) > 1:

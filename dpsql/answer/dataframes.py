@@ -75,7 +75,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def facts_of(result: Numbers) -> dict[str, Any]:
-    """What belongs to the numbers: SQL, notes, and the cost with its entry in the ledger."""
+    """Return the facts that belong to numbers: SQL, notes, and the cost with its ledger entry."""
     facts: dict[str, Any] = {"sql": result.sql, "notes": list(result.notes)}
     if result.cost is not None:
         cost = result.cost

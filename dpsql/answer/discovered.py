@@ -79,7 +79,7 @@ class Discovered:
 
     @property
     def head(self) -> str:
-        """What tells it from every other, of the same name or column too."""
+        """The head of its receipt, which tells it from every other of its name or column."""
         return self.receipt[2]
 
     @property
@@ -108,7 +108,7 @@ class Discovered:
         return replace(found, domain=Periods(days[0], by, min(count, room_of(column))))
 
     def rows(self) -> list[tuple[str, str]]:
-        """What it is, what was found and what it cost, to be shown."""
+        """Return lines to show: the column, what was found of it, and the cost."""
         paid = f"epsilon {decimal_text(self.epsilon)} ({self.noise})"
         paid += f", discovery_delta {float(self.delta):g}" if self.delta else ""
         rows = [("column", f"{self.table}.{self.column}")]
@@ -120,7 +120,7 @@ class Discovered:
 
 
 def room_of(column: Column) -> int:
-    """How many keys a column can be declared with."""
+    """Return the number of keys that a column can be declared with."""
     return MAX_CELLS - (column.other is not None) - column.null
 
 
@@ -130,7 +130,7 @@ def sought_in(table: Table, found: Mapping[str, Discovered]) -> list[Discovered]
 
 
 def _is_sought(table: Table, found: Discovered) -> bool:
-    """Whether the catalog leaves open what was found."""
+    """True if the catalog leaves open what was found."""
     columns = [table.columns.get(part) for part in found.parts]
     sought = [None if column is None else column.sought for column in columns]
     return all(each is not None and each.statement.endswith(found.what) for each in sought)

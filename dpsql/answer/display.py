@@ -90,7 +90,7 @@ def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[Texts]:
 
 
 def count_text(result: Numbers, shown: int) -> str:
-    """How many rows and columns there are.
+    """Return the numbers of rows and columns as text.
 
     >>> from dpsql.answer.result import listing
     >>> count_text(listing(("n",), [(1,)]), 1)

@@ -86,7 +86,7 @@ def imply(request: Request, name: str, release: Release) -> Implied | None:
 
 
 def _read_all(target: Target, plan: Plan, taken: set[int]) -> Readings | None:
-    """How a target is read off one of the parts, or off several as it may have been planned."""
+    """Return the readings of a target off one of the parts, or off several as if planned apart."""
     found = _read_off(target, plan.parts, taken)
     alike = [part for part in plan.parts if part.table == target.table.name.casefold()]
     several = len([part for part in alike if not part.units]) > 1
@@ -107,7 +107,7 @@ def _read_all(target: Target, plan: Plan, taken: set[int]) -> Readings | None:
 
 
 def _read_each(pieces: Sequence[Target], parts: Sequence[Part]) -> Readings | None:
-    """How each of some pieces is read off one of the parts."""
+    """Return the readings of each of some pieces off one of the parts."""
     readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
     for piece in pieces:
         found = _read_off(piece, parts, set())
@@ -118,7 +118,7 @@ def _read_each(pieces: Sequence[Target], parts: Sequence[Part]) -> Readings | No
 
 
 def _read_halves(target: Target, parts: Sequence[Part], depth: int) -> Readings | None:
-    """How a target is read off one of the parts, or its halves off one each."""
+    """Return the readings of a target off one of the parts, or of its halves off one each."""
     found = _read_off(target, parts, set())
     if found is not None or not depth or len(target.asked) == 1:
         return found
@@ -132,7 +132,7 @@ def _read_halves(target: Target, parts: Sequence[Part], depth: int) -> Readings 
 
 
 def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Readings | None:
-    """How a target is read off one of the parts; a count of units takes a part for itself."""
+    """Return the readings of a target off one part; a count of units takes a part for itself."""
     table = target.table.name.casefold()
     for index, part in enumerate(parts):
         if part.table != table or part.units != target.units or index in taken:
@@ -179,7 +179,7 @@ def _as_planned(target: Target, part: Part) -> Found | None:
 
 
 def _is_alike(part: Part, layout: Layout, telling: frozenset[str]) -> bool:
-    """Whether rows become the cells of a layout as they became those of a part.
+    """True if rows become the cells of a layout as they became those of a part.
 
     An attribute by which no rows differ need not be among those of the part.
     """

@@ -18,7 +18,7 @@ ERRORLESS = frozenset({"text", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class CostInfo:
-    """What a request cost: its epsilon and delta, the noise, and whether it was free."""
+    """The cost of a request: its epsilon and delta, the noise, and whether it was free."""
 
     epsilon: Fraction
     delta: Fraction
@@ -89,7 +89,7 @@ class Numbers:
 
     @property
     def is_draft(self) -> bool:
-        """Whether it was asked in scratch mode."""
+        """True if it was asked in scratch mode."""
         return DRAFT in self.notes
 
     @property

@@ -72,7 +72,7 @@ def draw(result: Numbers, column: str | None = None, ax: Any = None) -> Any:
 
 
 def is_ordered(values: Sequence[object]) -> bool:
-    """Whether a key has numbers or dates, in order, so that a line between them means something.
+    """True if a key has numbers or dates, in order, so that a line between them means something.
 
     >>> is_ordered([1, 2, 5]), is_ordered(["a", "b"]), is_ordered([1, None, 5])
     (True, False, False)

@@ -122,7 +122,7 @@ def _make_monotone(
 
 
 def _is_count(aggregate: Aggregate) -> bool:
-    """Whether a row adds one or nothing."""
+    """True if a row adds one or nothing."""
     if len(aggregate.summands) != 1 or aggregate.summands[0].factors:
         return False
     known = [(1.0, 0.0, 0.0)]

@@ -1,4 +1,4 @@
-"""What was published, kept for later processes, and answered again from there, free.
+"""The store of what was published, for later processes, which answer from there again, free.
 
 Releases and clipped sums are in one SQLite file beside the catalog, models in another. There is one
 way to write them, to read them and to tell damage. All is stored before anything is returned.
@@ -90,7 +90,7 @@ class File:
             yield db
 
     def read(self, load: Callable[[sqlite3.Connection], S]) -> S | None:
-        """What ``load`` finds; None where there is no file."""
+        """Return the result of ``load``; None where there is no file."""
         try:
             if not self.path.exists():
                 return None
@@ -113,7 +113,7 @@ class File:
             ) from None
 
     def read_with_count(self, load: Callable[[sqlite3.Connection], S]) -> tuple[S | None, bytes]:
-        """What ``load`` finds, and the count of changes that it was found at, before any other.
+        """Return the result of ``load``, and the count of changes at which it was found.
 
         Outside of a transaction the count may be that of a change which is undone: the next one
         would have the same.
@@ -144,7 +144,7 @@ class File:
 
 
 class Shelf(Generic[T]):
-    """What is published of one kind, by key: a table of a file, each body with a digest."""
+    """The published objects of one kind, by key: a table of a file, each body with a digest."""
 
     what = "release"
     key = "request"
@@ -161,15 +161,15 @@ class Shelf(Generic[T]):
         self._bytes = 0
 
     def find(self, key: str) -> T | None:
-        """What is stored under a key."""
+        """Return the object stored under a key; None where there is none."""
         return self.file.read(lambda db: self._load(db, key))
 
     def all(self) -> dict[str, T]:
-        """All that is stored, by key."""
+        """Return the stored objects, by key."""
         return self.all_with_count()[0]
 
     def all_with_count(self) -> tuple[dict[str, T], bytes]:
-        """All that is stored, by key, and the file's count of changes."""
+        """Return the stored objects, by key, and the file's count of changes."""
 
         def load(db: sqlite3.Connection) -> dict[str, T]:
             rows = db.execute(f"SELECT {self.key}, body, digest FROM {self.table}").fetchall()
@@ -253,7 +253,7 @@ class Releases(Shelf[Release]):
     def candidates(
         self, names: Sequence[str], scopes: Sequence[Sequence[str]], *, own: bool = True
     ) -> Stored:
-        """What may answer a request; without ``own`` releases of others alone.
+        """Find releases that may answer a request; without ``own`` releases of others alone.
 
         ``names`` are those that the request has, and ``scopes`` those of its tables, of each kind
         that was ever stored. The newest measured all of the scopes of a kind; newest first.
@@ -359,7 +359,7 @@ class Domains(Shelf[Discovered]):
 
 
 class Store:
-    """All that one catalog has published, in two files beside it.
+    """The published results of one catalog, in two files beside it.
 
     A request has a name, the hash of everything that makes it the same request; what comes of it is
     stored under that. Raises: as ``File``.
@@ -407,7 +407,7 @@ class Store:
         return self.releases.file.path, self.tables.file.path
 
     def state(self) -> bytes:
-        """What changes when anything is stored."""
+        """Return a token that changes when anything is stored."""
         return self.releases.file.counter.read() + b"|" + self.tables.file.counter.read()
 
 

@@ -58,7 +58,7 @@ class Synthetic:
 
     @property
     def note(self) -> str:
-        """What every answer from it says."""
+        """The note on every answer from it."""
         part = " of a run that was interrupted" if self.interrupted else ""
         if not self.name:
             return (
@@ -76,7 +76,7 @@ class Synthetic:
         return tuple(text for name, text in self.forecast if name == "left out")
 
     def facts(self) -> list[tuple[str, str]]:
-        """What it is, what was measured for it, and what follows, to be shown."""
+        """Return lines to show: what it is, what was measured for it, and what follows."""
         rows = [(name, _fact(value)) for name, value in self.model.describe().items()]
         rows += self.forecast
         rows += [] if ("rule", self.rule) in self.forecast else [("decision", self.rule)]

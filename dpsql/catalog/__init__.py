@@ -1,4 +1,4 @@
-"""What is public: tables, columns, domains, bounds, privacy units and the total budget.
+"""The catalog of public facts: tables, columns, domains, bounds, privacy units, the total budget.
 
 ``read``, ``read_domain`` and ``read_sought`` read a TOML file strictly, ``draft`` writes a first
 one, ``describe`` and ``view`` tell what is declared and what is left out. ``unit_local`` is a

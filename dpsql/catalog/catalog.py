@@ -183,7 +183,7 @@ class Table:
 
     @property
     def is_pushed(self) -> bool:
-        """Whether rows are counted where they are, if the engine can: by public facts alone."""
+        """True if rows are counted where they are, if the engine can: by public facts alone."""
         read = self.option("read")
         if read is not None or self.engine is None:
             return read == "push"
@@ -204,7 +204,7 @@ class Table:
         return names
 
     def option(self, name: str) -> str | None:
-        """What is said of the source besides its name."""
+        """Return an option of the source by its name; None where it is not set."""
         return dict(self.options).get(name)
 
     def __post_init__(self) -> None:

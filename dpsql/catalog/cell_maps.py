@@ -26,7 +26,7 @@ VALUES = "<f8"
 
 
 def fault_of(mapped: MapRows, sizes: Sequence[int]) -> tuple[str, str] | None:
-    """What is wrong with a map of combinations of so many cells, and what would be right."""
+    """Return the fault of a map of combinations of so many cells, and what would be right."""
     if mapped.column.domain is None:
         return _fault_of_values(mapped, sizes)
     cells, whole = np.frombuffer(mapped.cells, CELLS), math.prod(sizes)
@@ -41,7 +41,7 @@ def fault_of(mapped: MapRows, sizes: Sequence[int]) -> tuple[str, str] | None:
 
 
 def _fault_of_values(mapped: MapRows, sizes: Sequence[int]) -> tuple[str, str] | None:
-    """What is wrong with a map of combinations of so many cells to numbers within bounds."""
+    """Return the fault of a map of combinations of so many cells to numbers within bounds."""
     column, whole = mapped.column, math.prod(sizes)
     name = printable(column.name)
     if column.bounds is None or mapped.listed is not None:
@@ -69,7 +69,7 @@ def numbered(mapped: MapRows, sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _count_listed(mapped: MapRows, sizes: Sequence[int]) -> int | None:
-    """How many combinations are listed; None where they are not of these cells, or some twice."""
+    """Count the combinations listed; None where they are not of these cells, or some twice."""
     assert mapped.listed is not None
     if not sizes or math.prod(sizes) >= MOST_NUMBERED or not mapped.column.null:
         return None

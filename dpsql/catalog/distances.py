@@ -10,7 +10,7 @@ MOST_APART = 1 << 20
 
 
 def are_comparable(one: Column, other: Column) -> bool:
-    """Whether the cells of two columns show which value is greater: both are days, or integers."""
+    """True if the cells of two columns show which value is greater: both are days, or integers."""
     kinds = {_scale(column) for column in (one, other)}
     return None not in kinds and len(kinds) == 1
 

@@ -1,4 +1,4 @@
-"""What values a column may take: domains with finitely many cells, in declared order.
+"""Domains, the values that a column may take: finitely many cells, in declared order.
 
 A domain is public and declared, never derived from data. Every cell has one representative value,
 the one that stands for it in results and in the table on which predicates are evaluated.
@@ -147,7 +147,7 @@ class Periods:
 
     @property
     def length(self) -> int:
-        """How many units one period has."""
+        """The number of units in one period."""
         return 1
 
     @property
@@ -188,7 +188,7 @@ class Spans(Periods):
 
     @property
     def length(self) -> int:
-        """How many units one period has."""
+        """The number of units in one period."""
         return self.every
 
 

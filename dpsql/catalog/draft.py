@@ -41,7 +41,7 @@ UNREAD = {
 
 @dataclass(frozen=True, slots=True)
 class DraftedTable:
-    """What is known of a table: its name, where its rows are, its columns as (name, type family).
+    """Facts of a table to draft: its name, where its rows are, its columns as (name, type family).
 
     ``source`` is a path, or what is said of a server or a table in a database file. ``untyped``
     says that the columns have names only, as those of CSV files; ``remark`` is worth a comment.
@@ -78,7 +78,7 @@ def draft(tables: Sequence[DraftedTable]) -> str:
 
 
 def _relative(path: str, folder: Path) -> str:
-    """How a path is written in a folder: its own name where it lies there, or below."""
+    """Return a path as written in a folder: relative to it where it lies there or below."""
     home = os.path.realpath(folder)
     found = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
     is_inside = os.path.commonpath([home, found]) == home
@@ -157,7 +157,7 @@ def _line(column: str, family: str, width: int) -> str:
 
 
 def _is_usable(column: str, declared: set[str]) -> bool:
-    """Whether a catalog takes the name of a column beside those before it."""
+    """True if a catalog takes the name of a column beside those before it."""
     return column.isprintable() and column.casefold() not in {"", *declared}
 
 

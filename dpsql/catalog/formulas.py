@@ -37,7 +37,7 @@ class Multiple:
 
 @dataclass(frozen=True, slots=True)
 class FormulaRows:
-    """All rows with a column more: a sum of products. It is NULL where a column of it is.
+    """The rows with a formula column: a sum of products, NULL where a column of it is.
 
     NULL in one that is ``filled`` is a number in its place. ``column`` has bounds or bins: what is
     beyond is taken for the nearest of them. Rows with an undeclared value in one of these columns
@@ -56,7 +56,7 @@ class FormulaRows:
 
 
 def is_number(column: Column | None) -> bool:
-    """Whether the values of a column are numbers with least and largest ones."""
+    """True if the values of a column are numbers with least and largest ones."""
     if column is None or column.other is not None or column.type not in NUMBERS:
         return False
     return column.number_bounds is not None

@@ -1,4 +1,4 @@
-"""What a column's name lets one guess: whether it identifies somebody, and what its values are.
+"""Guesses from a column's name: whether it identifies somebody, and what its values are.
 
 A guess is for the curator to confirm, in a drafted catalog; nothing else depends on it.
 """
@@ -31,7 +31,7 @@ def words_of(name: str) -> list[str]:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column seems to identify a person or a thing.
+    """True if a column seems to identify a person or a thing.
 
     >>> is_identifier("patientId"), is_identifier("paid"), is_identifier("id")
     (True, False, True)

@@ -1,4 +1,4 @@
-"""What the rows of a unit-local relation are like: their columns, keys and privacy unit.
+"""Headers of unit-local relations: their columns, keys and privacy unit.
 
 All of it follows from the catalog alone.
 """
@@ -206,19 +206,19 @@ def _with_cells(columns: Mapping[str, Column], name: str) -> Column:
 
 
 def is_summed(column: Column) -> bool:
-    """Whether the values of a column are numbers that can be added up."""
+    """True if the values of a column are numbers that can be added up."""
     if column.other is not None or column.type not in ("integer", "number", "decimal"):
         return False
     return column.bounds is not None or isinstance(column.domain, _NUMBERS)
 
 
 def is_ordered(column: Column) -> bool:
-    """Whether a column's values have an order that its cells or numbers show."""
+    """True if a column's values have an order that its cells or numbers show."""
     return is_summed(column) or isinstance(column.domain, Periods) or column.type == "boolean"
 
 
 def has_single_values(column: Column) -> bool:
-    """Whether every cell of a column has one value."""
+    """True if every cell of a column has one value."""
     return column.bounds is None and isinstance(column.domain, _SINGLE)
 
 

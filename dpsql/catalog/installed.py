@@ -1,4 +1,4 @@
-"""What other installed packages add to dpsql: parts that are found by entry point."""
+"""Extensions: parts that other installed packages add to dpsql, found by entry point."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def apart(table: Table) -> Table:
 
 
 def _values(column: Column, place: int, kind: str) -> list[Key]:
-    """What every combination has at a place, in their order."""
+    """Return the values at one place of every combination, in their order."""
     listed = () if column.domain is None else column.domain.representatives
     texts = [str(value).split(SEPARATOR)[place] for value in listed]
     return [int(text) for text in texts] if kind == "integer" else [*texts]

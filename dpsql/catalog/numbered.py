@@ -10,7 +10,7 @@ from dpsql.catalog.unit_local import FilterRows, JoinRows, MeetRows, UnitLocal, 
 
 
 def rows_of_number(relation: UnitLocal, name: str, columns: Mapping[str, Column]) -> int | None:
-    """How many rows of a unit have one number of a column; None if it does not number rows.
+    """Count the rows of a unit with one number of a column; None if it does not number rows.
 
     ``columns`` are those of the relation, ``name`` is case-folded. Rows beyond the last number
     that is declared have the last one.

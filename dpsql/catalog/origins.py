@@ -33,7 +33,7 @@ Origins = frozenset[Origin]
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """What the columns of a relation are made of, by case-folded name, and what decides on rows.
+    """Lineage: stored columns behind those of a relation, by case-folded name, and behind its rows.
 
     ``read`` are the stored columns by which rows are chosen, grouped, ordered or summed up.
     """

@@ -346,7 +346,7 @@ def _read_column(place: Place, name: str, facts: Any, unit: Unit) -> Column:
 
 
 def _read_loose(place: Place, facts: Mapping[str, Any]) -> bool:
-    """Whether the upper bound is declared to be a guess."""
+    """True if the upper bound is declared to be a guess."""
     given = facts.get("bounds_are", "tight")
     if given not in ("loose", "tight"):
         place.fail(f"bounds_are = {show(given)}", 'bounds_are = "loose", or "tight"')

@@ -130,7 +130,7 @@ def _read_decimal(place: Place, key: str, value: Any) -> Decimal:
 
 
 def _count_steps(place: Place, span: Any, given: Any) -> int:
-    """How many bins of one width there are."""
+    """Count the bins of one width."""
     lo, hi = read_pair(place, "domain", span)
     step = read_number(place, "step", given)
     if step <= 0 or (hi - lo) % step:
@@ -199,7 +199,7 @@ def _check_texts(place: Place, given: list[Any]) -> tuple[str, ...]:
 
 
 def _fold(value: object) -> str:
-    """What two values must differ in to be told apart for certain."""
+    """Return the part of a value in which two must differ to be told apart for certain."""
     return unicodedata.normalize("NFC", str(value)).strip()
 
 

@@ -72,7 +72,7 @@ def _ways(table: str | None, column: str | None, problem: str) -> Iterator[Keys]
 
 
 def _has(raw: Any, keys: Sequence[str]) -> bool:
-    """Whether an entry is there."""
+    """True if an entry is there."""
     for key in keys:
         if not isinstance(raw, dict) or key not in raw:
             return False

@@ -15,7 +15,7 @@ LONGEST_LABEL = 1000
 
 
 def is_sought(facts: Mapping[str, Any]) -> bool:
-    """Whether a column is declared to be without keys or bounds so far."""
+    """True if a column is declared to be without keys or bounds so far."""
     return DISCOVER in (facts.get("domain"), facts.get("bounds")) or "max_keys" in facts
 
 

@@ -65,7 +65,7 @@ def read_unit(place: Place, given: Any, names: Sequence[str]) -> Unit:
 
 
 def is_row_limit(given: Any) -> bool:
-    """Whether a number of rows of one unit is usable."""
+    """True if a number of rows of one unit is usable."""
     is_integer = isinstance(given, int) and not isinstance(given, bool)
     return is_integer and 1 <= given <= MOST_ROWS
 
@@ -193,7 +193,7 @@ def _in_order(path: Path, tables: Mapping[str, Table]) -> list[str]:
 
 
 def ways_of(table: Table) -> tuple[Reference, ...]:
-    """All declared ways from a table to others."""
+    """Return the declared references from a table to others."""
     through = table.unit.through
     return table.references if through is None else (through, *table.references)
 

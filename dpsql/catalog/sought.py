@@ -1,4 +1,4 @@
-"""What is to be found of a column and released, because nobody can list it."""
+"""Keys and bounds of columns, to be found and released because nobody can list them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEPARATOR = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What a column is declared to lack: its keys, or its bounds.
+    """The facts that a column is declared to lack: its keys, or its bounds.
 
     At most ``max_keys`` different keys of a privacy unit count; ``by`` is the period of a date.
     ``parts`` are the columns that keys are found of together, each with its type and its name,

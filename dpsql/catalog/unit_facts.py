@@ -26,7 +26,7 @@ from dpsql.catalog.unit_local import (
 
 
 def follows(relation: UnitLocal, name: str, tables: Mapping[str, Table]) -> bool:
-    """Whether a column, case-folded, has one value in all rows of a unit, as tables declare it."""
+    """True if a column, case-folded, has one value in all rows of a unit, as tables declare it."""
     match relation:
         case Scan() | UnionRows():
             return is_single(relation, tables)
@@ -62,7 +62,7 @@ def follows(relation: UnitLocal, name: str, tables: Mapping[str, Table]) -> bool
 
 
 def is_single(relation: UnitLocal, tables: Mapping[str, Table]) -> bool:
-    """Whether a unit has one row at most, as tables declare it."""
+    """True if a unit has one row at most, as tables declare it."""
     match relation:
         case Scan(table):
             return tables[table].unit.max_rows == 1

@@ -85,7 +85,7 @@ FRAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Whether the cells of some columns are among listed ones.
+    """The test that the cells of some columns are among listed ones.
 
     ``cells`` has one byte, 0 or 1, per combination of their cells, the last column fastest.
     """
@@ -96,7 +96,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class HasValue:
-    """Whether a column has a declared value that is not NULL."""
+    """The test that a column has a declared value that is not NULL."""
 
     column: str
 
@@ -106,7 +106,7 @@ Sign = Literal["<", "<=", "=", "<>"]
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Whether the values of two columns, both days or both whole numbers, stand in an order.
+    """The test that the values of two columns, both days or both whole numbers, stand in an order.
 
     It does not hold where one of them is NULL.
     """
@@ -118,14 +118,14 @@ class InOrder:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Whether all parts hold."""
+    """The conjunction of some tests."""
 
     parts: tuple[Test, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Whether some part holds."""
+    """The disjunction of some tests."""
 
     parts: tuple[Test, ...]
 
@@ -183,7 +183,7 @@ class JoinRows:
 
 @dataclass(frozen=True, slots=True)
 class MeetRows:
-    """All rows on the left, and whether some row of the same unit on the right goes with them.
+    """The rows on the left, each with whether a row of the same unit on the right matches it.
 
     Both agree in the keys ``on``, and ``where`` holds for them side by side, with columns called as
     those of a join. A column of truth values, named by ``partner_of``, says so.
@@ -243,7 +243,7 @@ class RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """All rows with a column more, worked out in an order of the unit's rows.
+    """The rows with a window column, worked out in an order of the unit's rows.
 
     ``by`` are columns whose cells part the rows of a unit. ``of`` is the column that is counted,
     added up or looked back at. What runs takes in all rows that the order does not tell apart, or
@@ -277,7 +277,7 @@ class FramedRows(WindowRows):
 
 @dataclass(frozen=True, slots=True)
 class MapRows:
-    """All rows with a column more: its cell for every combination of cells of the columns ``of``.
+    """The rows with a mapped column: its cell for every combination of cells of the columns ``of``.
 
     ``cells`` has four bytes for each combination, the last column fastest: a whole number, least
     byte first. With ``listed`` these are some combinations alone, which are written out there, each
@@ -295,7 +295,7 @@ class MapRows:
 
 @dataclass(frozen=True, slots=True)
 class DifferRows:
-    """All rows with a column more: ``left`` less ``right``, both whole numbers or both days.
+    """The rows with a difference column: ``left`` less ``right``, both whole numbers or both days.
 
     It is a whole number, NULL where one of them is, and declared by what these are declared to be.
     """

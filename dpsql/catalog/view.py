@@ -89,7 +89,7 @@ class RowView:
 
 
 def leaves_out(table: Table, column: Column) -> bool:
-    """Whether some value of a column puts its row outside the declared view.
+    """True if some value of a column puts its row outside the declared view.
 
     A column with cells takes every row if it has one for all other values and one for NULL, one
     with bounds if it has NULL and its source holds nothing but numbers. One of several columns has

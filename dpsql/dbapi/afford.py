@@ -1,4 +1,4 @@
-"""Whether the budget admits what was forecast."""
+"""Affordability: the forecast cost against the budget that is left."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is known of a source once it opens: its kind, and the type family of every column."""
+    """Facts of a source once it opens: its kind, and the type family of every column."""
 
     table: Table
     kind: str
@@ -82,7 +82,7 @@ class Counting(Measuring):
         return self.counts
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """What identical counts on the same data have in common."""
+        """Return the names that identical counts on the same data share."""
         return desk.run_names(self.counts.fingerprint, self.price.tables)
 
 
@@ -136,7 +136,7 @@ def plan_estimate(engine: Engine, tables: Sequence[Table], epsilon: Fraction) ->
 
 
 def _parts(engine: Engine, table: Table) -> list[Part]:
-    """What is measured of one table."""
+    """Return the parts of a plan that count one table: its rows and units, in each view."""
     name = table.name.replace('"', '""')
     counts = [f'SELECT COUNT(*) FROM "{name}"']
     if table.unit.column is not None:

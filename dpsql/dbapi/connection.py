@@ -215,7 +215,7 @@ class Connection(Exceptions):
 
     @property
     def budget(self) -> BudgetStatus:
-        """What is left of the catalog's budget."""
+        """The remainder of the catalog's budget."""
         return self.engine.status()
 
     @property
@@ -225,7 +225,7 @@ class Connection(Exceptions):
 
     @property
     def workload(self) -> int | None:
-        """How many statements BEGIN WORKLOAD has collected, or None outside a workload."""
+        """The number of statements that BEGIN WORKLOAD has collected; None outside a workload."""
         return None if self.collected is None else len(self.collected)
 
     @property

@@ -129,7 +129,7 @@ class Cursor(Fetching):
         return [*itertools.chain(*found), *(self._rest_of_script(statements) if statements else ())]
 
     def _find_first(self, statements: list[Statement]) -> list[list[Result]]:
-        """What a script begins with: up to the last domain or bounds that it finds or forgets."""
+        """Answer the head of a script: up to the last domain or bounds that it finds or forgets."""
         connection, engine = self.connection, self.connection.engine
         places = [i for i, s in enumerate(statements) if changes_domains(s)]
         before = statements[: places[-1] + 1] if places else []

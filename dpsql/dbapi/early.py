@@ -1,4 +1,4 @@
-"""What takes long and needs nothing of a catalog, begun while the rest is imported."""
+"""Early work: slow steps that need nothing of a catalog, begun while the rest is imported."""
 
 from __future__ import annotations
 

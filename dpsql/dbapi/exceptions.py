@@ -6,7 +6,7 @@ from dpsql import errors
 
 
 class Exceptions:
-    """What ``except connection.Error`` names."""
+    """The exceptions of PEP 249 as attributes, for ``except connection.Error``."""
 
     Warning = errors.Warning
     Error = errors.Error

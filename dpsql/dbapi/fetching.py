@@ -78,7 +78,7 @@ class Fetching:
 
     @property
     def messages(self) -> list[tuple[type[Warning], str]]:
-        """What is to be said of the current result."""
+        """The notes on the current result, as warnings."""
         return [(Warning, note) for note in self.result.notes] if self._results else []
 
     def nextset(self) -> bool | None:
@@ -104,7 +104,7 @@ class Fetching:
         return rows
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All remaining rows."""
+        """Return the remaining rows."""
         return self.fetchmany(len(self._rows))
 
     @property

@@ -1,4 +1,4 @@
-"""What a SELECT would return, told without asking it: names and types of columns."""
+"""Foresight of a SELECT: names and types of its columns, told without asking it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
 
 
 def constants(statement: Statement) -> Result:
-    """What a SELECT of constants alone says."""
+    """Return the result of a SELECT of constants alone."""
     found = constants_of(check_limits(statement.fragment))
     names, types = tuple(each.name for each in found), tuple(each.type for each in found)
     row = tuple(each.value for each in found)

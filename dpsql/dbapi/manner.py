@@ -1,4 +1,4 @@
-"""How statements are asked: from which file, and with which largest error."""
+"""Manner of asking: the file that statements come from, and their largest error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was charged and changed so far, readable whatever has become of the catalog."""
+"""History: past charges and changes, readable whatever has become of the catalog."""
 
 from __future__ import annotations
 

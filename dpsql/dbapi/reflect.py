@@ -55,7 +55,7 @@ def asked_columns(known: Catalog, sql: str) -> Result | None:
 
 
 def comment_of(known: Catalog, name: str) -> str | None:
-    """What is to be known of a table as a whole: its privacy unit."""
+    """Return the comment on a table as a whole: its privacy unit."""
     table = known.tables.get(find_key([name], known) or "")
     if table is None:
         return None

@@ -43,7 +43,7 @@ class Repeats:
         self._lock = threading.Lock()
 
     def key(self, connection: Connection, text: str) -> Hashable | None:
-        """What an answer follows from; None where it may follow from more."""
+        """Return the facts that decide on an answer; None where others may, too."""
         engine = connection.engine
         tables = engine.declared.tables
         elsewhere = any(t.public or t.engine is not None for t in tables.values())
@@ -57,7 +57,7 @@ class Repeats:
         return *asked, engine.store.state(), versions
 
     def stamp(self, connection: Connection) -> Hashable | None:
-        """What is the same as long as nothing is stored, charged or read anew.
+        """Return a token that stays as long as nothing is stored, charged or read anew.
 
         It is looked at without waiting for anybody. None where that cannot be said: while rows are
         of a past period, and just after a file was touched.
@@ -112,7 +112,7 @@ class Repeats:
 
 
 def _numbers(result: Result | None) -> int:
-    """How many values an answer has."""
+    """Count the values of an answer."""
     return 0 if result is None else len(result.rows) * len(result.columns)
 
 

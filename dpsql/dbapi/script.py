@@ -41,7 +41,7 @@ def _mentions(statement: Statement, names: AbstractSet[str]) -> bool:
 
 
 def changes_domains(statement: Statement) -> bool:
-    """Whether a statement finds or forgets what the SELECTs after it depend on."""
+    """True if a statement finds or forgets what the SELECTs after it depend on."""
     return statement.kind in ("find", "forget") and not statement.explain
 
 
@@ -138,7 +138,7 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
 
 
 def is_new(desk: Desk, statement: Statement) -> bool:
-    """Whether a statement finds what was not found before."""
+    """True if a statement finds what was not found before."""
     if statement.search is None or statement.explain:
         return False
     from dpsql.engine.discover import found_before  # few scripts find domains

@@ -87,7 +87,7 @@ def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
 
 
 def is_of(analyst: str, entry: Entry) -> bool:
-    """Whether a debit was charged to the budget of an analyst."""
+    """True if a debit was charged to the budget of an analyst."""
     return analyst_name(analyst) in entry.within.split("\n")
 
 

@@ -106,11 +106,11 @@ class DpsqlDialect(DefaultDialect):
         return connection
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """Whether another connection would do."""
+        """True if another connection would do."""
         return getattr(e, "code", "") in ("E_CLOSED", "E_FORK")
 
     def do_ping(self, dbapi_connection: Any) -> bool:
-        """Whether a connection is open."""
+        """True if a connection is open."""
         dbapi_connection.commit()
         return True
 
@@ -136,7 +136,7 @@ class DpsqlDialect(DefaultDialect):
     def has_table(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> bool:
-        """Whether there is a table or view."""
+        """True if there is such a table or view."""
         return columns_of(known_to(connection), table_name) is not None
 
     def get_columns(
@@ -185,7 +185,7 @@ class DpsqlDialect(DefaultDialect):
 
 
 def options() -> Sequence[str]:
-    """What a URL may say: the keywords of ``connect`` but ``paramstyle``, and all of SET."""
+    """Return the options of a URL: keywords of ``connect`` but ``paramstyle``, all of SET."""
     names = (*taken_by(Taker.CONNECT), *taken_by(Taker.SET))
     return [name for name in dict.fromkeys(names) if name != "paramstyle"]
 

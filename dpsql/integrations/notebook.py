@@ -8,7 +8,7 @@ from typing import Any
 
 
 def progress() -> Callable[[str], None] | None:
-    """What hears of a long run; None outside a notebook."""
+    """Return the listener to a long run; None outside a notebook."""
     shell = sys.modules.get("IPython")
     found = None if shell is None else shell.get_ipython()
     if found is None or not hasattr(found, "kernel"):

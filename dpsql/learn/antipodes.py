@@ -34,7 +34,7 @@ OTHERS = {sign: Dense(np.array([[0, sign]])) for sign in (1, -1)}
 
 @dataclass(frozen=True, slots=True)
 class Antipodes:
-    """What is asked in place of tables of two cells of a few columns, in their order."""
+    """The queries in place of tables of two cells of a few columns, in their order."""
 
     tables: tuple[Candidate, ...]
 

@@ -266,7 +266,7 @@ class Measure:
         return levels(rule, noise, rule.share * budget, self.upper)
 
     def steps(self, thresholds: Sequence[int]) -> Steps:
-        """How rows are counted between the thresholds."""
+        """Return the steps between the thresholds, by which rows are counted."""
         return Steps(self.column, tuple(self.level(theta) for theta in thresholds))
 
     def nodes(self, level: Fraction) -> Nodes:

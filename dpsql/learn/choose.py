@@ -43,7 +43,7 @@ COUNT_SHARE = Fraction(1, 50)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the decision may depend on; ``total`` is a declared hint, None where there is none.
+    """Facts that the decision may depend on; ``total`` is a declared hint, or None.
 
     ``matrix_rmse`` is the expected error of the matrix mechanism's plan, in counts.
     ``admitted`` is how many candidates fit under the graphical model's cap.
@@ -118,7 +118,7 @@ class Fork:
 
     @property
     def power(self) -> float:
-        """How tables are weighted, n_S^-power."""
+        """The exponent in the weights of tables, n_S^-power."""
         return self.few.power
 
     @property

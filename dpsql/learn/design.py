@@ -1,4 +1,4 @@
-"""What a batch of sum queries measures for a given clipping threshold: five named algorithms.
+"""Designs of a batch of sum queries for a given clipping threshold: five named algorithms.
 
 With W the queries over bins, T the clipped values and A a strategy: Identity measures the bins,
 Workload the answers W T x, TiMM the strategy of W on clipped values (A T x), TaMM the strategy

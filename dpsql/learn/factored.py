@@ -161,7 +161,7 @@ TINY = 1e-290
 
 @dataclass(frozen=True, slots=True)
 class PullTarget:
-    """What a candidate's answer should be, in counts, and the scale of its noise."""
+    """The target of a pull: a candidate's answer, in counts, and the scale of its noise."""
 
     candidate: Candidate
     values: Floats
@@ -169,7 +169,7 @@ class PullTarget:
 
 
 class Pull(Protocol):
-    """What a replay repeats."""
+    """The step that a replay repeats."""
 
     def move(self, weights: Floats, mass: float) -> float | None:
         """Update the weights in place; return how much their sum changed, None if unmoved."""

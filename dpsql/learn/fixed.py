@@ -70,7 +70,7 @@ def _strategy(
 
 
 def _weight(strategy: Strategy, index: int) -> float:
-    """How precise a block is to be: the inverse of its noise at a unit budget."""
+    """The precision that a block is to have: the inverse of its noise at a unit budget."""
     block = strategy.blocks[index]
     weight = float(block.share) / strategy.sensitivity(block)
     return weight if law(strategy.noise).norm == 1 else math.sqrt(weight)

@@ -1,4 +1,4 @@
-"""What an adaptive mechanism may ask of private data, and what it returns."""
+"""The interface of adaptive mechanisms to private data: their queries, and what they return."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Measured:
 
     @property
     def query(self) -> Query:
-        """What was asked."""
+        """The query that was measured."""
         return self.candidate if self.pattern is None else self.pattern
 
     @classmethod

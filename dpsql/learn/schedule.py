@@ -1,4 +1,4 @@
-"""How the budget of a run is divided over rounds, and the constants it is paid for with."""
+"""Schedules: the budget of a run divided over rounds, and the constants it is paid for with."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round showed: L1 distances, in counts, and the L1 noise that was expected."""
+    """The outcome of a round: L1 distances, in counts, and the L1 noise that was expected."""
 
     surprise: float
     change: float

@@ -47,7 +47,7 @@ FINE = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summed:
-    """What is summed: a ``measure``, or cells with public ``values`` in whole ``units``.
+    """The summed quantity: a ``measure``, or cells with public ``values`` in whole ``units``.
 
     ``queries`` (q, m) are nested where they can be; query i is row ``order[i]`` of the result.
     Values are clipped to ``upper`` at most, ``largest`` is the largest declared one.

@@ -105,7 +105,7 @@ class Task:
 
     @property
     def may_look_once(self) -> bool:
-        """Whether all that is asked is measured together, at least for many rows."""
+        """True if all that is asked is measured together, at least for many rows."""
         fixed = any(each.mechanism.startswith("matrix") for each in self.possible)
         return fixed or (self.choice.mechanism == "mwem" and len(self.candidates) == 1)
 
@@ -150,7 +150,7 @@ class Task:
 
     @property
     def choices(self) -> int:
-        """How many candidates there are to choose from."""
+        """The number of candidates there are to choose from."""
         if self.choice.mechanism == "mwem":
             return len(self.candidates)
         if self.choice.mechanism == "rap":
@@ -220,7 +220,7 @@ def make_task(
 def _as_products(
     queries: Sequence[Query],
 ) -> tuple[tuple[Candidate, ...], ProgrammingError | None]:
-    """All queries as sums of disjoint products, or why that is refused."""
+    """Return the queries as sums of disjoint products, or why that is refused."""
     from dpsql.learn.targets import products_of  # the mechanism that was chosen, no other
 
     try:
@@ -272,7 +272,7 @@ def _named(
 
 
 def _measured_at_once(task: Task, model: str) -> bool:
-    """Whether all marginals may be measured together: few enough, and the model can hold them."""
+    """True if all marginals may be measured together: few enough, and the model can hold them."""
     few = len(task.cliques) <= MOST_AT_ONCE
     return few and (model == "mixture" or _fits_tree(task.domain, task.cliques))
 

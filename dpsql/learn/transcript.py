@@ -1,4 +1,4 @@
-"""What a run was told, look by look, and what it ended with."""
+"""Transcripts: what a run was told, look by look, and what it ended with."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Learned:
         return tuple(m for look in self.looks for m in look.measured)
 
     def transcript(self, noise: Noise) -> tuple[str, ...]:
-        """What was measured, how precisely and at what cost, and what follows for the errors."""
+        """Return lines that tell what was measured, its precision and cost, and the errors."""
         lines = [look.told(noise) for look in self.looks]
         if self.choice.useless:
             lines.append("the number of rows says that the budget was too small to be useful")

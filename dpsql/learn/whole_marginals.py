@@ -26,7 +26,7 @@ Progress = Callable[[int, float], None]
 
 
 class Backend(Protocol):
-    """What the selection loop needs of a model family."""
+    """The interface of a model family, as the selection loop uses it."""
 
     @property
     def name(self) -> str:

@@ -173,7 +173,7 @@ class Application:
         return _shaped(await self.teller.look(request, visit, look))
 
     async def _history(self, request: Request, visit: Visit) -> Response:
-        """What was charged to this analyst; everything where no analysts are declared."""
+        """Answer with the charges of this analyst; with all where no analysts are declared."""
         _check_asks(visit)
         own = f"analyst:{visit.who.analyst}"
         entries = await asyncio.to_thread(self.visits.site.engine.entries)

@@ -56,7 +56,7 @@ class Entrance:
         return self.failures.delay(name[:MOST_NAME].casefold(), address)
 
     def recognise(self, user: str) -> Welcome | None:
-        """What a user may do by now, whose name is case-folded; None where there is none.
+        """Return the present rights of a user, whose name is case-folded; None where there is none.
 
         Raises: CatalogError.
         """

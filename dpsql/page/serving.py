@@ -119,7 +119,7 @@ def open_page(
 
 
 def _names(address: Address, port: int) -> frozenset[str]:
-    """What the server may be called where only this machine reaches it.
+    """Return the names that the server may be called by where only this machine reaches it.
 
     Without TLS nothing else keeps a foreign name from being pointed here.
     """

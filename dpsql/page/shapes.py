@@ -1,4 +1,4 @@
-"""What is sent to a browser: results, forecasts, errors and charges as plain JSON."""
+"""Shapes sent to a browser: results, forecasts, errors and charges as plain JSON."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _units(text: str) -> int:
 
 
 def shape_budget(status: BudgetStatus, askable: tuple[Any, Any], analyst: str | None) -> Shape:
-    """What is left of a budget, and for one more request of this analyst."""
+    """Shape the rest of a budget, and what is left for one more request of this analyst."""
     return {
         "total": decimal_text(askable[1]),
         "remaining": decimal_text(askable[0]),

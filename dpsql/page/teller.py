@@ -103,7 +103,7 @@ class Teller:
         return await self._carry_out(request, visit, Cancellation(), lambda: self._told(work, ""))
 
     def _told(self, work: Callable[[], Shape], text: str) -> Shape:
-        """What comes of it, or what went wrong; nothing is raised in the event loop."""
+        """Return the outcome of some work, or its failure; nothing is raised in the event loop."""
         try:
             return work()
         except Interrupted as error:
@@ -176,5 +176,5 @@ def _forecast(connection: Connection, text: str, epsilon: str) -> Shape:
 
 
 def _is_short(statements: Sequence[Any]) -> bool:
-    """Whether it is forecast at once, so that other epsilons may be looked at too."""
+    """True if it is forecast at once, so that other epsilons may be looked at too."""
     return len(statements) <= 20

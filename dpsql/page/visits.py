@@ -109,5 +109,5 @@ class Visits:
 
 
 def _key(token: str) -> bytes:
-    """What a token is kept by, so that finding it takes as long whatever is right in it."""
+    """Return the key that a token is kept by: finding it takes as long whatever is right in it."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()

@@ -88,7 +88,7 @@ class SupportStack:
 
 
 class Components:
-    """All subsets of supports, and the weight R_c the workload puts on each of them.
+    """The subsets of supports, and the weight R_c the workload puts on each of them.
 
     Masks have the first attribute as their most significant bit.
     """
@@ -105,7 +105,7 @@ class Components:
 
     @cached_property
     def masks(self) -> tuple[int, ...]:
-        """All components, in the order of their numbers: formed on use, k attributes have 2^k."""
+        """The components, in the order of their numbers: formed on use, k attributes have 2^k."""
         return _within(tuple(self.supports))[0]
 
     @cached_property
@@ -129,7 +129,7 @@ class Components:
 
     @cached_property
     def _stacks(self) -> list[SupportStack]:
-        """All groups; those with as many attributes together."""
+        """The groups, stacked with those of as many attributes."""
         used = self.index.max(axis=0, initial=-1) + 2
         ends = np.cumsum(used)
         flat = np.where(self.index < 0, ends - 1, self.index + ends - used)

@@ -1,4 +1,4 @@
-"""How much of what is asked of a column lies in what is constant in each of so many runs."""
+"""Fraction of the workload's squared norm on vectors that are constant on each of k equal runs."""
 
 from __future__ import annotations
 

@@ -48,23 +48,23 @@ class Few:
 
     @property
     def is_thin(self) -> bool:
-        """Whether cells are so many more than queries that no search over cells is worth it."""
+        """True if cells are so many more than queries that no search over cells is worth it."""
         n = self.basis.shape[1]
         return bool(n > THIN_FROM and n > THIN * len(self.basis))
 
     @property
     def is_graded(self) -> bool:
-        """Whether cells differ by values that are summed: conditions tell fewer of them apart."""
+        """True if cells differ by values that are summed: conditions tell fewer of them apart."""
         return bool(self.basis.shape[1] > 2.0 ** len(self.basis))
 
     @property
     def is_full(self) -> bool:
-        """Whether queries are so many that combinations of them are hardly fewer than cells."""
+        """True if queries are so many that combinations of them are hardly fewer than cells."""
         return bool(FULL * len(self.basis) > self.basis.shape[1])
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the basis is large and most of its numbers are zero."""
+        """True if the basis is large and most of its numbers are zero."""
         size = self.basis.size
         return bool(size >= SPARSE_FROM and np.count_nonzero(self.basis) < SPARSE * size)
 

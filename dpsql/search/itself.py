@@ -178,7 +178,7 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
 def are_few(
     products: Sequence[Product], domain: Mapping[str, int], known: dict[int, bool] | None = None
 ) -> bool:
-    """Whether least squares of the queries is feasible: one large block is eliminated.
+    """True if least squares of the queries is feasible: one large block is eliminated.
 
     ``known`` keeps which factors have independent rows, by their identity.
     """

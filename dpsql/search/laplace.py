@@ -70,7 +70,7 @@ SIMPLE, KRON, JOINT = 0.25, 0.5, 0.75
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one search may use: candidate sets, which of them fit, and how much work to do."""
+    """The limits of one search: candidate sets, which of them fit, and how much work to do."""
 
     problem: Problem
     family: Family

@@ -1,4 +1,4 @@
-"""How much a search may do and hold: from public sizes, never time or what happens to be free.
+"""Limits on the work and memory of a search: from public sizes, never time or free memory.
 
 What is counted are products of numbers. They depend on what is asked and on ``effort`` alone, so
 that a plan can be made again. Where the count is used up, a search returns the best that it has
@@ -62,7 +62,7 @@ EIGEN = 3.0
 
 @dataclass(slots=True)
 class WorkDone:
-    """What was done, of what may be done, and the bytes that may be held at once.
+    """The work done, of what may be done, and the bytes that may be held at once.
 
     ``is_cut`` where something was left undone for the work, ``is_tight`` where for the memory.
     """
@@ -76,14 +76,14 @@ class WorkDone:
 
 @dataclass(slots=True)
 class Ceiling:
-    """What was done of a request in all, and how much that may become."""
+    """The work done of a request in all, and the most that it may become."""
 
     most: float
     done: float = 0.0
 
 
 class Listener(Protocol):
-    """What hears of work while it is done, and decides nothing."""
+    """A listener to work while it is done, which decides nothing."""
 
     def begin(self, most: float) -> None:
         """Planning begins, which may do so many products of numbers."""
@@ -92,12 +92,12 @@ class Listener(Protocol):
         """So many more are done."""
 
     def end(self) -> None:
-        """It has ended, or failed."""
+        """Planning has ended, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Threads:
-    """How many threads there were, and whether whoever asks sets those of the whole process."""
+    """The number of threads before, and whether the caller sets those of the whole process."""
 
     most: int
     sets_all: bool
@@ -115,7 +115,7 @@ _setting = fresh(Lock())
 
 
 def work_of(most: float, effort: Fraction) -> float:
-    """How much planning may do for an effort, where it may do so much for effort 1."""
+    """The work that planning may do for an effort, where effort 1 may do ``most``."""
     return most * max(LEAST_EFFORT, float(effort))
 
 

@@ -105,7 +105,7 @@ def separate_strategy(
 
 
 def _is_worthwhile(workload: Workload, noise: Noise) -> bool:
-    """Whether groups could differ: several products, and more than cells and totals asked.
+    """True if groups could differ: several products, and more than cells and totals asked.
 
     Thin queries of one attribute are measured as combinations of themselves, which blocks of their
     own are among: in random lists of ranges and sums these had 1.1 to 5 times their error. So are
@@ -184,7 +184,7 @@ def _plan(group: Workload, noise: Noise) -> Fitted | None:
 
 
 def _are_alike(blocks: Sequence[SeparateBlock]) -> bool:
-    """Whether all blocks are over the same attributes, and tell all of their cells apart.
+    """True if all blocks are over the same attributes, and tell all of their cells apart.
 
     What they measure of one table can be measured at once, and is by strategies that are one block.
     """

@@ -19,7 +19,7 @@ STEP_COST = 60.0
 
 @dataclass(frozen=True, slots=True)
 class AppliedGram:
-    """What a search asks of a symmetric matrix V: its diagonal (n,), and V X.
+    """A symmetric matrix V, as a search applies it: its diagonal (n,), and V X.
 
     ``cost`` is the work of that for one column of X, in products of numbers.
     """

@@ -1,4 +1,4 @@
-"""What the optimisers see of a workload: per attribute factor tables, beside its components."""
+"""The workload as the optimisers see it: per attribute factor tables, beside its components."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TRIVIAL = (Identity, IdentityTotal)
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What is measured of an attribute of which no matrix is planned: cells, or structured rows.
+    """The measured rows of an attribute of which no matrix is planned: cells, or structured rows.
 
     ``tables`` are (t, r) of these rows at unit sensitivity, ``total`` is its 1/tau.
     """
@@ -108,7 +108,7 @@ class FactorSet:
 
     @property
     def _applying(self) -> float:
-        """How many products of numbers it takes to apply all Gram matrices, for each cell."""
+        """Products of numbers that it takes to apply all Gram matrices, for each cell."""
         return sum(G.cost for _, G in self._applied) / self.n
 
     @cached_property

@@ -1,7 +1,7 @@
-"""What a search found for the same facts, remembered with the work that it took.
+"""Cache of searches: their results by the facts searched, with the work that they took.
 
-Where it is found again, that work is counted as if it were done now: what a plan is does not depend
-on what was planned before.
+The work of a result that is found again is counted as if it were done now: what a plan is does not
+depend on what was planned before.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SYMMETRIC = (Identity, IdentityTotal, Total)
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """All copies of one irreducible part of the workload Gram matrix.
+    """The copies of one irreducible part of the workload Gram matrix.
 
     ``kinds`` has per attribute CONSTANT or the orbit whose differences are asked. ``gram`` is
     (K, K) over the orbit tuples ``where`` (flat positions in the grid of orbit tuples), in

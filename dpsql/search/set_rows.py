@@ -1,4 +1,4 @@
-"""What many sets of attributes add to components, without a matrix of sets by components.
+"""Precision that sets of attributes add to components, without a matrix of sets by components.
 
 A set adds precision to the components within it alone: a few hundredths of all pairs. Sums over
 them are those of the lattice of sets where all sets are candidates.

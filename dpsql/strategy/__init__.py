@@ -1,4 +1,4 @@
-"""What is measured: integer rows, their forecast and their least squares (stages 5, 6, 9).
+"""Strategies: integer rows to measure, their forecast and their least squares (stages 5, 6, 9).
 
 Strategy: what is measured on a table: blocks, and the shares of the budget that they get.
 Block: integer rows with noise of their own.

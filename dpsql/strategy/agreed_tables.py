@@ -1,4 +1,4 @@
-"""What least squares needs of blocks that agree, whatever the noise: the same for all shares."""
+"""Least-squares tables of blocks that agree, whatever the noise: the same for all shares."""
 
 from __future__ import annotations
 

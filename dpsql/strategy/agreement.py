@@ -1,4 +1,4 @@
-"""What blocks with matrices of their own know in common, and where they therefore have to agree.
+"""Consistency constraints: numbers that several blocks with matrices of their own estimate.
 
 A block is an estimate of a table by itself, over the classes of cells that its matrices tell apart.
 All tables are of the same rows, so that some numbers follow from several of them: those are equal.
@@ -66,7 +66,7 @@ def is_finer(fine: Labels, coarse: Labels) -> bool:
 
 
 class Partitions:
-    """All partitions that blocks have of every attribute, and which are finer than which."""
+    """The partitions that blocks make of every attribute, and which are finer than which."""
 
     def __init__(self, domain: Mapping[str, int], blocks: Sequence[Matrices]) -> None:
         self.names = list(domain)

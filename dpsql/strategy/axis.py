@@ -104,7 +104,7 @@ class Axis:
         return means, np.where(raw > CANCELLED * scale, raw, 0.0), self._spans(operator)
 
     def is_whole(self, operator: Operator | None) -> bool:
-        """Whether what is measured gives the rows of a factor with whole coefficients.
+        """True if the measured rows give the rows of a factor with whole coefficients.
 
         None is the sum of all cells. Rows that take too many numbers count as not whole.
         """

@@ -1,4 +1,4 @@
-"""What every kind of strategy answers: what is measured, at what cost, and what follows from it.
+"""The interface of every kind of strategy: what is measured, its cost, and what follows from it.
 
 A new kind derives from these four classes in a module of its own that ``dpsql.strategy`` imports,
 and is proposed by a module of ``dpsql.search``. Nothing outside this package tells kinds apart.
@@ -158,7 +158,7 @@ class Forecast(ABC):
 
 
 class Estimate(ABC):
-    """What a release says: every answer is linear in it, so that all agree with each other."""
+    """The estimate of a release: every answer is linear in it, so all agree with each other."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ class Estimate(ABC):
         return [self.answer(product) for product in products]
 
     def is_whole(self, product: Product) -> bool:
-        """Whether the answers are known to be whole; least squares mostly has fractions."""
+        """True if the answers are known to be whole; least squares mostly has fractions."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""How precisely a union of Kronecker blocks measures every component: every set of attributes."""
+"""Precision of a union of Kronecker blocks for every component: every set of attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredBlocks(Protocol):
-    """What of the forecast of a union is read: its blocks, and what one measures of a component."""
+    """The part of a union's forecast that is read here: its blocks, and the components of one."""
 
     domain: Mapping[str, int]
     blocks: Sequence[ProductBlock]

@@ -100,7 +100,7 @@ class LargeQueriesForecast(Forecast):
 
     @cached_property
     def _scales(self) -> Floats:
-        """What every row that is not of the large block is multiplied by."""
+        """The scale (rows,) of every row that is not of the large block."""
         counts = [math.prod(len(rows) for rows in own.values()) for own, _ in self._rest]
         scales = np.array([scale for _, scale in self._rest], dtype=np.float64)
         return np.repeat(scales, np.array(counts, dtype=np.int64))

@@ -47,7 +47,7 @@ def is_name(name: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """What integer noise of a law costs, and how large it is.
+    """A law of integer noise: its cost in budget, and its size.
 
     Under norm 1 a sensitivity is the largest L1 norm of a column, a budget is epsilon, and
     ``scale`` is a length; under norm 2 it is the largest squared L2 norm, a budget is rho, and

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Precise(Protocol):
-    """What of the forecast of a union is read: how precisely it measures every component."""
+    """The part of a union's forecast that is read here: its precision for every component."""
 
     domain: Mapping[str, int]
 

@@ -44,7 +44,7 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class ProductEstimate(Estimate):
-    """What a release says: mutually uncorrelated components, and the forecast of their errors.
+    """The estimate of a release: mutually uncorrelated components, with the forecast of errors.
 
     Component c, over the attributes of bit mask c, sums to zero along each of them; none of these
     is single. They are in ``tables``, by the masks of these, each in the first that has all its
@@ -58,7 +58,7 @@ class ProductEstimate(Estimate):
     integers: bool = False
 
     def is_whole(self, product: Product) -> bool:
-        """Whether the answers are sums of measured integers with whole weights.
+        """True if the answers are sums of measured integers with whole weights.
 
         A function of the strategy alone: one block, each of whose axes gives the rows of the
         product with whole coefficients.

@@ -176,7 +176,7 @@ def joint_norm(
 
 @dataclass(frozen=True, slots=True)
 class QueriesEstimate(Estimate):
-    """What a release says: measured queries in units of their noise, and the forecast of errors."""
+    """The estimate of a release: queries in units of their noise, with the forecast of errors."""
 
     forecast: QueriesForecast | LargeQueriesForecast
     measured: Floats

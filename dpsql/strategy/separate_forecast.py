@@ -206,7 +206,7 @@ def _pieces(ranges: Sequence[slice], most: int) -> Iterator[list[slice]]:
 
 @dataclass(frozen=True, slots=True)
 class SeparateEstimate(Estimate):
-    """What a release says: a table over classes per block, and the forecast of errors."""
+    """The estimate of a release: a table over classes per block, with the forecast of errors."""
 
     forecast: SeparateForecast
     tables: tuple[Floats, ...]

@@ -1,4 +1,4 @@
-"""What least squares needs of one block with matrices of its own."""
+"""Least-squares tables of one block with matrices of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def residual_basis(n: int) -> Floats:
 
 
 class BlockTable:
-    """What least squares needs of a block: per attribute K = (A'A)^-1 over classes; its parts.
+    """Least squares of one block: per attribute K = (A'A)^-1 over classes; its parts.
 
     A matrix over the parts has a row for every number of the parts, one part after the other.
     """

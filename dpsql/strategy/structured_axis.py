@@ -81,7 +81,7 @@ class StructuredAxis(ABC):
         return self.rows.rows
 
     def is_whole(self, operator: Operator | None) -> bool:
-        """Whether what is measured gives the rows of a factor with whole coefficients: never."""
+        """False: the measured rows never give the rows of a factor with whole coefficients."""
         return False
 
     def parts(self, operator: Operator) -> tuple[Floats, Floats, bool]:

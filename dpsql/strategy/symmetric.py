@@ -36,7 +36,7 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class OrbitBlock(Block):
-    """All rows of a symmetric strategy: they share one noise scale and all of the budget."""
+    """The rows of a symmetric strategy: they share one noise scale and all of the budget."""
 
     attributes: tuple[str, ...]
     orbit_rows: OrbitRows
@@ -140,7 +140,7 @@ class SymmetricStrategy(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class SymmetricEstimate(Estimate):
-    """What a release says: estimated cells, exact for every supported query, and their errors.
+    """The estimate of a release: cells, exact for every supported query, with their errors.
 
     ``cells`` has one axis per measured attribute. Components that no query asks for are zero.
     """

@@ -63,7 +63,7 @@ def _summary(moments: Sequence[Moment], budget: str) -> str:
 
 
 def draw_line(moments: Sequence[Moment], budget: str = "") -> str:
-    """What one more request could have asked for, entry by entry, as a stepped line."""
+    """Draw what one more request could have asked for, entry by entry, as a stepped line."""
     stride = max(1, -(-len(moments) // POINTS))
     chosen = [*moments[:-1:stride], *moments[-1:]]
     known = [(moment, moment.left(budget), moment.total(budget)) for moment in chosen]

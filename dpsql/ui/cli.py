@@ -350,7 +350,7 @@ def _describe_interrupt(stop: BaseException) -> str:
 
 
 def _unwritten(error: OSError) -> UsageError:
-    """What is said where stdout takes no more: answers that were paid for are stored by then."""
+    """Return the error where stdout takes no more: answers paid for are stored by then."""
     from dpsql.ui.streams import PAID  # few outputs cannot be written
 
     what = f"cannot write the output: {(error.strerror or 'it failed').lower()}"

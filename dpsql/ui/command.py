@@ -99,7 +99,7 @@ def read_limit(argument: str, current: int | None) -> int | None:
 
 
 def on_or_off(session: Session, typed: str) -> Iterable[str]:
-    """What a switch can be."""
+    """Return the choices of a switch."""
     return ("on", "off")
 
 

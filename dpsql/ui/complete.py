@@ -1,4 +1,4 @@
-"""What can come next at the prompt, as functions of the text around the cursor."""
+"""Completion: continuations at the prompt, as functions of the text around the cursor."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _statement_end(text: str) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Whether a text ends within quotes or a comment."""
+    """True if a text ends within quotes or a comment."""
     kind, token = list(tokens(text))[-1] if text else ("", "")
     if kind == "comment":
         return token.startswith("--") or not token.endswith("*/")

@@ -95,7 +95,7 @@ def _connect_scratch(catalog: str, options: Mapping[str, Any]) -> Connection:
 
 
 def _argument(name: str, text: str) -> Any:
-    """What ``connect`` is given for a text; words are read there, after the catalog."""
+    """Return a text as ``connect`` takes it; words are read there, after the catalog."""
     kind = SETTINGS[name].kind
     return text if kind.is_word else kind.read(text, {"limit": LARGEST_EPSILON})
 

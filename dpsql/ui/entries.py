@@ -51,7 +51,7 @@ def brief_grid(moments: Sequence[Moment]) -> Grid:
 
 
 def about(moment: Moment) -> str:
-    """What an entry was for: its SQL, or the file that it came from; a change and its note."""
+    """Return an entry's reason: its SQL, or the file that it came from; a change and its note."""
     e = moment.entry
     if e.kind != "debit":
         note = f'"{printable(e.note)}"' if e.note else ""

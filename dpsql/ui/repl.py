@@ -125,7 +125,7 @@ class Toolbar:
 
     @classmethod
     def of(cls, session: Session) -> Toolbar:
-        """What there is to say of a session."""
+        """Return the toolbar of a session."""
         connection = session.connection
         count = connection.workload
         first = () if count is None else (f"workload: {count} statements",)

@@ -1,4 +1,4 @@
-"""What a batch run hands over beside its tables: summaries for people and for programs."""
+"""Summaries of a batch run, beside its tables: for people and for programs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BatchReport:
 
     @property
     def is_draft(self) -> bool:
-        """Whether the answers were asked in scratch mode."""
+        """True if the answers were asked in scratch mode."""
         return any(answer.result.is_draft for answer in self.answers)
 
     @property

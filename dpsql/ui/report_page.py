@@ -152,7 +152,7 @@ def _errors(batch: BatchReport) -> str:
 
 
 def _counted(batch: BatchReport) -> str:
-    """What has to be said of all answers: which rows never count."""
+    """Return the section that is true of all answers: which rows never count."""
     notes = dict.fromkeys(n for answer in batch.answers for n in answer.result.standing)
     listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
     return (

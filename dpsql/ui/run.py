@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What ``dpsql run`` was asked to do with the answers."""
+    """The order of ``dpsql run``: its file, and the use of the answers."""
 
     file: str
     out: Path | None = None
@@ -46,7 +46,7 @@ class Order:
 
     @property
     def with_errors(self) -> bool:
-        """Whether errors are columns: in files unless it is said otherwise, elsewhere if it is."""
+        """True if errors are columns: in files unless it is said otherwise, elsewhere if it is."""
         return self.out is not None if self.stddev is None else self.stddev
 
 

@@ -1,4 +1,4 @@
-"""What the target of a text can show."""
+"""Style: abilities of the target of a text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpsql.ui.tell import colour_wanted, speaks_unicode
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What the target of a text can show; the default suits files and pipes.
+    """The abilities of the target of a text; the default suits files and pipes.
 
     ``width`` is in terminal cells, ``rows`` the most that a box shows; None is no limit.
     """

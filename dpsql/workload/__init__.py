@@ -1,4 +1,4 @@
-"""What is asked, as a weighted union of Kronecker products over few cells (stage 4).
+"""The workload: queries as a weighted union of Kronecker products over few cells (stage 4).
 
 Term: one matrix per column, times polynomials of measures; an answer is a signed sum of terms.
 Polynomial: a term's part in a bounded measure. Pattern: a condition over several columns.

@@ -1,4 +1,4 @@
-"""How the rows of a table become the cells of one attribute of a strategy.
+"""Maps from the rows of a table to the cells of one attribute of a strategy.
 
 ``Cells`` partitions the rows: every row is in one cell or in none. ``Nodes`` spreads the value of
 a row over two or three neighbouring nodes with whole, non-negative weights that always sum to the
@@ -30,7 +30,7 @@ LONG_CONTENT = 1 << 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merging:
-    """How the n cells of a column are merged into classes.
+    """The map from the n cells of a column to classes of merged cells.
 
     ``first`` (classes,) is the first cell of each class, ``spread`` (n,) that of the class which a
     cell is in, and ``outside`` (m,) are the cells in none. Where ``is_whole``, each is a class.
@@ -87,12 +87,12 @@ class Cells:
 
     @cached_property
     def leaves_out(self) -> bool:
-        """Whether some rows are in no cell."""
+        """True if some rows are in no cell."""
         return any(bool((each < 0).any()) for each in self.arrays())
 
     @cached_property
     def mergings(self) -> Mapping[str, Merging]:
-        """How the cells of each column are merged, by its name."""
+        """The merging of the cells of each column, by its name."""
         pairs = zip(self.columns, self.classes, strict=True)
         return {column: merging_of(classes) for column, classes in pairs}
 
@@ -102,7 +102,7 @@ class Cells:
         return ("cells", self.columns)
 
     def arrays(self) -> tuple[Integers, ...]:
-        """All arrays, for digests and storage."""
+        """The arrays that identify the cells, for digests and storage."""
         return self.classes if self.labels is None else (*self.classes, self.labels)
 
     def __eq__(self, other: object) -> bool:
@@ -149,7 +149,7 @@ class Unions:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether some rows are in no union."""
+        """True if some rows are in no union."""
         return self.cells.leaves_out or not bool(self.members.any(axis=0).all())
 
     @property
@@ -158,7 +158,7 @@ class Unions:
         return ("unions", self.columns)
 
     def arrays(self) -> tuple[Integers, ...]:
-        """All arrays, for digests and storage."""
+        """The arrays that identify the unions, for digests and storage."""
         return (*self.cells.arrays(), self.members.astype(np.int64))
 
     def __eq__(self, other: object) -> bool:
@@ -215,7 +215,7 @@ class Nodes:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether some rows are in no cell."""
+        """True if some rows are in no cell."""
         return any(other < 0 for other in self.others)
 
     @property
@@ -229,7 +229,7 @@ class Nodes:
         )
 
     def arrays(self) -> tuple[Integers, ...]:
-        """All arrays, for digests and storage."""
+        """The empty tuple: nodes have no arrays for digests and storage."""
         return ()
 
 
@@ -260,7 +260,7 @@ class Steps:
         return ("steps", self.column, *map(str, self.levels))
 
     def arrays(self) -> tuple[Integers, ...]:
-        """All arrays, for digests."""
+        """The empty tuple: steps have no arrays for digests."""
         return ()
 
 

@@ -116,7 +116,7 @@ def _split(layout: Layout, name: str) -> Layout | None:
 
 
 def _keeps_rows_together(layout: Layout, name: str, parts: Mapping[Hashable, Factors]) -> bool:
-    """Whether answers of one statement with as many rows have these on the same attributes.
+    """True if a statement's answers of one size have their rows on the same of these attributes.
 
     They may be columns of one result, whose covariances are row by row.
     """

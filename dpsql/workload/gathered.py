@@ -98,7 +98,7 @@ def _in_proportion(
 
 
 def _but(product: Product, name: str) -> tuple[Hashable, int | None]:
-    """What a product is but for one attribute, of which only the number of rows counts."""
+    """Identity of a product without one attribute, of which only the number of rows counts."""
     own = product.factors.get(name)
     others = frozenset((other, f.key) for other, f in product.factors.items() if other != name)
     return others, None if own is None else own.rows

@@ -80,12 +80,12 @@ class Layout:
 
     @property
     def is_single(self) -> bool:
-        """Whether every answer is one product."""
+        """True if every answer is one product."""
         return all(len(reading) == 1 for reading in self.products.values())
 
     @property
     def rows(self) -> dict[Place, int]:
-        """How many rows every answer has."""
+        """The number of rows of every answer."""
         return {place: reading[0][1].rows for place, reading in self.products.items()}
 
 

@@ -53,7 +53,7 @@ def resolved(workload: Workload) -> Workload:
 
 
 def is_resolved(workload: Workload, name: str) -> bool:
-    """Whether every cell of an attribute has the same problem, but for a factor of its own."""
+    """True if every cell of an attribute has the same problem, but for a factor of its own."""
     place = workload.attributes.index(name)
     factors, column = workload.factors[place], workload.index[:, place]
     if not factors:
@@ -76,19 +76,19 @@ def is_resolved(workload: Workload, name: str) -> bool:
 
 
 def adds_nothing(op: Operator) -> bool:
-    """Whether every row of a factor is a multiple of one cell."""
+    """True if every row of a factor is a multiple of one cell."""
     if isinstance(op, Dense):
         return int(np.count_nonzero(op.matrix, axis=1).max()) <= 1
     return isinstance(op, Identity) or (isinstance(op, Groups) and op.alone)
 
 
 def has_signs(op: Operator) -> bool:
-    """Whether a factor has numbers below zero, as sums less the middle of bounds have."""
+    """True if a factor has negative entries, as sums less the middle of bounds have."""
     return isinstance(op, Dense) and bool((op.matrix < 0).any())
 
 
 def is_diagonal(gram: Floats) -> bool:
-    """Whether all but the diagonal of a Gram matrix (n, n) is rounding, and that is positive."""
+    """True if a Gram matrix (n, n) is, but for rounding, diagonal with a positive diagonal."""
     diagonal = gram.diagonal()
     apart = np.abs(gram - np.diag(diagonal)).max()
     return bool(diagonal.min() > 0 and apart <= CLOSE * diagonal.max())

@@ -1,4 +1,4 @@
-"""What has to be measured: the answers about one table, and how they are read off its cells.
+"""Targets: the answers about one table that are measured together, as read off its cells.
 
 All statements that are answered together see the same rows of a table: those with declared values
 in the columns that any of them mentions.
@@ -102,7 +102,7 @@ class Target:
 
     @property
     def is_joinable(self) -> bool:
-        """Whether there is more than one column to make one attribute of."""
+        """True if there is more than one column to make one attribute of."""
         return len(self.counted_by) > 1
 
     @cached_property
@@ -129,7 +129,7 @@ class Target:
 
     @property
     def occupied(self) -> bool:
-        """Whether cells and unions that have a row are counted, not units."""
+        """True if cells and unions that have a row are counted, not units."""
         return any(each.distinct is not None for each in self.asked.values())
 
     @cached_property
@@ -155,17 +155,17 @@ class Target:
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
-        """All columns that may narrow down what is counted."""
+        """The columns that may narrow down what is counted."""
         return self.columns | self.counted_by
 
     @cached_property
     def has_sums(self) -> bool:
-        """Whether values are added up in some term."""
+        """True if some term adds up values."""
         return any(term.polynomials for asked in self.asked.values() for term in asked.terms)
 
     @cached_property
     def has_nodes(self) -> bool:
-        """Whether values of measures, bins or ranges are added up."""
+        """True if values of measures, bins or ranges are added up."""
         return not self.units and any(
             isinstance(each, Nodes) for each in self.apart.resolutions.values()
         )
@@ -254,7 +254,7 @@ def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, 
 
 
 def _content(term: Term) -> tuple[object, ...]:
-    """What a term counts, without the order in which it is arranged."""
+    """Identity of a term: its scale and factors, without the order in which it is arranged."""
     return (term.scale, *((name, factor.key) for name, factor in term.factors.items()))
 
 
@@ -446,7 +446,7 @@ def notes_of(item: Compiled, views: Views, read: Views | None = None) -> tuple[s
 def view_rows(
     statements: Sequence[Compiled], read: Views | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """What a forecast says about the rows that count, and what the domains decide."""
+    """Notes of a forecast: rows that are left out, and answers that the domains decide."""
     views = find_views(statements)
     standing = dict.fromkeys(note for item in statements for note in notes_of(item, views, read))
     decided = dict.fromkeys(note for item in statements for note in item.decided)

@@ -1,4 +1,4 @@
-"""What an aggregate is a sum of: one matrix per column, patterns, polynomials of measures.
+"""Terms, the summands of an aggregate: a matrix per column, patterns, polynomials of measures.
 
 A condition over several columns is decided on the classes of cells that it can tell apart. Such a
 pattern is written as disjoint products, or as everything less disjoint products where that takes

@@ -98,7 +98,7 @@ def _added_up(
 
 
 def added_up(workload: Workload) -> dict[str, NDArray[np.int64]]:
-    """What answers about different values add up on each attribute: rows (rows, unions).
+    """Whole coefficients (rows, unions) with which answers sum unions, for each attribute.
 
     An attribute where a union counts in two rows, a row is of none, or numbers are not whole is
     left out.

@@ -1,4 +1,4 @@
-"""What one row adds to the cells of a block: whole weights of a public sum, and how it is split.
+"""Weights: the integers that one row adds to the cells of a block, and how they are split.
 
 The sum, ``unit``, is split between the nodes of one attribute after the other: first those whose
 values are whole steps and that come out even, then the others, whose moments are rounded. What has
@@ -37,7 +37,7 @@ LOST = {1: 2, 2: 5}
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How the weight of a row is split in one block.
+    """The split of the weight of a row between the cells of one block.
 
     ``order`` are the places of the nodes among the resolutions, in the order in which the weight is
     split; the weights of the first ``even`` of them are exact. ``rounding`` is the largest share of
@@ -86,7 +86,7 @@ def weights_of(resolutions: Sequence[AnyResolution]) -> Weights:
 
 
 def block_unit(resolutions: Sequence[AnyResolution]) -> int:
-    """What one row adds to all cells of a block together: the L1 sensitivity of its data."""
+    """The L1 sensitivity of a block's data: the sum that one row adds to all of its cells."""
     return weights_of(resolutions).unit
 
 

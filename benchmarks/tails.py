@@ -6,6 +6,7 @@ Noise is drawn by a test double with ordinary floating point. All data are made 
 
 - one sum of 4,000 lognormal amounts with bounds [0, 10000], at epsilon .25, by each rule;
 - ``batch NAME``: running totals of these amounts over 24 bins, whose error is the mean of all;
+- ``several NAME``: sums of these amounts by eight groups, with one threshold for all, likewise;
 - models of three tables of two columns of 4,000 rows at epsilon 1, whose error is the mean total
   variation of the tables. ``one-way`` is ``auto`` on tables of yes and no of twelve columns.
 """
@@ -22,14 +23,15 @@ from zlib import crc32
 
 import numpy as np
 
-from dpsql.engine.clip import rule_of_one
+from dpsql.engine.clip import make_rule, rule_of_batch, rule_of_one
+from dpsql.engine.cut import CHOSEN
 from dpsql.learn.batches import answer_sums
 from dpsql.learn.design import SumBatch, prefixes
 from dpsql.learn.handle import Candidate, Model
 from dpsql.learn.mwem import mwem
 from dpsql.learn.rap import run_rap
 from dpsql.learn.task import make_task, run_task
-from dpsql.learn.thresholds import BATCH_ROWS, BATCH_SHARE, METHODS, Method, Threshold
+from dpsql.learn.thresholds import METHODS, Method, choose
 from dpsql.learn.whole_marginals import Graphical, Mixture, run_marginals
 from dpsql.pgm.linear import whole_marginal
 from tests.learn.fake import FakeHandle, FakeSums
@@ -63,10 +65,27 @@ BINS = np.bincount(np.searchsorted(ENDS, AMOUNTS), minlength=len(ENDS))
 
 def batch_error(method: Method, rng: np.random.Generator) -> float:
     """Return how far the totals of one batch are off on average in one run."""
-    rule = Threshold(method, BATCH_SHARE, BATCH_ROWS, start=3)
+    rule = rule_of_batch(method, TOP, 1, "laplace")
     handle = FakeSums(ENDS, BINS, Fraction(1, 4), rng=rng)
     found = answer_sums(handle, BATCH, "workload" if method == "r2t" else "tamm", rule)
     return float(np.abs(found.values - BATCH.queries @ (ENDS * BINS)).mean())
+
+
+GROUPS = np.random.default_rng(11).integers(0, 8, ROWS)
+
+
+def several_error(method: Method, rng: np.random.Generator) -> float:
+    """Return how far the sums by group are off on average in one run."""
+    values, budget = np.arange(1, TOP + 1), Fraction(1, 4)
+    handle = FakeSums(
+        values, np.bincount(AMOUNTS, minlength=TOP + 1)[1:], budget, noise="laplace", rng=rng
+    )
+    rule = make_rule(method, TOP, 8, 1, "laplace")
+    part = rule.share * budget
+    theta = choose(handle, rule, part, budget - part, again=rule.again * budget)
+    cut = np.minimum(AMOUNTS, theta) - AMOUNTS
+    noise = rng.laplace(0, theta / float(handle.remaining()), 8)
+    return float(np.abs(np.bincount(GROUPS, weights=cut) + noise).mean())
 
 
 def model_error(name: str, rng: np.random.Generator) -> float:
@@ -104,10 +123,12 @@ def _varied(handle: FakeHandle, model: Model, tables: Sequence[Candidate]) -> fl
 RAP_STEPS, MIXTURE_STEPS = 200, 30
 """Steps of each fit: fewer than by default, so that 400 runs end in minutes."""
 
+SEVERAL = tuple(m for m in METHODS if m == "none" or m in CHOSEN)
 Run = Callable[[np.random.Generator], float]
 MECHANISMS: Mapping[str, Run] = {
     **{m: partial(sum_error, m) for m in METHODS if m not in ("sure", "eb")},
     **{f"batch {m}": partial(batch_error, m) for m in METHODS},
+    **{f"several {m}": partial(several_error, m) for m in SEVERAL},
     **{m: partial(model_error, m) for m in ("auto", "one-way", "mwem", "pgm", "mixture", "rap")},
 }
 """Every learned mechanism; ``sure`` and ``eb`` need the bins of a batch."""

@@ -33,6 +33,7 @@ from dpsql.learn.thresholds import (
     NOTHING,
     REACH,
     SEARCH,
+    SEVERAL_AGAIN,
     SINGLE_SHARE,
     UNKNOWN,
     Method,
@@ -214,19 +215,19 @@ class Clipping(Looking[ClippedSums]):
         """The total squared error of the answers for values up to what clips them for certain.
 
         That is noise at the largest threshold, where a second search may be made what is left
-        after that, and for one sum the rows that a choice leaves above, each of the largest value.
+        after that, and the rows that a choice leaves above, each of the largest value, in every
+        query that has it.
         """
-        unit, lost = self.table.unit.max_rows, 0.0
+        unit, amount = self.table.unit.max_rows, self.amount
         answering = self.amount - _choosing(self.rule) * self.amount
         if self.rule.method == "r2t":
             answering /= len(levels(self.rule, self.noise, self.amount, self.summed.top))
-        if not self.summed.is_batch:
-            lost = rows_lost(self.rule, self.noise, self.amount, unit) or 0.0
+        if self.algorithm == "sqm":
+            amount /= len(self.summed.queries)
+        lost = rows_lost(self.rule, self.noise, amount, unit) or 0.0
         noise = _variance(self.noise, answering, unit)
-        return (
-            _unit_error(self.summed, self.algorithm, self.noise) * noise
-            + (lost * float(self.summed.upper)) ** 2
-        )
+        rows = float(np.square(lost * self.summed.largest_of_each).sum())
+        return _unit_error(self.summed, self.algorithm, self.noise) * noise + rows
 
     def _details(self) -> tuple[Row, ...]:
         rule, top = self.rule, number_text(self.summed.largest)
@@ -253,12 +254,9 @@ class Clipping(Looking[ClippedSums]):
             return (free, error, BIAS)
         rows = rows_above(rule, self.noise, (1 - rule.share) * self.amount)
         size = None if self.summed.is_batch else len(self.run.values)
-        hint, lost = (
-            self.table.row_count_hint,
-            rows_lost(rule, self.noise, self.amount, self.table.unit.max_rows),
-        )
-        found = None if self.summed.is_batch or lost is None else math.sqrt(self._error())
-        return describe_choice(rule, size, self.summed.largest, rows, hint, lost, found)
+        lost = rows_lost(rule, self.noise, self.amount, self.table.unit.max_rows)
+        most = self.summed.largest
+        return describe_choice(rule, size, most, rows, self.table.row_count_hint, lost)
 
 
 def describe_choice(
@@ -268,12 +266,10 @@ def describe_choice(
     rows: int,
     hint: int | None,
     lost: float | None,
-    error: float | None = None,
 ) -> tuple[Row, ...]:
     """The lines of a forecast about a threshold that is chosen privately, before measuring.
 
-    ``lost`` are the rows above it at its worst, where that is known, and ``error`` is that of one
-    sum, where it has them in it.
+    ``lost`` are the rows above it at its worst, where that is known: the errors have them in them.
     """
     top = number_text(largest)
     among = f"up to {top}" if size is None else f"{size} public levels up to {top}"
@@ -291,15 +287,15 @@ def describe_choice(
     if rule.again:
         share = decimal_text(rule.again * 100)
         lines += (("", f"without a hit {share} % more for a second search, else for the answer"),)
-    lines += (("", f"the error above is at a threshold of {top}; noise shrinks with it"),)
-    if error is None:
-        most = "" if lost is None else f", in all at most about {lost * float(largest):.4g}"
-        lines += (("", f"what rows above it have above it comes to that{most}"),)
+    if lost is None:
+        lines += (
+            ("", f"the error above is at a threshold of {top}; noise shrinks with it"),
+            ("", "what rows above it have above it comes to that"),
+        )
     else:
-        tenth = f"{error / 10:.4g} where that is {number_text(largest / 10)}"
         of = f"the error above is at most that of noise at {top} and rows above it of {top} each"
-        proportion = f"in proportion to the largest value that there is: {tenth}"
-        lines = (*lines[:-1], ("", of), ("", proportion))
+        tenth = f"a tenth of it where that is {number_text(largest / 10)}"
+        lines += (("", of), ("", f"in proportion to the largest value that there is: {tenth}"))
     lines += (BIAS,)
     counts = rule.method in ("svt", "quantile")
     return (*lines, *(_usefulness(rows, hint) if counts else ()))
@@ -396,23 +392,26 @@ def _choosing(rule: Threshold) -> Fraction:
 def make_rule(method: Method, top: int, cells: int, unit: int, noise: Noise) -> Threshold:
     """A rule for a number of released sums of values up to ``top``, and so many rows of a unit."""
     start = max(1, math.ceil(top / REACH))
-    share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
     rows = Fraction(max(cells, SINGLE_ROWS.get(method, 1)) * unit)
-    return Threshold(method, SINGLE_SHARE if cells == 1 else share, rows, start=start)
+    if cells == 1:
+        share, again = SINGLE_SHARE, AGAIN
+    else:
+        share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
+        again = SEVERAL_AGAIN * share
+    return Threshold(method, share, rows, start=start, again=again if method == "svt" else NOTHING)
 
 
 def rules_before(rule: Threshold, table: Table) -> Iterator[Threshold]:
     """The rules of earlier versions for the same sum, or the same few."""
     unit = table.unit.max_rows
     rows, now = rule.rows / unit, SINGLE_ROWS.get(rule.method)
+    share = SINGLE_SHARE if rule.share == SEARCH else rule.share
     if now is None or rows < now:
-        return
-    before: Iterable[Fraction | int] = ()
-    if rule.method == "quantile":
+        before: Iterable[Fraction | int] = (rows,)
+    elif rule.method == "quantile":
         before = dict.fromkeys(max(rows, Fraction(least)) for least in QUANTILE_BEFORE)
-    elif rows == now:
-        before = range(1, int(now) + 1)
-    share = SINGLE_SHARE if rule.again else rule.share
+    else:
+        before = range(1, int(now) + 1) if rows == now else ()
     for each in before:
         earlier = replace(rule, rows=Fraction(each * unit), share=share, again=NOTHING)
         if earlier != rule:
@@ -422,15 +421,17 @@ def rules_before(rule: Threshold, table: Table) -> Iterator[Threshold]:
 def rule_of_one(method: Method, top: int, unit: int, noise: Noise) -> Threshold:
     """A rule for a sum that is measured through the handle which chose its threshold."""
     found = make_rule(method, top, 1, unit, noise)
-    return replace(found, share=SEARCH, again=AGAIN) if method == "svt" else found
+    return replace(found, share=SEARCH) if method == "svt" else found
+
+
+def rule_of_batch(method: Method, top: int, unit: int, noise: Noise) -> Threshold:
+    """A rule for nested sums, of which few have the largest values."""
+    return replace(make_rule(method, top, 2, unit, noise), rows=BATCH_ROWS * unit)
 
 
 def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Threshold:
-    found = rule_of_one(method, summed.top, table.unit.max_rows, noise)
-    if not summed.is_batch:
-        return found
-    share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
-    return replace(found, share=share, rows=BATCH_ROWS * table.unit.max_rows, again=NOTHING)
+    rule_of = rule_of_batch if summed.is_batch else rule_of_one
+    return rule_of(method, summed.top, table.unit.max_rows, noise)
 
 
 def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:

@@ -1,7 +1,8 @@
 """A workload whose measure is clipped: first a threshold, released on its own, then the plan.
 
-The threshold costs a fixed part of the budget and is kept, so the same choice is free later; what
-follows is the ordinary plan with values clipped there, for the rest of the budget.
+The threshold costs a fixed part of the budget and is kept, so the same choice is free later. Where
+a search has no hit, a second one follows for a part that was kept back; then the ordinary plan,
+with values clipped there, for the rest of the budget.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dpsql.engine.clip import (
 )
 from dpsql.engine.clip_column import read_column, refuse, summing
 from dpsql.engine.desk import Desk
+from dpsql.engine.explanation import ColumnForecast
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run, without_cells
 from dpsql.engine.matrix import Asking
 from dpsql.errors import (
@@ -36,13 +38,13 @@ from dpsql.errors import (
     ProgrammingError,
 )
 from dpsql.learn.summed import WORKS, measure_of
-from dpsql.learn.thresholds import Method, Threshold, choose, levels, rows_above, rows_lost
+from dpsql.learn.thresholds import NOTHING, Method, Threshold, levels, rows_above, rows_lost, search
 from dpsql.plan.request import Request
 from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
 from dpsql.privacy.filter import Run, SumView
 from dpsql.records import dataclass, replace
 from dpsql.sql.clauses import Cut
-from dpsql.sql.compiled import Compiled
+from dpsql.sql.compiled import Answer, Compiled
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
 from dpsql.workload.target import hull_of
@@ -59,13 +61,14 @@ CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cutting(Looking[ClippedSums]):
-    """The private choice of one threshold for a workload, and what either step costs.
+    """One search for the threshold of a workload, and what it and the rest cost.
 
-    Public facts only. ``amount`` is the epsilon (Laplace) or rho (Gaussian) of the choice, ``rest``
-    that of the answers; together they are the request's, exactly. ``columns`` decide which rows
-    count, here as in the answers.
-    Guarantee: the threshold is stored before the answers are charged, so that a request which is
-    cut off between them continues with what it has.
+    Public facts only. ``amount`` is the epsilon (Laplace) or rho (Gaussian) of the search, ``rest``
+    that of what follows; ``missed`` is what a first search without a hit had. Together they are the
+    request's, exactly; ``paid`` is what of ``missed`` is charged now, not before.
+    ``rows`` decide which rows count, here as in the answers.
+    Guarantee: what a search ends with is stored before anything else is charged, so that a request
+    which is cut off continues with what it has. Whether it hits is an output of it.
     """
 
     request: Request
@@ -79,6 +82,8 @@ class Cutting(Looking[ClippedSums]):
     rest: Fraction
     delta: Fraction
     rows: RowView
+    missed: Fraction = NOTHING
+    paid: Fraction = NOTHING
 
     @property
     def column(self) -> str:
@@ -95,7 +100,8 @@ class Cutting(Looking[ClippedSums]):
         """What the membrane is paid for."""
         view = SumView(self.measure.steps(self.values), None, self.within)
         facts = ("threshold", repr(self.rule), repr(self.measure), str(self.rest))
-        settings = repr((*facts, *self.request.released))
+        again = ("again",) if self.missed else ()
+        settings = repr((*facts, *again, *self.request.released))
         key, unit = self.table.name.casefold(), self.table.unit.max_rows
         run = Run(key, {}, self.noise, self.amount, unit, settings, self.values, view)
         return replace(run, rows=self.rows)
@@ -103,7 +109,8 @@ class Cutting(Looking[ClippedSums]):
     @property
     def earlier(self) -> tuple[Run, ...]:
         """The runs that earlier versions made of the same statements."""
-        before = [replace(self, rule=each).run for each in rules_before(self.rule, self.table)]
+        rules = () if self.missed else rules_before(self.rule, self.table)
+        before = [replace(self, rule=each).run for each in rules]
         return (*before, *(each for run in (self.run, *before) for each in without_cells(run)))
 
     @property
@@ -113,8 +120,8 @@ class Cutting(Looking[ClippedSums]):
 
     @property
     def epsilon(self) -> Fraction:
-        """The epsilon of the choice, at the request's delta."""
-        return self.amount if self.rho is None else epsilon_for(self.amount, self.delta)
+        """The epsilon of the search, at the request's delta."""
+        return self.epsilon_of(self.amount)
 
     @property
     def fresh(self) -> bool:
@@ -136,23 +143,47 @@ class Cutting(Looking[ClippedSums]):
         return desk.store.clipped
 
     def check(self, desk: Desk, doors: Doors) -> None:
-        """Refuse what public facts or the budget refuse of both steps together."""
+        """Refuse what public facts or the budget refuse of all steps together."""
         whole = self.rest_of(self.request.statements)
         planned = desk.plan(whole)
         check_methods(whole, planned.plan, planned.readings)
         doors.afford(price_of_plan(planned.plan))
         doors.certify(planned.plan)
         desk.scopes(whole.tables)  # data that cannot be opened are refused here
-        both = None if self.rho is None else self.request.rho
-        doors.afford(replace(self.price, epsilon=self.request.epsilon, rho=both))
+        due = self.amount + self.rest
+        doors.afford(
+            replace(
+                self.price,
+                epsilon=self.epsilon_of(due),
+                rho=None if self.rho is None else due,
+            )
+        )
 
     def learn(self, handle: SumHandle, receipt: tuple[str, int, str]) -> ClippedSums:
-        """Choose the threshold, through the handle alone."""
-        theta = choose(handle, self.rule, self.amount, self.rest)
-        level, cuts = self.measure.level(theta), theta < self.measure.upper
+        """Search for the threshold, through the handle alone; no level is a first without a hit."""
+        theta, upper = search(handle, self.rule, self.amount, self.rest), self.measure.upper
+        if theta is None and (self.missed or not self.rule.again):
+            theta = upper
+        levels = () if theta is None else (self.measure.level(theta),)
         facts = (self.epsilon, self.delta, self.noise, receipt)
-        released = self.request.released
-        return ClippedSums((), (), (level,), True, cuts, False, *facts, released=released)
+        cuts, released = theta is not None and theta < upper, self.request.released
+        return ClippedSums((), (), levels, True, cuts, False, *facts, released=released)
+
+    def epsilon_of(self, amount: Fraction) -> Fraction:
+        """The epsilon of an amount, at the request's delta."""
+        whole = self.missed + self.amount + self.rest
+        if amount == whole:
+            return self.request.epsilon
+        return amount if law(self.noise).is_pure else epsilon_for(amount, self.delta)
+
+    def again(self, paid: Fraction) -> Cutting:
+        """The second search, for the part that was kept back; ``paid`` is charged now, not before.
+
+        Raises: DataError (E_EPSILON).
+        """
+        whole, missed = self.amount + self.rest, self.amount
+        amount = _part(self.rule.again, whole)
+        return replace(self, amount=amount, rest=self.rest - amount, missed=missed, paid=paid)
 
     def cut(self, level: Fraction) -> Cut:
         """How the statements are compiled for the second step."""
@@ -161,16 +192,18 @@ class Cutting(Looking[ClippedSums]):
     def rest_of(self, statements: Sequence[Compiled]) -> Request:
         """What is asked for the rest of the budget."""
         whole = replace(self.request, statements=tuple(statements), noise=self.noise)
-        if self.rho is None:
-            return replace(whole, epsilon=self.rest)
-        return replace(whole, epsilon=epsilon_for(self.rest, self.delta), part=self.rest)
+        whole = replace(whole, epsilon=self.epsilon_of(self.rest))
+        return whole if self.rho is None else replace(whole, part=self.rest)
 
-    def following(self, desk: Desk, found: ClippedSums, free: bool) -> AskingCut:
-        """The answers, with values clipped at the threshold, for the rest of the budget."""
+    def following(self, desk: Desk, found: ClippedSums, free: bool) -> Cutting | AskingCut:
+        """The answers, clipped at the threshold, for the rest of the budget; or a second search."""
+        paid = self.paid + (NOTHING if free else self.amount)
+        if not found.levels:
+            return self.again(paid)
         cut = self.cut(found.levels[0])
         cuts = [cut if chooses(item) else None for item in self.request.statements]
         rest = self.rest_of(desk.cut(self.request.statements, cuts))
-        return AskingCut(rest, self.reuse, cutting=self, threshold=found, was_known=free)
+        return AskingCut(rest, self.reuse, cutting=self, threshold=found, was_known=free, paid=paid)
 
     def results(self, desk: Desk, found: ClippedSums, free: bool) -> tuple[Result, ...]:
         """None: what follows answers."""
@@ -179,32 +212,104 @@ class Cutting(Looking[ClippedSums]):
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: at the declared bound until the threshold is known."""
         known = self.foreseen(desk)
+        if known is not None and not known.levels:
+            return self.again(NOTHING).explain(desk, assumed)
         if known is None:
-            rest = Asking(self.rest_of(self.request.statements), self.reuse)
-            whole = rest.forecast(desk, assumed)
+            most = self.again(NOTHING) if self.rule.again and not self.missed else self
+            rest = Asking(most.rest_of(self.request.statements), self.reuse)
+            whole = self._with_rows_above(rest.forecast(desk, assumed))
             details = (*self.details(), *whole.details)
-            epsilon = self.request.epsilon
+            epsilon = self.epsilon_of(self.amount + self.rest)
             return replace(whole, epsilon=epsilon, free=False, entry=None, details=details)
-        found = self.following(desk, known, True).forecast(desk, assumed)
+        found = self.following(desk, known, True)
+        assert isinstance(found, AskingCut)
+        forecast = found.forecast(desk, assumed)
         level = number_text(known.levels[0])
         line = ("threshold", f"{level}, from entry {known.receipt[1]} of the ledger, free")
-        return replace(found, details=(line, BIAS, *found.details))
+        return replace(forecast, details=(line, BIAS, *forecast.details))
+
+    @property
+    def _lost(self) -> float | None:
+        """The rows that end above the threshold at its worst."""
+        whole = self.missed + self.amount + self.rest
+        return rows_lost(self.rule, self.noise, whole, self.table.unit.max_rows)
+
+    def _with_rows_above(self, noise: Explanation) -> Explanation:
+        """A forecast of noise, and of all rows above the threshold, wherever they are."""
+        lost = self._lost
+        if lost is None:
+            return noise
+        total, rows, statements = 0.0, 0, []
+        for item, forecast in zip(self.request.statements, noise.statements, strict=True):
+            answers = [answer for _, answer in item.answers() if answer.rank is None]
+            moved = [self._moved(each, lost) if chooses(item) else (0.0, 0.0) for each in answers]
+            total += sum(square for square, _ in moved)
+            rows += sum(map(_rows, answers))
+            columns = [o.aggregate for o in item.selects[0].query.shell.outputs]
+            errors = iter(forecast.errors)
+            found = []
+            for own in ([i for i, a in enumerate(answers) if a.aggregate == c] for c in columns):
+                column = next(errors, None) if own else None
+                if column is not None and any(moved[i][1] for i in own):
+                    square = sum(moved[i][0] for i in own) / sum(_rows(answers[i]) for i in own)
+                    most = max(moved[i][1] for i in own)
+                    with_rows = math.hypot(column.rmse, math.sqrt(square))
+                    column = ColumnForecast(
+                        column.name, with_rows, math.hypot(column.largest, most)
+                    )
+                found += [] if column is None else [column]
+            statements.append(replace(forecast, errors=tuple(found)))
+        rmse = math.hypot(noise.rmse, math.sqrt(total / max(1, rows)))
+        return replace(noise, statements=tuple(statements), rmse=rmse, comparisons=())
+
+    def _moved(self, answer: Answer, lost: float) -> tuple[float, float]:
+        """The sum of squares that rows above the threshold move an answer by, and the largest."""
+        key, each, many = self.measure.column, 0.0, 1.0
+        bounds = float(self.measure.low), float(self.measure.high)
+        for term in answer.whole:
+            if key in term.polynomials and answer.rank is None:
+                polynomial = term.polynomials[key]
+                ends = polynomial.extremes(*bounds)
+                size = polynomial.largest(*bounds)
+                each += term.largest * (max(ends) - min(ends)) / size if size else 0.0
+                columns = [float(f.column_l1().max(initial=0)) for f in term.factors.values()]
+                many = max(many, math.prod(columns))
+        most = lost * each
+        return most**2 * min(many, _rows(answer)), most
 
     def details(self) -> tuple[Row, ...]:
         """What a forecast says about the choice."""
         rows = rows_above(self.rule, self.noise, self.rest)
-        whole, unit = self.amount + self.rest, self.table.unit.max_rows
-        lost, hint = rows_lost(self.rule, self.noise, whole, unit), self.table.row_count_hint
-        return describe_choice(self.rule, len(self.values), self.measure.high, rows, hint, lost)
+        rule = replace(self.rule, again=NOTHING) if self.missed else self.rule
+        if self.missed:
+            rule = replace(rule, share=self.rule.again)
+        size, hint = len(self.values), self.table.row_count_hint
+        return describe_choice(rule, size, self.measure.high, rows, hint, self._lost)
+
+
+def _rows(answer: Answer) -> int:
+    return math.prod(len(axis.groups) for axis in answer.axes)
+
+
+def _part(share: Fraction, whole: Fraction) -> Fraction:
+    """A part of a budget, in whole units. Raises: DataError (E_EPSILON)."""
+    amount = Fraction(units_down(share * whole), UNITS)
+    if not amount:
+        raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")
+    return amount
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AskingCut(Asking):
-    """The step after a threshold: the ordinary plan, with values clipped there."""
+    """The step after a threshold: the ordinary plan, with values clipped there.
+
+    ``paid`` is what of the search, or both, is charged now, not before.
+    """
 
     cutting: Cutting
     threshold: ClippedSums
     was_known: bool
+    paid: Fraction
 
     def results(self, desk: Desk, found: Release, free: bool) -> tuple[Result, ...]:
         """The answers, with what both steps cost, and what has to be said about the threshold."""
@@ -216,12 +321,12 @@ class AskingCut(Asking):
     def _with_threshold(self, item: Compiled, result: Result) -> Result:
         if result.cost is None:
             return result
-        cost, request, free = result.cost, self.cutting.request, self.was_known
-        if not free and cost.free:
-            cost = self.threshold.cost(False)
-        elif not free or cost.free:
-            cost = CostInfo(request.epsilon, request.delta, cost.noise, cost.free)
-        notes = self.threshold.notes(self.cutting.column, free) if chooses(item) else ()
+        cost, delta = result.cost, self.cutting.request.delta
+        paid = self.paid + (NOTHING if cost.free else self.cutting.rest)
+        epsilon = self.cutting.epsilon_of(paid) if paid else self.cutting.request.epsilon
+        cost = CostInfo(epsilon, delta, cost.noise, not paid)
+        named = self.cutting.column
+        notes = self.threshold.notes(named, self.was_known) if chooses(item) else ()
         return replace(result, cost=cost, notes=(*result.notes, *notes))
 
 
@@ -284,9 +389,9 @@ def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Cutting
     rule = make_rule(cast("Method", rules.pop()), measure.upper, cells, table.unit.max_rows, noise)
     within = _hull([t for answer in sums for t in answer.terms if key in t.polynomials])
     whole = request.budget(noise)
-    amount = Fraction(units_down(rule.share * whole), UNITS)
-    if not amount:
-        raise DataError("E_EPSILON", "epsilon is too small to be split", hint="clip = a number")
+    amount = _part(rule.share, whole)
+    if rule.again:
+        _part(rule.again, whole)  # what could not be searched for again is refused here
     rows = request.views[table.name.casefold()]
     facts = (table, measure, within, rule, noise, amount, whole - amount, request.delta, rows)
     return Cutting(request, reuse, *facts)

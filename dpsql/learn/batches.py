@@ -218,16 +218,16 @@ def _one_by_one(
 ) -> tuple[Floats, Floats, tuple[int, ...]]:
     """Return every query's answer from its own threshold and part of the budget."""
     size = len(batch.queries)
-    budget = handle.remaining()
-    choosing = Fraction(0) if rule.free else rule.share * budget / size
-    answering = budget / size - choosing
+    each = handle.remaining() / size
+    choosing = rule.share * each
     values, stddev = np.empty(size), np.empty(size)
     thetas: list[int] = []
     for k, query in enumerate(batch.queries):
         upto = int(np.flatnonzero(query)[-1]) + 1 if query.any() else 1
-        theta = int(batch.values[:upto][-1])
+        theta, before = int(batch.values[:upto][-1]), handle.remaining()
         if not rule.free:
-            theta = choose(handle, rule, choosing, answering, upto)
+            theta = choose(handle, rule, choosing, each - choosing, upto, rule.again * each)
+        answering = each - (before - handle.remaining())
         row = query * batch.clipped(theta)
         scale = int(row.any())  # without a value the sum is zero, whatever is measured
         measured = handle.measure((row if scale else query)[np.newaxis], answering)

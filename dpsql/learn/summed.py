@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.operator import Integers
+from dpsql.algebra.operator import Floats, Integers
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, ProgrammingError
@@ -71,6 +71,13 @@ class Summed:
     def top(self) -> int:
         """The largest threshold, in units."""
         return int(self.values[-1]) if self.measure is None else self.measure.upper
+
+    @property
+    def largest_of_each(self) -> Floats:
+        """The largest value that each query adds up, (q,)."""
+        if self.measure is not None:
+            return np.array([float(self.upper)])
+        return np.asarray((self.queries * self.values).max(axis=1) * float(self.unit))
 
     def level(self, theta: int) -> Fraction:
         """The number that a threshold stands for."""

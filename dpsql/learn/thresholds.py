@@ -36,8 +36,10 @@ FREE: frozenset[Method] = frozenset({"none", "r2t", *AFTERWARDS})
 
 SINGLE_SHARE, BATCH_SHARE, GAUSSIAN_SHARE = Fraction(1, 2), Fraction(1, 4), Fraction(1, 10)
 """Part of the budget for the threshold of one sum, of a batch, and of a batch under zCDP."""
-SEARCH, AGAIN = Fraction(9, 20), Fraction(3, 20)
-"""Part of the budget for the search of one sum, and what is kept back for a second one."""
+SEARCH = Fraction(9, 20)
+"""Part of the budget for the search of one sum through the handle that measures it."""
+AGAIN, SEVERAL_AGAIN = Fraction(3, 20), Fraction(2, 5)
+"""What is kept back for a second search: of the budget for one sum, of the first's for several."""
 FALLING = 3
 """Power of a threshold with which its chances fall under ``quantile``, rows above being equal.
 
@@ -160,21 +162,34 @@ def choose(
 ) -> int:
     """Return a clipping threshold, spending ``amount``; ``answers`` is what the answers will get.
 
-    A search by ``svt`` without a hit is made ``again`` for that part of what the answers were to
-    get; without a hit of the last it is the largest value. Guarantee: every look goes through the
-    handle, and whether one hits is an output of it.
+    A search without a hit is made ``again`` for that part of what the answers were to get; without
+    a hit of the last it is the largest value. Guarantee: as ``search``.
     """
-    upper = int(handle.values[-1] if upto is None else handle.values[:upto][-1])
+    found = search(handle, rule, amount, answers, upto)
+    if found is None and again:
+        found = search(handle, rule, again, answers - again, upto)
+    return _largest(handle, upto) if found is None else found
+
+
+def _largest(handle: SumHandle, upto: int | None) -> int:
+    return int(handle.values[-1] if upto is None else handle.values[:upto][-1])
+
+
+def search(
+    handle: SumHandle, rule: Threshold, amount: Fraction, answers: Fraction, upto: int | None = None
+) -> int | None:
+    """Return the threshold of one search that spends ``amount``, None for one without a hit.
+
+    Guarantee: every look goes through the handle, and whether one hits is an output of it.
+    """
+    upper = _largest(handle, upto)
     if rule.free or upper <= 0:
         return upper
     count = rows_above(rule, handle.noise, answers)
     thetas = levels(rule, handle.noise, amount, upper)
     if rule.method == "svt":
         hit = handle.first_below(thetas, count, amount, upto)
-        if hit is None and again:
-            count = rows_above(rule, handle.noise, answers - again)
-            hit = handle.first_below(thetas, count, again, upto)
-        return upper if hit is None else thetas[hit]
+        return None if hit is None else thetas[hit]
     if rule.method == "svt-ratio":
         hit = handle.first_covering(thetas, rule.ratio, amount, upto)
         return upper if hit is None else thetas[hit]

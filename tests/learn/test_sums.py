@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from benchmarks.tails import sum_error
+from benchmarks.tails import several_error, sum_error
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.engine.clip import rule_of_one
 from dpsql.errors import ProgrammingError
@@ -268,6 +268,14 @@ def test_thresholds_do_not_run_away(method: Literal["svt", "quantile"]) -> None:
     median, rare = np.quantile(errors, (0.5, 0.99))
     assert rare < 45_000
     assert median < 11_000
+
+
+def test_thresholds_of_several_sums_do_not_run_away() -> None:
+    """With one search the 99th percentile is 44,000, and the median the same."""
+    errors = [several_error("svt", np.random.default_rng((6, i))) for i in range(400)]
+    median, rare = np.quantile(errors, (0.5, 0.99))
+    assert rare < 36_000
+    assert median < 3_500
 
 
 @pytest.mark.parametrize("bound", [10_000, 10**6, 4 * 10**7])

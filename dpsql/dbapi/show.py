@@ -145,8 +145,7 @@ def _own_rows(engine: Engine, status: Status, analyst: str) -> list[tuple[Any, .
         if part in status.nested:
             left = decimal_text(status.remaining_within([name, part]))
             rows.append((f"largest epsilon of one more request on {label}", left))
-    own = sum(each.kind == "debit" and is_of(analyst, each) for each in engine.entries())
-    return [*rows, ("requests", str(own)), ("ledger", status.ledger_id)]
+    return [*rows, ("requests", str(inner.entries)), ("ledger", status.ledger_id)]
 
 
 def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ...]]:

@@ -21,7 +21,8 @@ class Site:
     """Connections over one catalog, for many analysts at once; see ``open_site``.
 
     Rows are read and encoded once, and threads take turns to count them. Every connection has its
-    own settings, and its own view of the ledger, which is one. ``engine`` belongs to no analyst.
+    own settings. The ledger is verified once, and then what was appended to it since. ``engine``
+    belongs to no analyst.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -60,7 +61,7 @@ class Site:
     def _renew(self) -> None:
         """Read the catalog anew; rows stay open while others count them. Raises: as ``connect``."""
         catalog = open_catalog(self.catalog.path)
-        engine = Engine(catalog, anchor_folder(catalog))
+        engine = Engine(catalog, anchor_folder(catalog), before=self.engine)
         self._past.add(self.engine.vaults)
         self.engine.vaults.close_unused()
         self.catalog, self.engine = catalog, engine

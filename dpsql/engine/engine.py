@@ -54,7 +54,8 @@ T = TypeVar("T")
 class Engine(Desk):
     """Answers workloads over one catalog; owns the ledger, and the vaults unless it shares them.
 
-    ``shared`` is another engine over the same catalog, with whose threads it takes turns.
+    ``shared`` is another engine over the same catalog, with whose threads it takes turns, and whose
+    handle on the ledger it has; ``before`` is one over the catalog as it was.
     """
 
     def __init__(
@@ -64,10 +65,13 @@ class Engine(Desk):
         analyst: str | None = None,
         granted: Granted = NOTHING,
         shared: Engine | None = None,
+        before: Engine | None = None,
     ) -> None:
         ledger = Path(os.path.realpath(ledger_file(catalog)))
         self.sources = Sources(catalog, (anchors, user_folder()), ledger, stored_in)
-        self.ledger = open_ledger(catalog, anchors)
+        held = None if shared is None else shared.ledger
+        verified = None if before is None else before.ledger
+        self.ledger: Ledger = open_ledger(catalog, anchors, held=held, verified=verified)
         self.ledger_id = self.ledger.ledger_id
         self._is_alone = shared is None
         self.rehearses = False
@@ -297,9 +301,11 @@ class Engine(Desk):
             self.vaults.close()
 
     def close(self) -> None:
-        """Release files and connections, but for vaults that others use."""
-        if self._is_alone:
-            self.vaults.close()
+        """Release files and connections, but for the vaults and the ledger that others use."""
+        if not self._is_alone:
+            self.ledger.note_outcomes()
+            return
+        self.vaults.close()
         self.ledger.close()
 
 

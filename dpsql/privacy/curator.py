@@ -280,27 +280,39 @@ def _uneditable(catalog: Catalog) -> CatalogError:
     )
 
 
-def open_ledger(catalog: Catalog, anchors: Path, create: bool = True) -> Ledger:
+def open_ledger(
+    catalog: Catalog,
+    anchors: Path,
+    create: bool = True,
+    held: Ledger | None = None,
+    verified: Ledger | None = None,
+) -> Ledger:
     """Open the ledger of a catalog; create it where none is or was, unless it must be there.
 
+    ``held`` is a handle that is open already for this very catalog, and is returned if it still
+    goes by it; ``verified`` is one whose verified entries are not read again.
     Raises: DataError; LedgerError, with E_POLICY_CHANGED and what has changed.
     """
     preset, file = Preset.of(catalog), ledger_file(catalog)
-    facts = (file, anchors, preset.policy, preset.policy_hash)
+    facts, terms = (file, anchors, preset.policy, preset.policy_hash), preset.terms
     try:
+        if held is not None:
+            held.go_by(preset.policy, preset.policy_hash)
+            return held
         if not create:
             return Ledger.open(*facts)
-        return Ledger.open_or_create(*facts, preset.nested, preset.parts)
+        return Ledger.open_or_create(*facts, preset.nested, preset.parts, verified)
     except LedgerError as error:
         if error.code != "E_POLICY_CHANGED":
             raise
-        if create and _is_on_disk(catalog, preset) and Ledger.follow(file, anchors, preset.terms):
-            return Ledger.open(*facts)
+        known = held or verified
+        if create and _is_on_disk(catalog, preset) and Ledger.follow(*facts[:2], terms, known):
+            return open_ledger(catalog, anchors, create, held, verified)
         from dpsql.privacy.history import changed_between  # most catalogs stay as they are
 
-        in_force = Ledger.terms_in_force(file, anchors)
-        hindrance = _lifted(catalog, in_force) or Ledger.hindrance(file, anchors, preset.terms)
-        raise policy_changed(changed_between(in_force, preset.terms), hindrance) from None
+        in_force = Ledger.terms_in_force(file, anchors, known)
+        hindrance = _lifted(catalog, in_force) or Ledger.hindrance(file, anchors, terms, known)
+        raise policy_changed(changed_between(in_force, terms), hindrance) from None
 
 
 def _is_on_disk(catalog: Catalog, preset: Preset) -> bool:

@@ -70,6 +70,7 @@ class Ledger:
         self._lock = awaited(threading.Lock())
         self._closed = False
         self._state: State | None = None
+        self._inherited: State | None = None
         self._policy_hash: str | None = None
         self._salt = b""
         self._outcomes = Outcomes()
@@ -104,21 +105,43 @@ class Ledger:
         return ledger
 
     @classmethod
-    def open(cls, path: Path, anchor_dir: Path, policy: Policy, policy_hash: str) -> Ledger:
+    def open(
+        cls,
+        path: Path,
+        anchor_dir: Path,
+        policy: Policy,
+        policy_hash: str,
+        verified: Ledger | None = None,
+    ) -> Ledger:
         """Open a ledger, verifying its whole chain, its anchor and the catalog it belongs to.
 
+        What another handle of this process has ``verified`` of the same file is not read again.
         Raises: LedgerError E_LEDGER_MISSING, E_LEDGER_MISMATCH, E_LEDGER_VERSION,
         E_LEDGER_TAMPERED, E_LEDGER_ROLLBACK, E_LEDGER_IO, E_POLICY_CHANGED.
         """
-        ledger = cls._at(path, anchor_dir)
+        ledger = cls._at(path, anchor_dir, verified)
         with ledger._reading() as db:
-            state = ledger._catch_up(db, policy_hash)
-        terms = state.terms
-        totals = [(each.epsilon, each.delta, each.discovery) for each in (terms.policy, policy)]
-        if terms.policy_hash != policy_hash or totals[0] != totals[1]:
-            raise policy_changed()
+            ledger._catch_up(db, policy_hash)
         ledger._policy_hash = policy_hash
+        ledger._require(policy)
         return ledger
+
+    def go_by(self, policy: Policy, policy_hash: str) -> None:
+        """Refuse another catalog than that of this handle, or than is in force by now.
+
+        Raises: as ``open``.
+        """
+        if policy_hash != self._policy_hash:
+            raise policy_changed()
+        self.check()
+        self._require(policy)
+
+    def _require(self, policy: Policy) -> None:
+        """Refuse a catalog that is not in force. Raises: LedgerError E_POLICY_CHANGED."""
+        terms = self._known().terms
+        totals = [(each.epsilon, each.delta, each.discovery) for each in (terms.policy, policy)]
+        if terms.policy_hash != self._policy_hash or totals[0] != totals[1]:
+            raise policy_changed()
 
     @classmethod
     def open_or_create(
@@ -129,6 +152,7 @@ class Ledger:
         policy_hash: str,
         nested: Mapping[str, Fraction] | None = None,
         parts: Mapping[str, str] | None = None,
+        verified: Ledger | None = None,
     ) -> Ledger:
         """Open a ledger; create it only when neither it nor an anchor for its path exists.
 
@@ -145,15 +169,17 @@ class Ledger:
             except LedgerError as error:
                 if error.code != "E_LEDGER_EXISTS":
                     raise
-        return cls.open(path, anchor_dir, policy, policy_hash)
+        return cls.open(path, anchor_dir, policy, policy_hash, verified)
 
     @classmethod
-    def terms_in_force(cls, path: Path, anchor_dir: Path) -> BudgetTerms:
+    def terms_in_force(
+        cls, path: Path, anchor_dir: Path, verified: Ledger | None = None
+    ) -> BudgetTerms:
         """Verify a ledger and return the budgets and the catalog's hash that it goes by.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """
-        ledger = cls._at(path, anchor_dir)
+        ledger = cls._at(path, anchor_dir, verified)
         with ledger._reading() as db:
             return ledger._catch_up(db).terms
 
@@ -185,13 +211,15 @@ class Ledger:
         return ledger
 
     @classmethod
-    def follow(cls, path: Path, anchor_dir: Path, terms: BudgetTerms) -> bool:
+    def follow(
+        cls, path: Path, anchor_dir: Path, terms: BudgetTerms, verified: Ledger | None = None
+    ) -> bool:
         """Go by another catalog from now on if nothing was charged; say whether it does.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         Guarantee: once there is a debit, nothing but ``migrate`` changes what it is held against.
         """
-        ledger = cls._at(path, anchor_dir)
+        ledger = cls._at(path, anchor_dir, verified)
         with ledger._exclusive() as db:
             state = ledger._catch_up(db)
             if state.debits:
@@ -201,13 +229,15 @@ class Ledger:
         return True
 
     @classmethod
-    def hindrance(cls, path: Path, anchor_dir: Path, wanted: BudgetTerms) -> LedgerError | None:
+    def hindrance(
+        cls, path: Path, anchor_dir: Path, wanted: BudgetTerms, verified: Ledger | None = None
+    ) -> LedgerError | None:
         """The refusal of ``migrate`` to other terms; None where it would not refuse.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """
         nested = {name: each.epsilon for name, each in wanted.budgets.items() if name != WHOLE}
-        ledger = cls._at(path, anchor_dir)
+        ledger = cls._at(path, anchor_dir, verified)
         with ledger._exclusive() as db:
             state = ledger._catch_up(db)
         try:
@@ -306,7 +336,7 @@ class Ledger:
         with self._reading() as db:
             if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                 raise tampered("the file is damaged")
-            self._state = None
+            self._state = self._inherited = None
             return status_of(self._catch_up(db))
 
     @property
@@ -330,11 +360,15 @@ class Ledger:
         """The secret of this ledger, 32 bytes: orders the rows of one privacy unit."""
         return self._salt
 
-    def close(self) -> None:
-        """Give the handle up; what became of its last debits is written, where it can be."""
+    def note_outcomes(self) -> None:
+        """Write what became of the last debits, where it can be."""
         if self._outcomes.settled and not self._closed:
             with suppress(LedgerError):
                 self._write_outcomes()
+
+    def close(self) -> None:
+        """Give the handle up; what became of its last debits is written, where it can be."""
+        self.note_outcomes()
         self._closed = True
 
     def _write_outcomes(self) -> None:
@@ -348,9 +382,12 @@ class Ledger:
         return self._state
 
     @classmethod
-    def _at(cls, path: Path, anchor_dir: Path) -> Ledger:
+    def _at(cls, path: Path, anchor_dir: Path, verified: Ledger | None = None) -> Ledger:
         real = Path(os.path.realpath(path))
-        return cls(real, anchor_path(Path(os.path.realpath(anchor_dir)), real))
+        ledger = cls(real, anchor_path(Path(os.path.realpath(anchor_dir)), real))
+        if verified is not None and verified._path == real and verified._anchor == ledger._anchor:
+            ledger._inherited = verified._state
+        return ledger
 
     @contextmanager
     def _exclusive(self) -> Iterator[sqlite3.Connection]:
@@ -408,9 +445,16 @@ class Ledger:
         self._advance(state)
 
     def _read(self, db: sqlite3.Connection) -> State:
-        """Fold the entries not yet seen, and compare with the sums and head that are stored."""
+        """Fold the entries not yet seen, and compare with the sums and head that are stored.
+
+        Guarantee: a state is what its entries add up to, whichever handle has read them; one that
+        was inherited is taken only where the file still has the entry that it ended with.
+        """
         ledger_file.check_format(db)
-        state = self._state
+        state, inherited = self._state, self._inherited
+        if state is None and inherited is not None:
+            same = ledger_file.hash_at(db, inherited.seq) == inherited.head
+            state = inherited if same else None
         if state is not None and ledger_file.hash_at(db, state.seq) != state.head:
             raise older(self._anchor)
         for entry in ledger_file.entries_after(db, -1 if state is None else state.seq):

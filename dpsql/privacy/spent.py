@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dpsql.privacy.accounting import Cost, Policy, epsilon_for, laplace_cost, rho_for
 from dpsql.privacy.amounts import LIMIT, UNITS, units_up
-from dpsql.records import dataclass
+from dpsql.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class Spent:
     epsilon_units: int = 0
     renyi_units: int = 0
     gaussian: bool = False
+    releases: int = field(default=0, compare=False)
+    """How many there were; it decides nothing, and is not kept in the file."""
 
     def add(self, cost: Cost) -> Spent:
         """Return both sums with one more release."""
@@ -35,6 +37,7 @@ class Spent:
             min(self.epsilon_units + (epsilon_units or 0), LIMIT - 1),
             min(self.renyi_units + renyi_units, LIMIT - 1),
             self.gaussian or epsilon_units is None,
+            self.releases + 1,
         )
 
     def within(self, policy: Policy) -> bool:

@@ -12,7 +12,10 @@ from dpsql.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A budget inside the whole one; what remains is what both of them admit."""
+    """A budget inside the whole one; what remains is what both of them admit.
+
+    ``entries`` counts the debits that were charged to it.
+    """
 
     total_epsilon: Fraction
     remaining_epsilon: Fraction
@@ -20,6 +23,7 @@ class Nested:
     remaining_gaussian_epsilon: Fraction
     total_discovery: Fraction = Fraction(0)
     remaining_discovery: Fraction = Fraction(0)
+    entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ def status_of(state: State) -> Status:
             min(gaussian, state.spent[name].largest_gaussian(inner)),
             state.terms.share([name])[0],
             state.undiscovered_in([name]),
+            state.spent[name].releases,
         )
         for name, inner in state.terms.budgets.items()
         if name != WHOLE

@@ -23,7 +23,7 @@ class Rehearsed(BaseException):
 
 @dataclass(slots=True)
 class Charges:
-    """How many charges were begun and made, their epsilon, and how much of it is stored for.
+    """Charges begun and made so far, their epsilon, and how much of it is stored for.
 
     Stored is what came of a charge: a release, a threshold or a model. ``source`` names the file
     that the statements came from, if any. ``most`` is what ``epsilon`` may come to, None without
@@ -96,7 +96,7 @@ class Charges:
         return "a charge already made stays" if self.begun > before.begun else "nothing was charged"
 
     def interrupted(self, before: Charges) -> Interrupted:
-        """What is told of an interrupt, by the charges after ``before``."""
+        """Return the interrupt as it is told, by the charges after ``before``."""
         charged = self.epsilon - before.epsilon
         return Interrupted(charged, charged - (self.stored - before.stored))
 

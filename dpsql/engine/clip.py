@@ -91,7 +91,7 @@ class Clipping(Looking[ClippedSums]):
 
     @property
     def price(self) -> Price:
-        """What is charged."""
+        """The price of the run."""
         return price_of_run(self.run, self.epsilon)
 
     def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
@@ -100,7 +100,7 @@ class Clipping(Looking[ClippedSums]):
 
     @property
     def run(self) -> Run:
-        """What the membrane is paid for."""
+        """The run that the membrane is paid for."""
         summed = self.summed
         if summed.measure is not None:
             values = tuple(summed.measure.thresholds(self.rule, self.noise, self.amount))
@@ -302,7 +302,7 @@ def describe_choice(
 
 
 def _usefulness(rows: int, hint: int | None) -> tuple[Row, ...]:
-    """What is known from the number of rows above a threshold alone."""
+    """Return the facts that follow from the number of rows above a threshold alone."""
     needed = MARGIN * rows
     row = ("needs", f"a table of many more than {needed:,} rows")
     if (rows >= MANY_ROWS) if hint is None else (hint < needed):
@@ -313,7 +313,7 @@ def _usefulness(rows: int, hint: int | None) -> tuple[Row, ...]:
 
 
 def given_levels(statements: Sequence[Compiled]) -> tuple[Row, ...]:
-    """What a forecast says of thresholds that statements give as numbers."""
+    """Return the lines of a forecast on thresholds that statements give as numbers."""
     clips = [item.truncation for item in statements if item.truncation is not None]
     found = dict.fromkeys(clip.level for clip in clips if clip.level is not None)
     lines = tuple(("threshold", f"{number_text(level)}, as given, free") for level in found)

@@ -97,7 +97,7 @@ class Cutting(Looking[ClippedSums]):
 
     @property
     def run(self) -> Run:
-        """What the membrane is paid for."""
+        """The run that the membrane is paid for."""
         view = SumView(self.measure.steps(self.values), None, self.within)
         facts = ("threshold", repr(self.rule), repr(self.measure), str(self.rest))
         again = ("again",) if self.missed else ()
@@ -125,7 +125,7 @@ class Cutting(Looking[ClippedSums]):
 
     @property
     def fresh(self) -> bool:
-        """Whether another threshold is chosen, whatever was published."""
+        """True if another threshold is chosen, whatever was published."""
         return self.reuse == "never"
 
     @property
@@ -135,7 +135,7 @@ class Cutting(Looking[ClippedSums]):
 
     @property
     def price(self) -> Price:
-        """What is charged for the threshold."""
+        """The price of the threshold."""
         return price_of_run(self.run, self.epsilon)
 
     def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
@@ -186,11 +186,11 @@ class Cutting(Looking[ClippedSums]):
         return replace(self, amount=amount, rest=self.rest - amount, missed=missed, paid=paid)
 
     def cut(self, level: Fraction) -> Cut:
-        """How the statements are compiled for the second step."""
+        """Return the cut with which statements are compiled for the second step."""
         return Cut(self.table.name.casefold(), self.measure.column, float(level))
 
     def rest_of(self, statements: Sequence[Compiled]) -> Request:
-        """What is asked for the rest of the budget."""
+        """Return the request for the rest of the budget."""
         whole = replace(self.request, statements=tuple(statements), noise=self.noise)
         whole = replace(whole, epsilon=self.epsilon_of(self.rest))
         return whole if self.rho is None else replace(whole, part=self.rest)
@@ -278,7 +278,7 @@ class Cutting(Looking[ClippedSums]):
         return most**2 * min(many, _rows(answer)), most
 
     def details(self) -> tuple[Row, ...]:
-        """What a forecast says about the choice."""
+        """Return the lines of a forecast on the choice."""
         rows = rows_above(self.rule, self.noise, self.rest)
         rule = replace(self.rule, again=NOTHING) if self.missed else self.rule
         if self.missed:
@@ -331,7 +331,7 @@ class AskingCut(Asking):
 
 
 def chooses(item: Compiled) -> bool:
-    """Whether a statement has a clip that is chosen privately."""
+    """True if a statement has a clip that is chosen privately."""
     return item.truncation is not None and item.truncation.rule in CHOSEN and not item.is_static
 
 

@@ -73,7 +73,7 @@ class KeptRequest:
 
 
 class Desk(ABC):
-    """What statements over one catalog mean, what is published, and what may still be asked.
+    """The meaning of statements over one catalog, what is published, and what may still be asked.
 
     Jobs are given it where they need no data. What it is told of the data are versions, as keyed
     digests, and rows of public tables.
@@ -107,11 +107,11 @@ class Desk(ABC):
 
     @abstractmethod
     def status(self) -> Status:
-        """What is left of the budget."""
+        """Return the remainder of the budget."""
 
     @abstractmethod
     def versions(self, tables: Iterable[str]) -> Versions:
-        """What changes with the data of these tables. Raises: DataUnavailable."""
+        """Return versions that change with the data of these tables. Raises: DataUnavailable."""
 
     @abstractmethod
     def was_paid(self, seq: int, statements: Sequence[str]) -> bool:
@@ -126,7 +126,7 @@ class Desk(ABC):
         """The rows of a public table."""
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
-        """What a forecast says of where rows are that files do not hold: nothing is opened."""
+        """Return the lines of a forecast on rows that files do not hold: nothing is opened."""
         return ()
 
     def _with_models(self) -> Catalog:
@@ -270,7 +270,7 @@ class Desk(ABC):
         return replace(provisional, seeks=sought, chance=chance)
 
     def _is_listed(self, statement: Statement, error: ProgrammingError) -> bool:
-        """Whether a text is none of the keys that the catalog lists: the same is said without."""
+        """True if a text is none of the keys that the catalog lists: the same is said without."""
         try:
             compile_statement(statement, self.compiler, self._public_rows)
         except Error as known:
@@ -355,7 +355,7 @@ class Desk(ABC):
         return tuple(hashlib.sha256(fact.encode()).hexdigest() for fact in facts)
 
     def aged(self, found: Iterable[Discovered]) -> tuple[str, ...]:
-        """What has to be said of domains and bounds that were found in earlier data."""
+        """Return the notes on domains and bounds that were found in earlier data."""
         return tuple(
             f"{each.what.lower()} {each.name} {'is' if each.what == 'DOMAIN' else 'are'} of an "
             f"earlier version of {each.table} (entry {each.receipt[1]} of the ledger)"

@@ -43,7 +43,7 @@ THERE = "{} {} was found before: free"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding(Job[Discovered]):
-    """What both have in common: a column, its price, and where what is found is kept."""
+    """The search for keys or for bounds: a column, its price, and where what is found is kept."""
 
     search: Search
     table: Table
@@ -67,7 +67,7 @@ class Finding(Job[Discovered]):
         return ("found",)
 
     def find(self, desk: Desk) -> Discovered | None:
-        """What was found of the column, which is not found again, where that was allowed for.
+        """Return an earlier find of the column, which is not repeated, where that was allowed for.
 
         Raises: ProgrammingError (E_STATEMENT), where it was not.
         """
@@ -138,10 +138,10 @@ class Finding(Job[Discovered]):
 
     @abstractmethod
     def facts(self) -> tuple[Row, ...]:
-        """What public facts say of it."""
+        """Return the public facts of it."""
 
     def results(self, desk: Desk, found: Discovered, free: bool) -> tuple[Result, ...]:
-        """What was found, and what it cost; where others found it, that they did."""
+        """Return the find and its cost; where others found it, that they did."""
         if free:
             what = THERE.format(found.what.lower(), found.name)
             return (message(what, self.search.text),)
@@ -183,14 +183,14 @@ class FindingKeys(Finding):
 
     @property
     def discovery(self) -> Discovery:
-        """What the membrane is paid for."""
+        """The discovery that the membrane is paid for."""
         assert self.column.sought is not None
         sought, amounts = self.column.sought, (self.amount, self.chance)
         return Discovery(*self._place, sought, self.noise, *amounts)
 
     @property
     def price(self) -> Price:
-        """What is charged."""
+        """The price of the discovery."""
         rho = None if law(self.noise).is_pure else self.amount
         table, name = self._place[0], self.discovery.fingerprint
         reads = {table: frozenset[str]()}
@@ -203,7 +203,7 @@ class FindingKeys(Finding):
         return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), keys)
 
     def facts(self) -> tuple[Row, ...]:
-        """How keys are chosen, and how many units they need: not how many will be found."""
+        """Return how keys are chosen, and how many units they need: not how many will be found."""
         assert self.column.sought is not None
         most = self.column.sought.max_keys
         whose = self.table.unit.column or "row"
@@ -227,7 +227,7 @@ class FindingBounds(Finding):
 
     @property
     def run(self) -> Run:
-        """What the membrane is paid for."""
+        """The run that the membrane is paid for."""
         table, name = self._place
         seen = replace(self.column, domain=Bins(self.edges), sought=None)
         classes = {name: np.arange(seen.size, dtype=np.int64)}
@@ -237,7 +237,7 @@ class FindingBounds(Finding):
 
     @property
     def price(self) -> Price:
-        """What is charged."""
+        """The price of the run."""
         return price_of_run(self.run, self.epsilon)
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
@@ -250,7 +250,7 @@ class FindingBounds(Finding):
         return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), (), bounds)
 
     def facts(self) -> tuple[Row, ...]:
-        """How bounds are chosen."""
+        """Return how bounds are chosen."""
         first, last = self.edges[0], self.edges[-1]
         bins = f"{len(self.edges) - 1} bins between powers of two, {float(first):g} to"
         return (
@@ -298,7 +298,7 @@ def check_free(
 
 
 def found_before(desk: Desk, search: Search) -> Discovered | None:
-    """What CREATE ... IF NOT EXISTS has nothing to add to; None for another CREATE."""
+    """Return the find to which CREATE ... IF NOT EXISTS adds nothing; None for another CREATE."""
     parts = {name.casefold() for name in search.columns}
     place = (search.table.casefold(), parts, search.what)
     known = [each for each in desk.found.values() if not each.dropped and search.lenient]

@@ -138,7 +138,7 @@ class Engine(Desk):
         return tuple(replace(each, notes=(*each.notes, DRAFT)) for each in results)
 
     def settle(self, step: Step[T]) -> tuple[T, bool]:
-        """What a step ends with, and whether that was published: whoever does the same is awaited.
+        """Return the end of a step, and whether it was published: whoever does the same is awaited.
 
         Raises: as ``run``.
         """
@@ -229,7 +229,7 @@ class Engine(Desk):
         return subkey(self.ledger.salt, use)
 
     def status(self) -> Status:
-        """What is left of the budget."""
+        """Return the remainder of the budget."""
         return self.ledger.status()
 
     def entries(self) -> tuple[Entry, ...]:
@@ -318,7 +318,7 @@ class Membrane:
         self._vaults = vaults
 
     def afford(self, price: Price) -> Charge:
-        """What will be charged. Refuses what the ledger would, and noise that cannot be drawn.
+        """Return the charge. Refuses what the ledger would, and noise that cannot be drawn.
 
         Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
         """

@@ -30,7 +30,7 @@ CLOSE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ColumnForecast:
-    """What is known of the errors of one column before it is asked for, in its own unit.
+    """The forecast of the errors of one column before it is asked for, in its own unit.
 
     ``rmse`` is the root mean square of its standard errors, ``largest`` the largest of them.
     ``plain`` is what noise on each number alone would give; ``lower`` what ``rmse`` no strategy
@@ -60,7 +60,7 @@ class ColumnForecast:
 
 @dataclass(frozen=True, slots=True)
 class StatementForecast:
-    """What one statement will return: its rows, columns and expected standard errors.
+    """The forecast of one statement: its rows, columns and expected standard errors.
 
     ``errors`` has every aggregate that is a column of its own; ``derived`` are the columns whose
     errors depend on the answers, such as means.
@@ -162,7 +162,7 @@ class Explanation(LabelledFacts):
 
     @property
     def is_learned(self) -> bool:
-        """Whether answers come from a model, whose errors nothing is known about."""
+        """True if answers come from a model, whose errors nothing is known about."""
         return math.isnan(self.rmse)
 
     @property
@@ -171,7 +171,7 @@ class Explanation(LabelledFacts):
         return dict(self.comparisons).get(BOUND)
 
     def distance(self) -> str:
-        """How far the strategy is from the best there can be, as far as is known."""
+        """Tell the distance of the strategy from the best there can be, as far as is known."""
         if self.bound is None:
             return "no lower bound is known for this workload"
         above = max(0.0, self.rmse / self.bound - 1)

@@ -178,7 +178,7 @@ def _before_pattern(source: str) -> str:
 
 
 def _is_within(path: Path, folder: Path) -> bool:
-    """Whether a path, or what it leads to, is the folder or lies in it."""
+    """True if a path, or what it leads to, is the folder or lies in it."""
     real = Path(os.path.realpath(path))
     parent = Path(os.path.realpath(path.parent)) / path.name
     return real.is_relative_to(folder) or parent.is_relative_to(folder)

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What is charged, and for what: epsilon, and rho for noise that is counted in it.
+    """The price of a step: epsilon, and rho for noise that is counted in it.
 
     ``tables`` are those whose data are opened, as often as there are parts; ``fingerprint`` names
     the plan or run that the receipt is good for; ``reads`` are the columns that it reads of each
@@ -55,12 +55,12 @@ class Price:
     sought: tuple[str, str, Sought] | None = None
 
     def cost(self, policy: Policy) -> Cost:
-        """What the ledger of a policy charges. Raises: DataError (E_EPSILON, E_DELTA)."""
+        """Return the charge by the ledger of a policy. Raises: DataError (E_EPSILON, E_DELTA)."""
         return cost_of(policy, self.noise, self.epsilon, self.rho, self.delta)
 
 
 class Charge(NamedTuple):
-    """What the ledger is charged for a price, and in which nested budgets too."""
+    """The ledger's charge for a price, and the nested budgets that are charged too."""
 
     cost: Cost
     within: tuple[str, ...]
@@ -70,7 +70,7 @@ class Doors(Protocol):
     """The membrane as a job meets it: what would be refused, and two doors to noisy numbers."""
 
     def afford(self, price: Price) -> Charge:
-        """What will be charged. Refuses what the ledger would, and noise that cannot be drawn.
+        """Return the charge. Refuses what the ledger would, and noise that cannot be drawn.
 
         Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
         """
@@ -102,12 +102,12 @@ class Step(ABC, Generic[T]):
 
     @property
     def fresh(self) -> bool:
-        """Whether it is taken anew, whatever was published."""
+        """True if it is taken anew, whatever was published."""
         return False
 
     @property
     def is_long(self) -> bool:
-        """Whether it looks for so long that others should not wait for the rows meanwhile."""
+        """True if it looks for so long that others should not wait for the rows meanwhile."""
         return False
 
     @property
@@ -118,7 +118,7 @@ class Step(ABC, Generic[T]):
     @property
     @abstractmethod
     def price(self) -> Price:
-        """What is charged."""
+        """The price of the step."""
 
     @property
     def room(self) -> int:
@@ -138,7 +138,7 @@ class Step(ABC, Generic[T]):
         return self.keys(desk)[0]
 
     def find(self, desk: Desk) -> T | None:
-        """What is published that will do, for free."""
+        """Find a published result that will do, for free."""
         shelf = self.shelf(desk)
         found = (shelf.find(key) for key in self.keys(desk))
         return next((each for each in found if each is not None), None)
@@ -148,7 +148,7 @@ class Step(ABC, Generic[T]):
         return found
 
     def known(self, desk: Desk) -> T | None:
-        """What of that is known without waiting for those who are at the same."""
+        """Find it as far as is known without waiting for those who are at the same."""
         return self.find(desk)
 
     def check(self, desk: Desk, doors: Doors) -> None:
@@ -164,7 +164,7 @@ class Step(ABC, Generic[T]):
 
 
 class Job(Step[T]):
-    """What answers some statements: a step, and what follows from it."""
+    """The job of answering some statements: a step, and what follows from it."""
 
     __slots__ = ()
 
@@ -185,7 +185,7 @@ class Job(Step[T]):
         """The forecast; ``assumed`` says that no epsilon was set."""
 
     def foreseen(self, desk: Desk) -> T | None:
-        """What will answer it for free; nothing while the data cannot be opened."""
+        """Find what will answer it for free; nothing while the data cannot be opened."""
         try:
             return None if self.fresh else self.find(desk)
         except DataUnavailable:
@@ -200,11 +200,11 @@ class Looking(Job[T]):
     @property
     @abstractmethod
     def run(self) -> Run:
-        """What the membrane is paid for."""
+        """The run that the membrane is paid for."""
 
     @abstractmethod
     def learn(self, handle: Any, receipt: tuple[str, int, str]) -> T:
-        """What the run ends with, through the handle alone."""
+        """Return the result of the run, learned through the handle alone."""
 
     @property
     def earlier(self) -> tuple[Run, ...]:
@@ -212,7 +212,7 @@ class Looking(Job[T]):
         return without_cells(self.run)
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """What identical runs on the same data have in common."""
+        """Return the names that identical runs on the same data share."""
         named = [desk.run_names(run.fingerprint, [run.table]) for run in (self.run, *self.earlier)]
         return tuple(name for names in named for name in names)
 
@@ -230,13 +230,13 @@ def without_cells(run: Run) -> tuple[Run, ...]:
 
 
 def price_of_run(run: Run, epsilon: Fraction) -> Price:
-    """What a run costs, whose whole amount is charged at once."""
+    """Return the price of a run, whose whole amount is charged at once."""
     rho = None if law(run.noise).is_pure else run.amount
     reads = {run.table: run.reads}
     return Price((run.table,), run.noise, epsilon, rho, run.fingerprint, reads)
 
 
 def price_of_plan(plan: Plan) -> Price:
-    """What a plan costs."""
+    """Return the price of a plan."""
     tables = tuple(part.table for part in plan.parts)
     return Price(tables, plan.noise, plan.epsilon, plan.rho, plan.fingerprint, plan.reads)

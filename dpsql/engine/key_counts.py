@@ -48,7 +48,7 @@ class CountingKeys(FindingKeys):
 
     @property
     def discovery(self) -> CountedDiscovery:
-        """What the membrane is paid for."""
+        """The discovery that the membrane is paid for."""
         column = self.column
         assert column.sought is not None
         what = (*self._place, column.sought, self.noise, self.amount - self.rest, self.chance)
@@ -88,7 +88,7 @@ class CountingKeys(FindingKeys):
 
 
 def counts_keys(workload: Sequence[Compiled], terms: Terms) -> bool:
-    """Whether counts of units by one key that nobody listed are all that is asked.
+    """True if counts of units by one key that nobody listed are all that is asked.
 
     Then one release is better than two: a function of public facts only.
     """
@@ -111,7 +111,7 @@ def _holds_keys(table: Table, name: str) -> bool:
 
 
 def _is_histogram(query: Query, name: str, table: Table) -> bool:
-    """Whether a query counts units, or rows that are units, by a column as it is."""
+    """True if a query counts units, or rows that are units, by a column as it is."""
     if query.where or query.lookups or query.listing is not None or query.sets != ((0,),):
         return False
     (key,) = query.keys
@@ -205,7 +205,7 @@ def read_counts(desk: Desk, item: Compiled, found: Discovered, free: bool) -> Re
 
 
 def _notes(table: Table, found: Discovered) -> tuple[str, ...]:
-    """What is said of counts that have passed a threshold."""
+    """Return the notes on counts that have passed a threshold."""
     assert found.counted is not None
     sought = table.columns[found.column].sought
     most = 1 if sought is None else sought.max_keys

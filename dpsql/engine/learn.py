@@ -68,12 +68,12 @@ class Learning(Looking[Synthetic]):
 
     @property
     def is_long(self) -> bool:
-        """It may look for minutes."""
+        """True: it may look for minutes."""
         return True
 
     @property
     def run(self) -> Run:
-        """What the membrane is paid for."""
+        """The run that the membrane is paid for."""
         classes = {name: np.arange(size) for name, size in self.task.domain.items()}
         unit = self.table.unit.max_rows
         task = self.task
@@ -83,7 +83,7 @@ class Learning(Looking[Synthetic]):
 
     @property
     def price(self) -> Price:
-        """What is charged: the whole budget, before the first look."""
+        """The price of the run: the whole budget, before the first look."""
         return price_of_run(self.run, self.epsilon)
 
     def learn(self, handle: Any, receipt: tuple[str, int, str]) -> Synthetic:
@@ -121,7 +121,7 @@ class Learning(Looking[Synthetic]):
 
     @property
     def forecast(self) -> tuple[tuple[str, str], ...]:
-        """What public facts say about the run, by name."""
+        """The public facts of the run, by name."""
         cells = " x ".join(f"{name} {size}" for name, size in self.task.domain.items())
         choice = self.task.choice
         facts = choice.describe()
@@ -187,7 +187,7 @@ class LearningTable(Learning):
         return made
 
     def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:
-        """What was learned, and what it cost."""
+        """Return the facts of what was learned, and its cost."""
         cost, receipt = released(found)
         notes = (INTERRUPTED,) if found.interrupted else ()
         if found.name != self.name:
@@ -221,7 +221,7 @@ class LearningWorkload(Learning):
         return desk.store.learned
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """What identical requests on the same data have in common."""
+        """Return the names that identical requests on the same data share."""
         return desk.request_names(self.request)
 
     def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:

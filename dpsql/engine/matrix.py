@@ -37,7 +37,7 @@ ON_GRID = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What answers a request: a ``known`` release for free, or else what is ``planned``.
+    """The choice of an answer: a ``known`` release for free, or else what is ``planned``.
 
     ``other`` is a release that would answer, with larger errors; ``compared`` are the errors of
     the one or the other beside those of a new measurement, where that was planned. ``changes`` is
@@ -53,7 +53,7 @@ class Choice:
 
     @property
     def plan(self) -> Plan:
-        """What is measured, or was."""
+        """The plan that is measured, or was."""
         if self.known is not None:
             return self.known.release.plan
         assert self.planned is not None
@@ -61,7 +61,7 @@ class Choice:
 
     @property
     def readings(self) -> Readings:
-        """How every answer is read off it."""
+        """The reading of every answer off it."""
         if self.known is not None:
             return self.known.readings
         assert self.planned is not None
@@ -84,7 +84,7 @@ class Choice:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What results say of earlier releases."""
+        """The notes of results on earlier releases."""
         if self.known is not None:
             release, beside = (
                 self.known.release,
@@ -100,7 +100,7 @@ class Choice:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """What a forecast says of earlier releases."""
+        """The lines of a forecast on earlier releases."""
         if self.known is not None and self.compared is not None:
             return (("reuse", f"{self.compared}; SET fresh = on pays for new noise"),)
         if self.other is not None:
@@ -130,7 +130,7 @@ class Measuring(Step[Release]):
 
     @property
     def price(self) -> Price:
-        """What is charged."""
+        """The price of the plan."""
         return price_of_plan(self.plan)
 
     @property
@@ -163,7 +163,7 @@ class Asking(Measuring, Job[Release]):
 
     @property
     def fresh(self) -> bool:
-        """Whether it is measured anew, whatever was published."""
+        """True if it is measured anew, whatever was published."""
         return self.reuse == "never"
 
     @property
@@ -173,7 +173,7 @@ class Asking(Measuring, Job[Release]):
 
     @property
     def plan(self) -> Plan:
-        """What is measured, or was."""
+        """The plan that is measured, or was."""
         return self._chosen.plan
 
     @property
@@ -193,7 +193,7 @@ class Asking(Measuring, Job[Release]):
         return replace(self, choice=choice)
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """What identical requests on the same data have in common."""
+        """Return the names that identical requests on the same data share."""
         return (self._chosen.name,)
 
     def known(self, desk: Desk) -> Release | None:
@@ -363,7 +363,7 @@ def _own(request: Request, name: str, release: Release) -> Implied | None:
 
 
 def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
-    """What will answer a request; a new measurement while the data cannot be opened."""
+    """Choose what will answer a request; a new measurement while the data cannot be opened."""
     if reuse != "never" and desk.store.releases.file.path.exists():
         try:
             return choose(desk, request, reuse)
@@ -390,7 +390,7 @@ def _determining(desk: Desk, request: Request, stored: Stored) -> Iterator[Impli
 
 
 def _keeps(request: Request, known: Implied) -> bool:
-    """Whether a release keeps to what a request demands of any: max_stddev, and how it is read."""
+    """True if a release keeps to what a request demands of any: max_stddev, and how it is read."""
     plan, readings = known.release.plan, known.readings
     try:
         check_methods(request, plan, readings)

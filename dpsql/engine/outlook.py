@@ -1,4 +1,4 @@
-"""How planning goes on, for whoever waits: how long it can still take, at most.
+"""Progress of planning, for whoever waits: how long it can still take, at most.
 
 A search counts its work and has a limit (``search/meter.py``), so the time so far tells what the
 rest of the limit takes. Most plans are found long before; what is told decides nothing.
@@ -47,7 +47,7 @@ class Outlook:
         self.say(f"planning, at most {_duration(rest)} more")
 
     def end(self) -> None:
-        """It has ended; what comes now is short, or tells of itself."""
+        """Hide the progress line: what comes now is short, or tells of itself."""
         if self.told > self.begun:
             self.say("measuring")
 

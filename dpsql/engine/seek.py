@@ -48,7 +48,7 @@ FOUND = "keys of {} were found as domain {} ({}), free from now on"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeking:
-    """What is found before a workload is answered, None where it was found, and what is left.
+    """The search before a workload is answered, None where all was found, and the terms left.
 
     ``counted`` are keys that were released with the very counts that are asked.
     """
@@ -140,7 +140,7 @@ def _paid(found: Discovered) -> str:
 
 
 def _go_together(missing: Sequence[tuple[str, str]], asked: Sequence[Compiled]) -> bool:
-    """Whether keys of several columns are wanted in combination: by every statement, of one table.
+    """True if every statement, all of one table, wants keys of several columns in combination.
 
     A SELECT that mentions all of them is about the combinations that are found in one release.
     """

@@ -96,12 +96,12 @@ class Terms:
 
     @property
     def fresh(self) -> bool:
-        """Whether everything is measured anew."""
+        """True if everything is measured anew."""
         return self.reuse == "never"
 
     @property
     def reconstruct(self) -> str:
-        """How answers follow from what was measured, where a statement does not say so."""
+        """The method of inferring answers from measurements, where a statement names none."""
         return "nonnegative" if self.nonnegative else "gls"
 
     def display(self) -> dict[str, str]:

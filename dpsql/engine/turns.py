@@ -51,7 +51,7 @@ def turn(store: Path, name: str) -> Iterator[None]:
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Whether a lock file is still in its place: who had it before has removed it."""
+    """True if a lock file is still in its place: who had it before has removed it."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:

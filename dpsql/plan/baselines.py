@@ -1,4 +1,4 @@
-"""What simpler mechanisms would have cost: plain noise on every answer, and noise on every cell.
+"""Baselines, the cost of simpler mechanisms: plain noise on every answer, noise on every cell.
 
 Errors are total squared errors of all workload rows at unit noise: the variance of each measured
 row is the squared L1 (Laplace) or L2 (Gaussian) sensitivity of what is measured.

@@ -1,4 +1,4 @@
-"""How one table is measured: the layout and the strategy of least expected error.
+"""Choice of the layout and the strategy of least expected error for one table.
 
 No answer may be much worse than under plain noise on every number that is asked for. Where the
 least total error would have it so, such answers count for more until it is not.
@@ -166,7 +166,7 @@ class Chooser(Weighing):
         return []
 
     def is_least(self, chosen: Chosen) -> bool:
-        """Whether no layout can have noticeably less error: nodes of squares are more than cells.
+        """True if no layout can have noticeably less error: nodes of squares are more than cells.
 
         Those of the first degree are cells, of which all others are mixtures.
         """
@@ -234,7 +234,7 @@ class Chooser(Weighing):
 
     @property
     def is_plain(self) -> bool:
-        """Whether every number that is asked can be measured itself: no plan need be worse."""
+        """True if every number that is asked can be measured itself: no plan need be worse."""
         layout = next((each for each in self.target.layouts if each.is_single), None)
         return layout is not None and not self.apart and layout.workload.rows <= MOST_ROWS
 
@@ -264,7 +264,7 @@ class Chooser(Weighing):
         return [] if found is None else [self.rated(*found, 0.0)]
 
     def _ease(self, best: Chosen) -> Callable[[Chosen], tuple[bool, float]]:
-        """What to weigh anew: a strategy on one attribute, quick to plan, if it is not far off."""
+        """Return the order to weigh anew in: first one attribute, quick to plan, if not far off."""
 
         def key(chosen: Chosen) -> tuple[bool, float]:
             slow = len(chosen.layout.workload.domain) > 1 or chosen.error > FAR * best.error

@@ -47,7 +47,7 @@ class Chosen:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether no strategy of the layout can have an error that is noticeably less."""
+        """True if no strategy of the layout can have an error that is noticeably less."""
         return self.error <= self.lower * (1 + CERTIFIED)
 
 

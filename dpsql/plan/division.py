@@ -70,7 +70,7 @@ class PlannedAlone:
 
     @property
     def is_good(self) -> bool:
-        """Whether pieces can hardly gain: limits take little of what is best without them.
+        """True if pieces can hardly gain: limits take little of what is best without them.
 
         Nodes of sums depend on what else is asked, so that pieces with sums may gain still.
         """
@@ -205,7 +205,7 @@ def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
 
 
 def _rank(pieces: Sequence[PlannedAlone]) -> tuple[float, float]:
-    """How far beyond the limits pieces are, and their error."""
+    """Return the rank of pieces: how far they are beyond the limits, then their error."""
     return max(1.0, sum(each.least for each in pieces)), total_of(pieces)
 
 
@@ -251,7 +251,7 @@ def _planned_otherwise(piece: PlannedAlone) -> list[PlannedAlone]:
 
 
 def _shared(groups: Sequence[Sequence[PlannedAlone]]) -> tuple[float, float]:
-    """How much of a budget limits take, one at the least, and the error with the best shares."""
+    """Return the part of a budget that limits take, at least one, and the error of best shares."""
     pieces = [piece for group in groups for piece in group]
     noise = pieces[0].noise
     least = least_parts(groups, noise)

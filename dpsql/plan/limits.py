@@ -58,7 +58,7 @@ def plain_error(target: Target, noise: Noise) -> float:
 
 
 def plain_cost(target: Target, noise: Noise) -> float:
-    """How far one privacy unit moves all numbers of a target, weighted: L1 or squared L2."""
+    """Sensitivity of all numbers of a target to one privacy unit, weighted: L1 or squared L2."""
     power = law(noise).norm
     if not target.units:
         return float(target.plain(noise) * target.rows_per_unit**power)
@@ -71,7 +71,7 @@ def plain_cost(target: Target, noise: Noise) -> float:
 
 
 def _most(asked: Wanted) -> float:
-    """What one union counts for at most: one, or the largest of different values."""
+    """Return the largest value of one union: one, or the largest of different values."""
     return 1.0 if asked.distinct is None else max(map(abs, asked.distinct[1]), default=1.0)
 
 

@@ -1,4 +1,4 @@
-"""How much memory this process may have: public facts of the machine, never of data."""
+"""The memory that this process may have: public facts of the machine, never of data."""
 
 from __future__ import annotations
 

@@ -94,14 +94,14 @@ def best_partition(target: Target, noise: Noise, *, measurable: bool = False) ->
 
 
 def keeps_limits(partition: Partition, target: Target, noise: Noise) -> bool:
-    """Whether groups are known to keep the limits, by what can be measured of each."""
+    """True if groups are known to keep the limits, by what can be measured of each."""
     forecaster = Forecaster(target, noise, measurable=True)
     groups = [AnswerGroup(each, tuple(forecaster.prospects(each))) for each in partition.groups]
     return forecaster.shared(groups)[0] < math.inf
 
 
 def _rank(partition: Partition) -> tuple[float, float]:
-    """How far beyond the limits groups are, and their error."""
+    """Return the rank of a partition: how far it is beyond the limits, then its error."""
     return max(1.0, partition.least), partition.error
 
 
@@ -168,7 +168,7 @@ class Forecaster:
         return [frozenset(places) for places in groups]
 
     def is_measurable(self, places: Collection[Place]) -> bool:
-        """Whether the queries of a group can be measured themselves: they are few, or of one."""
+        """True if the queries of a group can be measured themselves: they are few, or of one."""
         if not self.measurable or len({place[0] for place in places}) == 1:
             return True
         key = frozenset(places)
@@ -195,7 +195,7 @@ class Forecaster:
         return Prospect(float(error), float(least))
 
     def _sensitivity(self, places: Iterable[Place]) -> float:
-        """How far one row moves the queries of a group, weighted; never less than it does."""
+        """Bound the sensitivity of the weighted queries of a group to one row from above."""
         norm = self.law.norm
         products = []
         for place in places:

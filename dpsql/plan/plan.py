@@ -57,7 +57,7 @@ class Part:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """What is measured, each with its own noise."""
+        """The measured blocks, each with its own noise."""
         return self.strategy.blocks
 
     @property
@@ -101,7 +101,7 @@ class Part:
 
     @cached_property
     def excess(self) -> Fraction:
-        """What rounding may add to the cost of blocks that are paid for together, as a share."""
+        """The share by which rounding may add to the cost of blocks that are paid for together."""
         if self.units or not self.strategy.is_joint:
             return Fraction(0)
         blocks = self.blocks
@@ -117,7 +117,7 @@ class Part:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether numbers may be measured that take more than 64 bits: a forecast of memory."""
+        """True if numbers may be measured that take more than 64 bits: a forecast of memory."""
         most = [
             self.rows_per_unit * unit * _largest(block)
             for block, unit in zip(self.blocks, self.block_units, strict=True)
@@ -125,7 +125,7 @@ class Part:
         return max(most, default=0) * MANY_ROWS >= WRAPS
 
     def _multiplier(self, block: Block, unit: int) -> int:
-        """How much one privacy unit moves the rows of a block, times what a single cell does.
+        """Sensitivity of a block's rows to one privacy unit, over that to a single cell.
 
         Numbers of units grow by one each: where the rows are the cells, squares add up.
         """
@@ -145,7 +145,7 @@ class Part:
         )
 
     def estimate(self, values: Sequence[NDArray[Any]]) -> Estimate:
-        """What the noisy integers of the part say, one flat array per block.
+        """Estimate the part from its noisy integers, one flat array per block.
 
         Cells are in rows, or privacy units: integers are divided by what one row adds to the block.
         """
@@ -190,7 +190,7 @@ def joined_of(parts: Sequence[Part]) -> AgreeingStrategies | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """All parts of one request; ``epsilon`` and ``delta`` are what the request asked for.
+    """The parts of one request; ``epsilon`` and ``delta`` are what the request asked for.
 
     ``rho`` is the zero-concentrated budget of a Gaussian plan, ``None`` under Laplace noise. Where
     it is ``joined`` one least squares is over all parts that measured the same rows, else one over

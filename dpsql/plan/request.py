@@ -121,7 +121,7 @@ class Request:
 
     @property
     def is_learned(self) -> bool:
-        """Whether answers come from a model that an adaptive mechanism learns."""
+        """True if answers come from a model that an adaptive mechanism learns."""
         return self.mechanism in LEARNED
 
     @cached_property
@@ -145,16 +145,16 @@ class Request:
         return {place: each.weight**-2 for place, each in asked}
 
     def method_of(self, statement: Compiled) -> str:
-        """How the answers of a statement follow from the release."""
+        """Return the method by which the answers of a statement follow from the release."""
         return statement.reconstruct or self.reconstruct
 
     def reads_model(self, statement: Compiled) -> bool:
-        """Whether the answers of a statement are those of a graphical model of the release."""
+        """True if the answers of a statement are those of a graphical model of the release."""
         return self.method_of(statement) in ("pgm", "mbi")
 
     @property
     def is_modelled(self) -> bool:
-        """Whether some answers are those of a graphical model of the release."""
+        """True if some answers are those of a graphical model of the release."""
         return any(self.reads_model(item) for item in self.statements)
 
     def _check_learned(self) -> None:
@@ -178,7 +178,7 @@ class Request:
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """What has to be measured, in the order it is mentioned."""
+        """The targets to measure, in the order they are mentioned."""
         found = find_targets(self.statements, self.views)
         if all(len(target.asked) == 1 for target in found):
             return found
@@ -196,7 +196,7 @@ class Request:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether answers differ in unit, so that one figure for all means little."""
+        """True if answers differ in unit, so that one figure for all means little."""
         return len({a.weight for target in self.targets for a in target.asked.values()}) > 1
 
     @cached_property
@@ -258,7 +258,7 @@ class Planned:
 
     @cached_property
     def readings(self) -> Readings:
-        """How every answer is read off the parts."""
+        """The reading of every answer off the parts."""
         return {
             place: (index, reading, layout.order)
             for index, layout in enumerate(self.layouts)

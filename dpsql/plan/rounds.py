@@ -1,4 +1,4 @@
-"""How many rounds a run takes and how many queries each asks: declared, never searched for."""
+"""Numbers of rounds of a run, and of queries in each: declared, never searched for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the values of an option are: how they are read, shown and offered."""
+"""Kinds of values of an option: how they are read, shown and offered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the values of an option are.
+    """A kind of values of an option.
 
     ``read`` returns the value of a text, beside what is given, or None for what is no value;
     ``take`` does so for a value of Python. Both may raise what says more than ``works``, which is

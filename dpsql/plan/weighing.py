@@ -75,7 +75,7 @@ CALM = 4
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What weights came to: strategies ``within`` the limits, and the least ``worst_of`` any."""
+    """The outcome of weighing: strategies ``within`` the limits, and the least ``worst_of`` any."""
 
     within: list[Chosen]
     worst: float
@@ -83,7 +83,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """What choosing depends on; ``apart`` keeps to marginals, for a model to be fitted to.
+    """The facts of a choice; ``apart`` keeps to marginals, for a model to be fitted to.
 
     A layout with a larger error ``than`` this is not kept within the limits: there is a better one.
     ``own`` is the budget for one row, where limits are to be those of plain noise as it is drawn.

@@ -37,7 +37,7 @@ BEGIN, RUN = "BEGIN WORKLOAD", "RUN"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a statement comes back with; ``counted`` adds the number of rows to the tag."""
+    """The reply to a statement; ``counted`` adds the number of rows to the tag."""
 
     tag: str
     table: Returned | None = None
@@ -91,11 +91,11 @@ class Asker:
 
     @property
     def shows_errors(self) -> bool:
-        """Whether standard errors are columns."""
+        """True if standard errors are columns."""
         return self.settings["show_stddev"] == "on"
 
     def knows(self, parts: tuple[str, ...]) -> bool:
-        """Whether a name is that of a declared table, a view or a synthetic table."""
+        """True if a name is that of a declared table, a view or a synthetic table."""
         return find_key(parts, self.connection.known) is not None
 
     def forget_workload(self) -> None:
@@ -104,7 +104,7 @@ class Asker:
             self.connection.rollback()
 
     def route(self, fragment: Fragment) -> Errand:
-        """What a statement asks for; constants are dpsql's where nobody else is there."""
+        """Route a statement; constants are dpsql's where nobody else is there."""
         found = route(fragment, self.knows)
         if self._twin is None and found.kind == "twin" and is_constant(fragment):
             return replace(found, kind="ask")
@@ -154,12 +154,12 @@ class Asker:
 
     @property
     def repeated(self) -> Repeated | None:
-        """What was asked last, if it was found among repetitions."""
+        """The answer to the last question, if it was found among repetitions."""
         return self._caller.repeated
 
     @property
     def is_late(self) -> bool:
-        """Whether what was asked last was ended since it took too long."""
+        """True if the last question was ended since it took too long."""
         return self._caller.is_late
 
     def forget_repeated(self) -> None:
@@ -217,7 +217,7 @@ class Asker:
                 self._have(each, self._caller.first_terms.values[SETTINGS[each].key])
 
     def changes_terms(self, errands: Sequence[Errand]) -> list[Errand]:
-        """What gives terms other values between statements of a script, but for SET."""
+        """Return the errands that change terms between statements of a script, but for SET."""
         kinds = {"set local", "discard"}
         if self._local or any(each.kind == "set local" for each in errands):
             kinds |= {"commit", "rollback"}
@@ -279,7 +279,7 @@ class Asker:
 
 
 def charge_of(result: Result) -> str:
-    """What an answer cost, and where the ledger says so."""
+    """Tell the cost of an answer, and its entry in the ledger."""
     entry = "" if result.receipt is None else f", ledger entry {result.receipt.seq}"
     return f"{result.cost}{entry}"
 

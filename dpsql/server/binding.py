@@ -1,4 +1,4 @@
-"""What binds a sign-in to the TLS that it goes through: a hash of the server's certificate.
+"""Channel binding of a sign-in to its TLS connection: a hash of the server's certificate.
 
 Source: RFC 5929, section 4, tls-server-end-point.
 """

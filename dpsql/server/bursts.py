@@ -73,7 +73,7 @@ def _checked(data: bytes, bodies: dict[int, bytes]) -> Burst | None:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """What was told for a burst, but for its last message, and the stamp as long as which it is so.
+    """The answer to a burst, but for its last message, and the stamp under which it holds.
 
     ``charge`` is what it cost, ``parsed`` what it has prepared.
     """
@@ -85,7 +85,7 @@ class Echo:
 
 
 class Remembered:
-    """What bursts were told, by all that this follows from; several threads may share it."""
+    """Cache of answers to bursts, by all that they follow from; several threads may share it."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, Echo] = OrderedDict()
@@ -93,7 +93,7 @@ class Remembered:
         self._lock = threading.Lock()
 
     def find(self, key: Hashable) -> Echo | None:
-        """What was told for a burst."""
+        """Find the answer to a burst."""
         return self._kept.get(key)
 
     def keep(self, key: Hashable, echo: Echo) -> None:

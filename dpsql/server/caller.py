@@ -65,7 +65,7 @@ class Caller:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything was asked yet."""
+        """True if anything was asked yet."""
         return self._connection is not None
 
     def cancel(self) -> None:

@@ -18,7 +18,7 @@ MOST_KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class CursorStep:
-    """How far a cursor goes: FORWARD, BACKWARD, ABSOLUTE or RELATIVE; None is to the end."""
+    """The move of a cursor: FORWARD, BACKWARD, ABSOLUTE or RELATIVE; None is to the end."""
 
     way: str
     rows: int | None = 1

@@ -87,7 +87,7 @@ class Dialogue:
     # Bursts: what was told for the same bytes before is told again.
 
     def _key(self, burst: Burst) -> Hashable | None:
-        """What the answer to a burst follows from, beside the stamp."""
+        """Return the facts that the answer to a burst follows from, beside the stamp."""
         if self._skipping or self._clerk.state == b"E" or self._portals.is_full:
             return None
         bound = None if b"P" in burst.form else self._portals.prepared(burst.bound)
@@ -97,7 +97,7 @@ class Dialogue:
         return burst.data, asked, self._asker.manner
 
     def _repeat(self) -> bytes | None:
-        """What the first burst that has come is told, if it is known; it waits for nobody."""
+        """Repeat the answer to the first burst that has come, if it is known; waits for nobody."""
         burst, stamp = first_burst(self._wire.come), self._asker.stamp()
         key = None if burst is None or stamp is None else self._key(burst)
         echo = None if key is None else self._remembered.find(key)

@@ -1,4 +1,4 @@
-"""How a client comes in: TLS, its name, its password, or the wish to cancel what another asked."""
+"""Handshake of a client: TLS, its name, its password, or the wish to cancel another's statement."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Failures:
 
 @dataclass(frozen=True)
 class Door:
-    """What decides who comes in. ``cancel`` ends the statement of the session with such a key.
+    """The decision on who comes in. ``cancel`` ends the statement of the session with such a key.
 
     ``binding`` is what sign-ins under TLS can be bound to, ``secret`` what salts of names that
     nobody has are made from: the same after a restart, as those of users are.

@@ -20,7 +20,7 @@ TEXT, BINARY = 0, 1
 
 
 class ProtocolError(Exception):
-    """What came is no message, or not one that may come now; ``state`` is an SQLSTATE."""
+    """An error of the protocol: no message, or one out of turn; ``state`` is an SQLSTATE."""
 
     def __init__(self, message: str, state: str = "08P01") -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Hangup(Exception):
 
 
 class Bytes(Protocol):
-    """What bytes are read from."""
+    """A source of bytes."""
 
     def read(self, count: int) -> bytes:
         """Exactly that many bytes. Raises: Hangup."""
@@ -106,7 +106,7 @@ class Fields:
         return utf8(found)
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Return the bytes that are left."""
         return self.take(len(self._body) - self._at)
 
     def end(self) -> None:
@@ -151,7 +151,7 @@ def parameter_status(name: str, value: str) -> bytes:
 
 
 def backend_key(process: int, secret: int) -> bytes:
-    """What a cancel request has to name."""
+    """Encode the key that a cancel request has to name."""
     return message(b"K", struct.pack("!iI", process, secret))
 
 
@@ -198,7 +198,7 @@ class Head:
 
 
 def row_description(columns: Sequence[Head]) -> bytes:
-    """What the columns of a result are."""
+    """Encode the columns of a result."""
     parts = [struct.pack("!H", len(columns))]
     for column in columns:
         facts = struct.pack("!ihihih", 0, 0, column.oid, column.size, -1, column.format)
@@ -207,7 +207,7 @@ def row_description(columns: Sequence[Head]) -> bytes:
 
 
 def parameter_description(oids: Sequence[int]) -> bytes:
-    """What the parameters of a statement are."""
+    """Encode the types of the parameters of a statement."""
     return message(b"t", struct.pack(f"!H{len(oids)}I", len(oids), *oids))
 
 

@@ -1,4 +1,4 @@
-"""What an operator may watch: sessions, statements, refusals, the budget. Public facts only.
+"""Metrics for an operator: sessions, statements, refusals, the budget. Public facts only.
 
 Source: the text format of Prometheus, version 0.0.4.
 """
@@ -92,7 +92,7 @@ def lines(meter: Meter, sessions: int, site: Site) -> Iterator[str]:
 
 
 def is_well(site: Site) -> bool:
-    """Whether the ledger takes charges."""
+    """True if the ledger takes charges."""
     try:
         site.engine.ledger.check()
     except Error:

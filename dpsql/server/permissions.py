@@ -1,4 +1,4 @@
-"""Whether files are as private as a server needs them: analysts have names here, not the data."""
+"""Permissions of files that a server needs: nobody else on the machine reads data or passwords."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sources_of(site: Site) -> list[Path]:
 
 
 def is_open(path: Path) -> bool:
-    """Whether others may read a file, and reach it through its folders."""
+    """True if others may read a file, and reach it through its folders."""
     try:
         if not stat.S_IMODE(os.stat(path).st_mode) & stat.S_IROTH:
             return False

@@ -49,7 +49,7 @@ class Portal:
 
 
 class Portals:
-    """What one session has prepared and bound; ``text`` is that of the statement in hand."""
+    """Prepared and bound statements of one session; ``text`` is that of the statement in hand."""
 
     def __init__(self, wire: Wire, clerk: Clerk) -> None:
         self._wire = wire
@@ -70,7 +70,7 @@ class Portals:
 
     @property
     def is_full(self) -> bool:
-        """Whether one statement more may be refused."""
+        """True if one statement more may be refused."""
         return max(len(self._clerk.prepared), len(self._portals)) >= MOST_KEPT
 
     def forget(self) -> None:

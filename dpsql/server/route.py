@@ -33,7 +33,7 @@ NOTHING = {
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a statement asks for, of whom, and the words or the name that it comes with.
+    """The errand of a statement: what it asks for, of whom, with which words or name.
 
     ``kind`` is ask, twin, nothing, begin, commit, rollback, savepoint, release, rollback to,
     declare, fetch, close, copy, set, reset, set local, show, deallocate, discard. ``step`` is how
@@ -84,14 +84,14 @@ def route(fragment: Fragment, knows: Knows) -> Errand:
 
 
 def _shows_columns(words: list[Lexeme], knows: Knows) -> bool:
-    """Whether it is SHOW COLUMNS FROM a table of dpsql's; SHOW ALL is PostgreSQL's own."""
+    """True if it is SHOW COLUMNS FROM a table of dpsql's; SHOW ALL is PostgreSQL's own."""
     if [each.text.lower() for each in words[1:3]] != ["columns", "from"]:
         return False
     return knows(tuple(each.name for each in words[3:] if each.text != "."))
 
 
 def _is_ours(sql: str, knows: Knows) -> bool:
-    """Whether a query is dpsql's: it has a table, and not only those of PostgreSQL's own."""
+    """True if a query is dpsql's: it has a table, and not only those of PostgreSQL's own."""
     tables = tables_of(sql)
     if tables is None:
         return any(map(knows, _names_of_tables(sql)))
@@ -99,7 +99,7 @@ def _is_ours(sql: str, knows: Knows) -> bool:
 
 
 def _names_of_tables(sql: str) -> Iterator[tuple[str, ...]]:
-    """What stands where a table may, in parts, of a query that cannot be read."""
+    """Yield the names, in parts, where a table may stand in a query that cannot be read."""
     words = [each for each in lex(sql) if each.kind not in ("space", "comment")]
     for at, word in enumerate(words):
         before = words[at - 1].text.lower() if at else ""
@@ -114,7 +114,7 @@ _BEFORE_TABLES = {"from", "join", "table", "only", ",", "("}
 
 
 def _is_catalog(parts: tuple[str, ...]) -> bool:
-    """Whether a table is one of PostgreSQL's own."""
+    """True if a table is one of PostgreSQL's own."""
     schema = parts[-2] if len(parts) > 1 else parts[-1]
     return schema.casefold().startswith(CATALOGS)
 
@@ -204,7 +204,7 @@ _STEPS = {
 
 
 def _step(text: str) -> CursorStep:
-    """How far a cursor goes, from the words of FETCH."""
+    """Return the move of a cursor, from the words of FETCH."""
     if text in _STEPS:
         return _STEPS[text]
     way, _, rows = text.rpartition(" ") if " " in text else ("", "", text)

@@ -34,7 +34,7 @@ class ScramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """What proves a password without being one."""
+    """The verifier of a password: it proves one without being one."""
 
     iterations: int
     salt: bytes
@@ -89,7 +89,7 @@ class Verifier:
         return f"{MECHANISM}${self.iterations}:{salt}${stored}:{server}"
 
     def matches(self, password: str) -> bool:
-        """Whether this is a verifier of a password."""
+        """True if this is a verifier of a password."""
         again = self._derive(password, self.salt, self.iterations)
         return hmac.compare_digest(again.stored_key, self.stored_key)
 

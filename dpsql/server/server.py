@@ -86,7 +86,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine reaches it."""
         if self.host == "localhost":
             return True
         try:
@@ -172,7 +172,7 @@ class Server:
 
     @property
     def sessions(self) -> int:
-        """How many clients have signed in and are here."""
+        """The number of clients that have signed in and are here."""
         return len(self._askers)
 
     def serve(self) -> None:

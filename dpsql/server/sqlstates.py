@@ -1,4 +1,4 @@
-"""What PostgreSQL's clients are told of an error: a five-letter state for each code."""
+"""Errors as PostgreSQL's clients are told of them: a five-letter state for each code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_of(error: Error) -> str:
 
 
 def tell(error: Error, text: str) -> Told:
-    """What is sent of an error; where it is in the client's own ``text``, its place is told.
+    """Return the message of an error; where it is in the client's own ``text``, with its place.
 
     Positions are counted in characters, from one. Where parameters stand, the line is shown.
     """
@@ -61,6 +61,6 @@ def tell(error: Error, text: str) -> Told:
 
 
 def tell_cancelled(error: Interrupted, is_late: bool = False) -> Told:
-    """What is sent when a statement was cancelled: what it cost."""
+    """Return the message on a cancelled statement: what it cost."""
     why = "statement timeout" if is_late else "user request"
     return Told("ERROR", CANCELLED, f"canceling statement due to {why}", str(error))

@@ -15,7 +15,7 @@ _ENDS = ("commit", "rollback", "rollback to")
 
 
 class Transaction:
-    """Whether a session is in one, its savepoints, and the cursors that end with it."""
+    """The transaction of a session, if any, its savepoints, and the cursors that end with it."""
 
     def __init__(self, cursors: Cursors) -> None:
         self.state = IDLE

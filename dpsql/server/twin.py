@@ -50,7 +50,7 @@ LIMIT = "5s"
 
 
 class TwinError(Exception):
-    """What PostgreSQL said of a statement, by field of its message."""
+    """An error of PostgreSQL in a statement, by field of its message."""
 
     def __init__(self, state: str, text: str, detail: str, hint: str, position: int) -> None:
         super().__init__(text)

@@ -46,12 +46,12 @@ class Wire:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether bytes have come that nobody has read: none may, before TLS begins."""
+        """True if bytes have come that nobody has read: none may, before TLS begins."""
         return bool(self._in)
 
     @property
     def is_secure(self) -> bool:
-        """Whether it is under TLS."""
+        """True if it is under TLS."""
         return isinstance(self._socket, ssl.SSLSocket)
 
     @property
@@ -61,7 +61,7 @@ class Wire:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether bytes wait to be sent."""
+        """True if bytes wait to be sent."""
         return bool(self._out)
 
     def fileno(self) -> int:

@@ -1,4 +1,4 @@
-"""What a release costs, and what a preset (epsilon, delta) still admits.
+"""Accounting: the cost of a release, and what a preset (epsilon, delta) still admits.
 
 Logarithms and exponentials are taken by ``decimal`` at 60 digits, where they are correctly
 rounded; adding 1e-40 then makes every returned number a true upper bound, because the
@@ -201,7 +201,7 @@ def _renyi_budget(epsilon: Fraction, delta: Fraction, order: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one release adds to either sum; known before it runs.
+    """The cost of one release: its summand in either sum, known before it runs.
 
     ``epsilon_units`` is None for infinity (Gaussian noise); ``epsilon`` is as requested, ``rho``
     the zCDP parameter where the release has one. It holds but for a chance of ``delta``, which is
@@ -237,7 +237,7 @@ class Cost:
 
     @property
     def is_pure(self) -> bool:
-        """Whether the release is epsilon-DP, without a delta."""
+        """True if the release is epsilon-DP, without a delta."""
         return self.epsilon_units is not None
 
     def under(self, policy: Policy) -> Cost:

@@ -1,4 +1,4 @@
-"""Whether the budgets of a ledger admit a cost, and what is told where they do not."""
+"""Admission of a cost by the budgets of a ledger, and the refusal where they do not admit it."""
 
 from __future__ import annotations
 

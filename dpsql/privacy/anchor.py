@@ -99,7 +99,7 @@ def _halves(content: bytes) -> list[bytes]:
 
 
 def _read(record: bytes) -> Anchor | None:
-    """What a record says; None where it was cut short or is no record."""
+    """Read the anchor of a record; None where it was cut short or is no record."""
     try:
         facts = json.loads(record)
         digest = facts.pop("digest", None)  # records of before have none

@@ -49,7 +49,7 @@ def budget_text(name: str) -> str:
 
 
 class Cause(NamedTuple):
-    """What a debit is for: statements, and the name of the file that they came from, if any."""
+    """The cause of a debit: statements, and the name of the file that they came from, if any."""
 
     statements: Sequence[str] = ()
     source: str = ""
@@ -85,7 +85,7 @@ class Entry:
 
     @property
     def statements(self) -> int | None:
-        """How many statements a debit was charged for; None where that is not known."""
+        """The number of statements a debit was charged for; None where that is not known."""
         return None if self.kind != "debit" or not self.detail else int(self._asked["statements"])
 
     @property
@@ -112,7 +112,7 @@ class Entry:
 
     @property
     def note(self) -> str:
-        """What a curator noted beside an act."""
+        """The curator's note beside an act."""
         return "" if self.kind == "debit" else str(self._asked.get("note", ""))
 
     @property
@@ -146,7 +146,7 @@ _fraction = lru_cache(maxsize=256)(Fraction)
 
 @dataclass(frozen=True, slots=True)
 class BudgetTerms:
-    """What a curator's entry fixes: the whole budget, those nested in it, and their catalog.
+    """Terms fixed by a curator's entry: the whole budget, those nested in it, and their catalog.
 
     Every budget keeps the Renyi order it was given first.
     """
@@ -209,7 +209,7 @@ def terms_for(
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the chain says after its last entry.
+    """The state of the chain after its last entry.
 
     ``known`` holds the last policy of every budget there ever was, and ``spent`` its sums: one
     that is dropped and declared again goes on where it stopped. ``discovered`` is the sum of the
@@ -396,7 +396,7 @@ def debit_entry(
 
 
 def _asked_for(asked: Cause, delta: Fraction) -> str:
-    """What a debit keeps of the statements that it is charged for, and its delta above 0."""
+    """Return a debit's record of the statements that it is charged for, and its delta above 0."""
     if not asked.statements and not delta:
         return ""
     text = ";\n".join(asked.statements)

@@ -138,7 +138,7 @@ def _refuse(folder: Path, source: str, stamp: str, notes: Notes, wanted: Claim) 
 
 
 def _conflict(claim: Claim, wanted: Claim, note: Path) -> tuple[str, str]:
-    """What a source is charged to, and what would work."""
+    """Tell to whose ledger a source is charged, and what would work."""
     if claim.ledger == wanted.ledger:
         return (
             f"a ledger that was in the place of {claim.ledger}",
@@ -185,7 +185,7 @@ def _digest(name: bytes) -> str:
 
 
 def _read(note: Path) -> Claim | None:
-    """What a note says; what a file has said is remembered for as long as it stays as it is."""
+    """Read a note; its content is remembered for as long as the file stays as it is."""
     try:
         found = os.stat(note)
         return _said(note, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -266,7 +266,7 @@ class Sources:
                 )
 
     def _share(self, one: Table, other: Table) -> bool:
-        """Whether two tables hold rows of the same file, and of the same table within it."""
+        """True if two tables hold rows of the same file, and of the same table within it."""
         try:
             if self._places(one).isdisjoint(self._places(other)):
                 return False

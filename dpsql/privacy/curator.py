@@ -1,4 +1,4 @@
-"""What the catalog presets in the ledger, and the acts of a curator: verify, raise, migrate, adopt.
+"""The catalog's presets in the ledger, and the acts of a curator: verify, raise, migrate, adopt.
 
 Every act is an entry of the ledger's hash chain. None of them reads a row of private data.
 """
@@ -31,7 +31,7 @@ _EPSILON = re.compile(r"^(\s*epsilon\s*=\s*)([^#\s]+)(\s*(?:#.*)?\s*)$")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a ledger is created for: the whole budget, those inside it, and their catalog.
+    """The preset that a ledger is created for: the whole budget, those inside it, their catalog.
 
     ``parts`` are short hashes of what the catalog declares, by name.
     """
@@ -57,7 +57,7 @@ class Preset:
 
     @property
     def terms(self) -> BudgetTerms:
-        """What a ledger would go by that was created now."""
+        """The terms of a ledger that was created now."""
         return terms_for(self.policy, self.policy_hash, self.nested, parts=self.parts)
 
 
@@ -346,7 +346,7 @@ def follow_draft(catalog: Catalog) -> str:
 
 
 def _is_draft(before: BudgetTerms, after: BudgetTerms) -> bool:
-    """Whether a catalog differs in columns, views and new tables alone."""
+    """True if a catalog differs in columns, views and new tables alone."""
     totals = [
         {name: (p.epsilon, p.delta, p.discovery) for name, p in terms.budgets.items()}
         for terms in (before, after)

@@ -1,4 +1,4 @@
-"""What a release of keys is paid for: public facts, fixed before it."""
+"""Discovery, the public facts that a release of keys is paid for: fixed before it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Discovery:
 
     @property
     def is_pure(self) -> bool:
-        """Whether every key has a coin by its number of units; else weights have noise."""
+        """True if every key has a coin by its number of units; else weights have noise."""
         return law(self.noise).is_pure
 
     @property

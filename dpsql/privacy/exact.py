@@ -89,7 +89,7 @@ def _made_again(rows: Matrix, columns: int) -> Matrix:
 
 
 def _is_plain(array: object, columns: int | None) -> bool:
-    """Whether an array is one of numpy's own, of int64, with so many columns where that is told."""
+    """True if an array is one of numpy's own, of int64, with so many columns where that is told."""
     if type(array) is not np.ndarray or array.dtype != np.int64:
         return False
     return columns is None or (array.ndim == 2 and array.shape[1] == columns)

@@ -1,4 +1,4 @@
-"""What an adaptive run is paid for, and the filter that every look of it is charged to."""
+"""Adaptive runs: the public facts that are paid for, and the filter that looks are charged to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps
 
 @dataclass(frozen=True, slots=True)
 class SumView:
-    """How a run over sums sees the rows, where that is more than the classes of one attribute.
+    """The view of the rows in a run over sums, where it is more than the classes of one attribute.
 
     ``levels`` puts every row in one bin, or in none; ``spread``, with a node for every bin, is
     measured in place of the bins. Only the rows that are in a cell of each of ``within`` count.
@@ -36,7 +36,7 @@ class SumView:
 
     @property
     def resolutions(self) -> tuple[AnyResolution, ...]:
-        """All of them, for digests."""
+        """The resolutions, for digests."""
         return (self.levels, *(() if self.spread is None else (self.spread,)), *self.within)
 
 
@@ -99,7 +99,7 @@ class Run:
 
 
 class Filter:
-    """What is left of one run's amount; every look is charged before it is taken.
+    """The privacy filter of one run: its amount left; every look is charged before it is taken.
 
     Guarantee: the amounts of all admitted looks add up to at most the run's, over all threads of
     the process that paid, however each was chosen. Source: Rogers and others 2016 (pure);
@@ -122,7 +122,7 @@ class Filter:
 
     @property
     def spent(self) -> tuple[tuple[str, Fraction], ...]:
-        """What every look has cost, in order."""
+        """The cost of every look, in order."""
         return tuple(self._spent)
 
     def remaining(self) -> Fraction:

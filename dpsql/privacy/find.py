@@ -149,5 +149,5 @@ def _with_noise(asked: Discovery, true: Counts, scale: Fraction) -> NDArray[np.o
 
 
 def _weights(pairs: Pairs) -> Counts:
-    """What every pair adds to its key; the squares of those of a unit sum to at most 2^40."""
+    """Return the weight of every pair in its key; the squares of a unit's sum to at most 2^40."""
     return weights(np.bincount(pairs.units)[pairs.units])

@@ -95,7 +95,7 @@ def _change(before: BudgetTerms | None, entry: Entry) -> str:
 
 
 def changed_between(before: BudgetTerms, after: BudgetTerms) -> str:
-    """What differs between two terms, in words: budgets with their values, and parts by name."""
+    """Tell the difference between two terms: budgets with their values, and parts by name."""
     found = []
     for name in dict.fromkeys([*before.budgets, *after.budgets]):
         old, new = before.budgets.get(name), after.budgets.get(name)

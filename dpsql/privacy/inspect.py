@@ -117,7 +117,7 @@ class LostLines:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the declared views of a table leave out, exactly.
+    """Exact figures of what the declared views of a table leave out.
 
     ``unowned`` are rows without a privacy unit. ``crowded`` units have more than ``max_rows`` rows;
     ``dropped`` are the rows beyond. ``most`` rows count where no column is mentioned, ``least``

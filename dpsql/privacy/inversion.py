@@ -41,7 +41,7 @@ Those after half a word change it by less than 2^-31 / U, which is added.
 
 
 def is_invertible(scale: Fraction) -> bool:
-    """Whether samples of a scale are drawn by inversion."""
+    """True if samples of a scale are drawn by inversion."""
     return FEWEST <= scale <= MOST
 
 

@@ -82,7 +82,7 @@ def _redeem(run: Run, receipt: Receipt, vaults: Vaults) -> None:
 
 
 class _Looker:
-    """What both kinds of handle share: a filter, true answers, and one joint release.
+    """The common part of both kinds of handle: a filter, true answers, and one joint release.
 
     Raises: BudgetExceeded, and releases nothing, for an amount above ``remaining()``;
     InternalError (E_INTERNAL) with a constant text for anything that goes wrong afterwards, and
@@ -106,7 +106,7 @@ class _Looker:
 
     @property
     def spent(self) -> tuple[tuple[str, Fraction], ...]:
-        """What every look has cost, in order."""
+        """The cost of every look, in order."""
         return self._filter.spent
 
     def remaining(self) -> Fraction:

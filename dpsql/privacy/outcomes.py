@@ -1,4 +1,4 @@
-"""What became of debits: noted at once in memory, and in the ledger with what is written next."""
+"""Outcomes of debits: noted at once in memory, and in the ledger with what is written next."""
 
 from __future__ import annotations
 

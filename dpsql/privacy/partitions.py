@@ -1,4 +1,4 @@
-"""How many privacy units a key needs to be released: exact chances, weights and thresholds.
+"""Partition selection by the number of units of a key: exact chances, weights and thresholds.
 
 A key that nobody has is never released, and one that a single unit has with a chance of at most
 delta. All of it is public: functions of epsilon or rho, delta and the number of keys of a unit.

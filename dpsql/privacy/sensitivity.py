@@ -1,4 +1,4 @@
-"""How much one row can change the answers to candidates, from their own integer rows.
+"""Sensitivity of the answers to candidates to one row, from their own integer rows.
 
 A candidate is a sum of Kronecker products with equally many rows, or a pattern of cells. What one
 row of data in cell j adds is column j, and its norm is the product, over attributes, of norms of

@@ -1,4 +1,4 @@
-"""What a ledger shows of itself: totals, sums, and the largest requests still admitted."""
+"""Status of a ledger: totals, sums, and the largest requests still admitted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What was preset, what was spent and the largest single requests still admitted.
+    """The preset and spent totals, and the largest single requests still admitted.
 
     ``spent_epsilon`` is the sum of pure epsilons, None once Gaussian noise was used;
     ``total_discovery`` and ``remaining_discovery`` are the deltas for keys that nobody listed;

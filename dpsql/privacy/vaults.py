@@ -56,7 +56,7 @@ class Vaults:
 
     @property
     def standing(self) -> int | None:
-        """What is another number once rows were let go of; None where they are of a past period.
+        """The number of times that rows were let go of; None where they are of a past period.
 
         It is looked at without waiting for a turn.
         """
@@ -139,7 +139,7 @@ class Vaults:
         return one_snapshot()
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
-        """What a forecast says of tables on servers; a function of public facts alone."""
+        """Tell, in a forecast, of tables on servers; a function of public facts alone."""
         from dpsql.privacy.vault.sent import said_of  # what few catalogs need
 
         found: dict[tuple[str, str], None] = {}

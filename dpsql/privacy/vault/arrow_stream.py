@@ -30,7 +30,7 @@ EMPTY = {**DTYPES, FLAGS: np.bool_}
 
 
 class ArrowSchema(ctypes.Structure):
-    """What a column is called and how it is stored."""
+    """The name of a column and the type that it is stored as."""
 
 
 class ArrowArray(ctypes.Structure):
@@ -38,7 +38,7 @@ class ArrowArray(ctypes.Structure):
 
 
 class ArrowStream(ctypes.Structure):
-    """What hands over a schema, and one batch of columns after another."""
+    """A stream of a schema, and of one batch of columns after another."""
 
 
 ArrowSchema._fields_ = [

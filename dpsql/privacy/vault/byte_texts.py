@@ -52,7 +52,7 @@ class ByteTexts:
 
     @property
     def shape(self) -> tuple[int]:
-        """How many there are."""
+        """The number of texts."""
         return (len(self),)
 
     def tolist(self) -> list[str]:

@@ -65,7 +65,7 @@ class CodeSql:
         return {key: (i, each) for i, (key, each) in enumerate(declared(self.table).items())}
 
     def select(self) -> str:
-        """All rows, also those outside every view."""
+        """Write the SELECT of the rows, also of those outside every view."""
         fence = self.dialect.fence
         layers = [self._layers(i, column) for i, column in self.columns.values()]
         if self.owner is not None:
@@ -79,13 +79,13 @@ class CodeSql:
         return f"SELECT {', '.join(self._kept()) or NOTHING} FROM ({inner}) AS t"
 
     def said_of(self, name: str, is_coded: bool) -> str:
-        """What is fetched of a declared column, and where rows are counted, what is made of it."""
+        """Tell what is fetched of a declared column, and, where rows are counted, made of it."""
         layers = self._layers(*self.columns[name.casefold()])
         made = [each for layer in layers[: LAYERS if is_coded else 1] for each in layer]
         return ", ".join(each for each in made if " AS " in each)
 
     def said_of_owner(self, is_coded: bool) -> str:
-        """What is fetched of the privacy unit; its key, and what orders its rows, where counted."""
+        """Tell what is fetched of the privacy unit; where counted, its key and its rows' order."""
         assert self.owner is not None
         more = [f"{self._key(self.owner)} AS k", self._kept()[-1]] if is_coded else []
         return ", ".join([f"{self.owner.value} AS u", *more])

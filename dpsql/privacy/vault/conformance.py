@@ -1,4 +1,4 @@
-"""What a data engine promises, tried: for the tests of whoever writes one.
+"""Conformance of a data engine to its promises: for the tests of whoever writes one.
 
 Guarantee of an engine that keeps its promises: the rows of a table are those of its parts, one by
 one, whatever they hold; and nothing but the schema says how a table is described.

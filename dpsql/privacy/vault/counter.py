@@ -1,4 +1,4 @@
-"""What an engine does that counts where the rows are: one grouped aggregate of integers at a time.
+"""Counters, engines that count where the rows are: one grouped aggregate of integers at a time.
 
 It is the second kind of data engine. The first, of :mod:`dpsql.privacy.vault.data_engine`, hands
 over rows, and each of the second kind does that as well: relations and keys that nobody listed
@@ -20,7 +20,7 @@ class Counter(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How its SQL is written."""
+        """The dialect of its SQL."""
 
     @property
     def relation(self) -> str:

@@ -1,4 +1,4 @@
-"""What a data engine is: it fetches columns of single rows as plain numbers, and decides nothing.
+"""Data engines: they fetch columns of single rows as plain numbers, and decide nothing.
 
 What a value means, which rows count and what is added up is worked out from these numbers, in
 numpy, the same for every engine. That of files is :mod:`dpsql.privacy.vault.duckdb`; other packages
@@ -49,7 +49,7 @@ of a text in a list. A key, which files alone are asked for, is handed over as a
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of a stored column: its values in a form; ``texts`` are those with a place.
+    """A stored column as it is asked for: its values in a form; ``texts`` are those with a place.
 
     ``zone`` is where the clock hangs that shows stored instants; times without a zone stay.
     """
@@ -111,7 +111,7 @@ class StoredTable(Protocol):
 
     @property
     def kind(self) -> str:
-        """What holds them, in a word for the curator."""
+        """The kind of store that holds them, in a word for the curator."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class StoredTable(Protocol):
 
     @property
     def untyped(self) -> bool:
-        """Whether columns are text whatever they hold, so that their families say nothing."""
+        """True if columns are text whatever they hold, so that their families say nothing."""
 
     def fingerprint(self) -> str:
         """Return what tells one version of the data from another: never anything about a value.

@@ -24,7 +24,7 @@ class Relation:
 
     @property
     def shown(self) -> str:
-        """How a catalog names it: the schema only where it is not main."""
+        """The name in a catalog, with the schema only where it is not main."""
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 

@@ -1,4 +1,4 @@
-"""What a curator is told of data that no catalog declares yet: tables, columns, types; no value."""
+"""Descriptions of data that no catalog declares yet: tables, columns, types; no value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many privacy units have each key of a column that nobody listed.
+"""Numbers of privacy units with each key of a column that nobody listed.
 
 What a unit adds follows from its own rows alone: its different keys, of which the first few in a
 salted order count. Texts that cannot be printed in one short line are no keys.

@@ -206,7 +206,7 @@ def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str
 
 
 def _is_unit(fetch: Fetch, identity: UnitIdentity | None) -> bool:
-    """Whether a key is the privacy unit as a number, which is fetched once."""
+    """True if a key is the privacy unit as a number, which is fetched once."""
     if identity is None or identity.dtype is object:
         return False
     unit = identity.value, identity.known, identity.dtype

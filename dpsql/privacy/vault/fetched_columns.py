@@ -1,4 +1,4 @@
-"""How the columns of files are fetched in SQL, and what DuckDB hands over is read.
+"""Fetching of columns of files in SQL, and reading of what DuckDB hands over.
 
 A column arrives as whole numbers with two sentinels, or as doubles whose NaN is "missing". Nothing
 in an expression can raise for any value: what cannot be converted is ``UNKNOWN``.
@@ -79,7 +79,7 @@ class TextPlaces:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How one column is fetched.
+    """The expressions that fetch one column.
 
     ``value`` gives whole numbers (days, if ``per_day`` is 1, hashes of texts, 0 and 1) or
     doubles. ``state`` is needed beside doubles that come from text: 0 where there is a number, 1
@@ -109,7 +109,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class UnitIdentity:
-    """How the privacy unit of a row is fetched: its value, and whether there is one.
+    """The expressions that fetch the privacy unit of a row: its value, and whether there is one.
 
     ``dtype`` is float64 for doubles, int64 for whole numbers and instants, object for text.
     """

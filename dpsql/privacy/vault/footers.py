@@ -1,4 +1,4 @@
-"""What the footers of Parquet files say of how columns are stored; no row is read."""
+"""Footers of Parquet files: how columns are stored; no row is read."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class AxisSql:
 
     @property
     def degree(self) -> int:
-        """That of the nodes, 0 where there are none."""
+        """The degree of the nodes, 0 where there are none."""
         return len(self.places) - 1
 
 

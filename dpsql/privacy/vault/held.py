@@ -1,4 +1,4 @@
-"""What stays open while one request is answered: a session of each server, with one snapshot."""
+"""Sessions held while one request is answered: one of each server, with one snapshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HeldSessions:
-    """What was opened for a request, by what tells it apart, and how all of it is closed."""
+    """The open resources of a request, by what tells them apart, and how all are closed."""
 
     found: dict[Hashable, Any] = field(default_factory=dict)
     stack: ExitStack = field(default_factory=ExitStack)

@@ -85,7 +85,7 @@ def _batches(paths: Sequence[str], schema: Any) -> Iterator[Any]:
 
 
 def _has_old(path: str, names: Sequence[str]) -> bool:
-    """Whether some of a file's columns are instants of 96 bits."""
+    """True if some of a file's columns are instants of 96 bits."""
     from pyarrow import parquet  # pyarrow is optional
 
     with parquet.ParquetFile(path) as file:

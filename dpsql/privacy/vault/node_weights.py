@@ -1,4 +1,4 @@
-"""How a whole weight is split between the nodes of one number: here, and as SQL.
+"""Split of a whole weight between the nodes of one number: here, and as SQL.
 
 The first moment, ``m`` = 2 T w, and the second, ``s`` = T w^2, are rounded apart; ``s`` is kept in
 max(0, m - T) .. m // 2, so that the weights T - m + s, m - 2 s and s are not negative. With

@@ -20,7 +20,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """All units of some tables: one canonical name each, and what draws lots among their rows."""
+    """The units of some tables: one canonical name each, and what draws lots among their rows."""
 
     names: npt.NDArray[Any]
     digest: Digest

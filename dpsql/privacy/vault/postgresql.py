@@ -92,7 +92,7 @@ WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relisp
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What the system catalogs say of a table: where it is, and its columns with native types."""
+    """A table in the system catalogs: where it is, and its columns with native types."""
 
     schema: str
     name: str
@@ -102,7 +102,7 @@ class Described:
 
     @property
     def relation(self) -> str:
-        """How it is written after FROM."""
+        """The name of the table after FROM."""
         return f"{quote(self.schema)}.{quote(self.name)}"
 
 
@@ -243,7 +243,7 @@ def _check_rights(table: Table, found: Described) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SentColumns:
-    """What is sent of each row, and how it becomes a batch.
+    """The columns sent of each row, and how they become a batch.
 
     ``owners`` are the columns that say whether a key or the unit is there, and the one with it.
     """

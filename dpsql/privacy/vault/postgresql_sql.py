@@ -44,7 +44,7 @@ def family_of(stored: str) -> str:
 
 
 class PostgresDialect(Dialect):
-    """What PostgreSQL writes in its own way; from version 14 on."""
+    """The dialect of PostgreSQL, from version 14 on."""
 
     usual = USUAL
     fence = " OFFSET 0"

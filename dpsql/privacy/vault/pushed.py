@@ -31,7 +31,7 @@ def counted_in_place(table: Table, stored: StoredTable) -> CountingTable | None:
 
 
 def open_pushed(table: Table, reader: object, key: str) -> PushedCodes | None:
-    """What a server counts of the rows of a reader, None where its rows are fetched."""
+    """Open a server's counts of the rows of a reader, None where its rows are fetched."""
     counting = counted_in_place(table, reader.stored) if isinstance(reader, StoredRows) else None
     return None if counting is None else PushedCodes(table, counting, key)
 
@@ -49,7 +49,7 @@ class PushedCodes:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether a session is open that counts."""
+        """True if a session is open that counts."""
         return self._counter is not None
 
     def load(self) -> None:
@@ -112,7 +112,7 @@ class PushedCodes:
         return self._views[wanted]
 
     def _sql(self, counter: Counter) -> CodeSql:
-        """What the codes are: every asked column with its native type, and the unit."""
+        """Return the SQL of the codes: every asked column with its native type, and the unit."""
         asked, unit = ask_all(self._stored, self._table)
         types = dict(self._stored.types)
         d = counter.dialect

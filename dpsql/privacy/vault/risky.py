@@ -110,6 +110,6 @@ def _keys_of(table: Table) -> list[str]:
 
 
 def _ways(source: Source, names: Iterable[str]) -> set[str]:
-    """How the columns of some names are stored."""
+    """Return the ways in which the columns of some names are stored."""
     places = {find(source.columns, name) for name in names} - {None}
     return {how for i, how in enumerate(source.stored) if i in places}

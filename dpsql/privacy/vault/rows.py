@@ -81,7 +81,7 @@ class Rows:
 
 
 class Parts:
-    """What is known of the rows so far, one pile per column."""
+    """The rows encoded so far, one pile per column."""
 
     def __init__(self, room: PileRoom | None = None) -> None:
         self.room = PileRoom() if room is None else room

@@ -43,6 +43,6 @@ def known_source(declared: str, paths: Sequence[str], read: Callable[[], Source]
 
 
 def _facts(path: str) -> Facts:
-    """What changes with a file."""
+    """Return the facts that change with a file."""
     facts = os.stat(path)
     return path, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns

@@ -1,4 +1,4 @@
-"""What a server will be sent for a plan: public, written from the catalog and a schema alone."""
+"""SQL that a server will be sent for a plan: public, from the catalog and a schema alone."""
 
 from __future__ import annotations
 

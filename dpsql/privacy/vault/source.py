@@ -137,7 +137,7 @@ class Source:
 
     @property
     def is_delta(self) -> bool:
-        """Whether they are files of a Delta table."""
+        """True if they are files of a Delta table."""
         return self.apart is not None
 
     @property

@@ -42,7 +42,7 @@ _kept = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class SparkSchema:
-    """What Spark says of a table: how it is written after FROM, its place, files and columns.
+    """A table as Spark describes it: its name after FROM, its place, files and columns.
 
     ``is_parquet`` says that files of Parquet hold its rows, ``version`` which of a Delta table.
     """
@@ -184,7 +184,7 @@ def _relation_of_files(table: Table, path: str) -> str:
 
 
 def _is_parquet(details: dict[str, str]) -> bool:
-    """Whether files of Parquet hold the rows of a table, as far as its details say.
+    """True if files of Parquet hold the rows of a table, as far as its details say.
 
     >>> _is_parquet({"Provider": "delta"}), _is_parquet({"Provider": "orc"})
     (True, False)
@@ -194,7 +194,7 @@ def _is_parquet(details: dict[str, str]) -> bool:
 
 
 def _details(session: SparkSession, relation: str) -> dict[str, str]:
-    """What Spark says of a table after its columns: where it is stored, and in which format."""
+    """Return Spark's details of a table beside its columns: its place, and its format."""
     rows = session.sql(f"DESCRIBE TABLE EXTENDED {relation}").collect()
     pairs = [(row[0], row[1]) for row in rows]
     starts = [i for i, (name, _) in enumerate(pairs) if name.startswith("# Detailed")]
@@ -202,7 +202,7 @@ def _details(session: SparkSession, relation: str) -> dict[str, str]:
 
 
 def _exists(session: SparkSession, uri: str) -> bool:
-    """Whether there is a folder: Spark takes a table without one for empty."""
+    """True if there is a folder: Spark takes a table without one for empty."""
     jvm: Any = session.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(uri)
     files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
@@ -237,7 +237,7 @@ def _type(field: StructField) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SentRows:
-    """What is sent of each row: values with whether they are missing, then owners; as a batch."""
+    """The values sent of each row, with whether they are missing, then owners; as a batch."""
 
     select: str
     asked: Sequence[Asked]

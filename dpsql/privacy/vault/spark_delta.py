@@ -21,7 +21,7 @@ from dpsql.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DeltaView:
-    """What a version is called in the sessions that it is shown to."""
+    """The name of a version in the sessions that it is shown to."""
 
     name: str
     found: DeltaVersion

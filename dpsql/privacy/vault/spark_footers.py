@@ -1,4 +1,4 @@
-"""What Parquet files say of their columns, where Spark reads them: no value is read."""
+"""Footers of Parquet files, where Spark reads them: facts of columns; no value is read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refuse_times(
 
 
 def _footer(session: SparkSession, file: str) -> str:
-    """What a file says of its columns."""
+    """Read the schema of a file from its footer."""
     jvm: Any = session.sparkContext._jvm
     conf = session._jsparkSession.sessionState().newHadoopConf()
     path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))

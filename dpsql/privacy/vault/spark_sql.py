@@ -48,7 +48,7 @@ def family_of(stored: str) -> str:
 
 
 class SparkDialect(Dialect):
-    """What Spark writes in its own way; from version 4 on."""
+    """The dialect of Spark, from version 4 on."""
 
     usual = USUAL
 

@@ -1,4 +1,4 @@
-"""What every vault answers, the vault over any data engine, and how failures in it are silenced."""
+"""The interface of all vaults, the vault over any data engine, and the silence of its failures."""
 
 from __future__ import annotations
 
@@ -122,10 +122,10 @@ class RowReader(Protocol):
 
     @property
     def apart(self) -> bool:
-        """Whether some columns are read without the others."""
+        """True if some columns are read without the others."""
 
     def fingerprint(self) -> str:
-        """What tells one version of the data from another. Raises: OSError, DataUnavailable."""
+        """Return a digest of the version of the data. Raises: OSError, DataUnavailable."""
 
     def read(self, columns: frozenset[str]) -> Rows:
         """Read and encode some columns of all rows, by case-folded name; all unless ``apart``.
@@ -163,7 +163,7 @@ class TableVault:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the clock has begun another version since it was opened: see ``versions``.
+        """True if the clock has begun another version since it was opened: see ``versions``.
 
         Of rows in files alone nothing is stated, at no time.
         """
@@ -202,7 +202,7 @@ class TableVault:
         return self._reader.stored
 
     def rows(self) -> Rows:
-        """All encoded rows, read once, for what is made of them inside the vault."""
+        """Return the encoded rows, read once, for what is made of them inside the vault."""
         return self._load(self._missing(None))
 
     def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:

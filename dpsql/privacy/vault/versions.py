@@ -34,7 +34,7 @@ def stated_version(table: Table) -> str | None:
 
 
 def now() -> dt.datetime:
-    """What the clock shows, in UTC."""
+    """Return the time of the clock, in UTC."""
     return dt.datetime.now(dt.UTC)
 
 

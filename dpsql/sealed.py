@@ -39,7 +39,7 @@ TIME_LIMIT = 10.0
 """Seconds of one evaluation over public values."""
 
 PATIENT = 6.0
-"""How much longer one over noisy tables may take: they are paid for, and were rehearsed before."""
+"""Factor on the time of one over noisy tables: they are paid for, and were rehearsed before."""
 
 LOOKS = 0.1
 """Part of the limit after which it is looked whether anything takes longer."""

@@ -183,22 +183,22 @@ MECHANISMS = (*(name for name in FAMILIES if name not in LEARNED), *FIXED, *LEAR
 _SELDOM = {"auto", "identity", "workload", "symmetric", "separate", *FIXED}
 
 MODELS = ("auto", "mwem", "marginals", "mixture", "pgm", "rap")
-"""How a synthetic table may be learned."""
+"""Models by which a synthetic table may be learned."""
 
 RECONSTRUCTIONS = ("gls", "nonnegative", "pgm", "mbi")
-"""How answers follow from what was measured; all of it is free of budget."""
+"""Ways to infer answers from what was measured; all are free of budget."""
 
 CLIPS = (
     *("none", "svt", "svt-ratio", "recursive", "quantile", "approx-bounds"),
     *("sure", "eb", "r2t"),
 )
-"""How a threshold may be chosen; a number is one that is given."""
+"""Rules to choose a threshold; a number is one that is given."""
 
 KEYS = ("listed", "private")
 """Where keys come from that nobody listed: nowhere, or from a release that is paid as well."""
 
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
-"""What a batch of clipped sums may measure."""
+"""Designs of a batch of clipped sums."""
 
 CLIPPING = ("clip", "sum_mechanism")
 """Settings under which a threshold is chosen for sums of values."""
@@ -381,7 +381,7 @@ _ALL = (
 SETTINGS = {each.name: each for each in _ALL}
 
 FACTS = ("budget", "domains", "ledger", "tables")
-"""What SHOW tells beside the settings."""
+"""Facts that SHOW tells beside the settings."""
 
 
 def taken_by(taker: Taker) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ HOW = {
     "r2t": "the largest of several clipped sums, less a margin for their noise: below the sum with "
     "probability 0.9, biased, without a standard error",
 }
-"""What is said of methods whose errors nothing is known about."""
+"""Notes on methods whose errors nothing is known about."""
 
 UNKNOWN = ("?",)
 """Domains that sums of an earlier version are about: it did not say which."""

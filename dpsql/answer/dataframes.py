@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 STDDEV = "_stddev"
-"""What the name of a column of standard errors ends with."""
+"""The suffix of columns of standard errors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ MOST_CELLS = 1 << 22
 MOST_NUMBERED = 1 << 62
 """Combinations of cells of which some are listed: each has a number."""
 CELLS = "<i4"
-"""How the cells of a column are written that follows from others."""
+"""The type in which the cells of a column that follows from others are written."""
 VALUES = "<f8"
-"""How its values are written where it has none."""
+"""The type of its values where it has no cells."""
 
 
 def fault_of(mapped: MapRows, sizes: Sequence[int]) -> tuple[str, str] | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_TERMS = 32
 """Products of one formula."""
 LARGEST = 2**52
-"""What a number is below, so that whole numbers stay whole."""
+"""Bound below which numbers are, so that whole numbers stay whole."""
 NUMBERS = ("integer", "number", "decimal")
 
 

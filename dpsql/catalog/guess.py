@@ -16,7 +16,7 @@ LAST_WORDS = {
     "float": "price cost amount salary income wage fee balance total rate score weight height"
     " temperature distance share percent value tax",
 }
-"""What the last word of a name tells of the values of a column."""
+"""Type of the values of a column, by the last word of its name."""
 FIRST_WORDS = {"boolean": "is has was had can", "integer": "num n count", "date": "date"}
 
 

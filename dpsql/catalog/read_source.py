@@ -18,12 +18,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "postgresql": ("dsn_env", "service", "view"),
     "spark": ("master", "path", "format", "view"),
 }
-"""What the source of a table may say besides, by the engine of a server."""
+"""Further keys of the source of a table, by the engine of a server."""
 COMMON = ("engine", "table", "version", "refresh", "read")
 REFRESH = ("hour", "day", "week", "month")
 READ = ("stream", "push")
 SPARK = ("engine", "master", "read")
-"""What is said of a version of a Delta table that Spark counts, besides."""
+"""Further keys of a version of a Delta table that Spark counts."""
 SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection", re.I)
 EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
 
@@ -31,7 +31,7 @@ STORED = 'source = { file = "shop.duckdb", table = "sales.orders" }'
 DELTA = 'source = { delta = "warehouse/visits", version = 3 }'
 
 Source = tuple[str, tuple[tuple[str, str], ...]]
-"""What a source is called, and what else is said of it."""
+"""The name of a source, and its options."""
 
 
 def read_source(place: Place, given: Any, public: bool) -> Source:

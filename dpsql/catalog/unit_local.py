@@ -159,9 +159,9 @@ class Scan:
 
 
 EXISTS = " exists"
-"""What the name of a column that says whether a row has a partner ends with."""
+"""The suffix of a column that says whether a row has a partner."""
 STEPS = " in steps"
-"""What the name of a column ends with that follows from a sum, whatever it is."""
+"""The suffix of a column that follows from a sum, whatever it is."""
 
 
 @dataclass(frozen=True, slots=True)

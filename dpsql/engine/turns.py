@@ -13,7 +13,7 @@ from dpsql.errors import LedgerError
 from dpsql.files import FAILING, exclusive, trouble_of
 
 _mine: set[tuple[int, int, Path]] = set()
-"""What each thread of this process holds: one that asks again, in a callback, must not wait."""
+"""Turns held by threads of this process: one that asks again, in a callback, must not wait."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from dpsql.workload.nodes import steps_between
 REACH = 2
 """Bins on either side that the tail is averaged over."""
 LEAST = 0.5
-"""What every bin is expected to deviate by at least."""
+"""Least expected deviation of a bin."""
 
 
 def draw_in(estimate: Floats, covariance: Floats, variance: float) -> Floats:

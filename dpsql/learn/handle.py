@@ -20,7 +20,7 @@ Candidate: TypeAlias = tuple[Product, ...]
 """Products with equal rows whose answers add up; a whole marginal is one product of identities."""
 
 Query: TypeAlias = "Candidate | Pattern"
-"""What may be asked of the data: a candidate, or the number of rows of a pattern."""
+"""A query of the data: a candidate, or the number of rows of a pattern."""
 
 
 @dataclass(frozen=True, slots=True)

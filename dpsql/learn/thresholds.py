@@ -39,7 +39,7 @@ SINGLE_SHARE, BATCH_SHARE, GAUSSIAN_SHARE = Fraction(1, 2), Fraction(1, 4), Frac
 SEARCH = Fraction(9, 20)
 """Part of the budget for the search of one sum through the handle that measures it."""
 AGAIN, SEVERAL_AGAIN = Fraction(3, 20), Fraction(2, 5)
-"""What is kept back for a second search: of the budget for one sum, of the first's for several."""
+"""Part kept back for a second search: of the budget for one sum, of the first's for several."""
 FALLING = 3
 """Power of a threshold with which its chances fall under ``quantile``, rows above being equal.
 

@@ -11,7 +11,7 @@ from dpsql.server.scram import Verifier
 from dpsql.server.users import Users
 
 REFUSED = "The name or the password is not right."
-"""What everybody is told who is not let in, whatever the reason."""
+"""The one answer to everybody who is not let in, whatever the reason."""
 MOST_NAME = 100
 """Characters of a name that are looked at; none that may sign in is as long."""
 

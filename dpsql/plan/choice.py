@@ -35,7 +35,7 @@ FEW_ROWS, FEW_CELLS = 256, 256
 """Most rows, or cells, of a workload on one attribute of all columns that is searched over."""
 
 FAR = 1.5
-"""How much larger an error may be for its layout to be weighed rather than the best one's."""
+"""Largest error, relative to the best layout's, of one that is weighed rather than the best."""
 
 DOUBTFUL, MANY_DOUBTFUL = 3.0, 1.5
 """Gain over plain noise from which queries measured themselves are not tried, and where they are
@@ -56,7 +56,7 @@ SUMMED = ("identity", "kron", "marginals")
 """Families that are compared where answers are sums of products, whose errors do not add up."""
 
 SLACK = 2e-3
-"""How much larger than without limits an error may be for no other family to be tried."""
+"""Relative loss of error by limits up to which no other family is tried."""
 
 COMPARING, WEIGHING = 0.25, 0.25
 """Parts of the work for a table after which no other family by name begins, and that weights for

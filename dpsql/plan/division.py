@@ -25,17 +25,17 @@ from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product
 
 HALVINGS = 3
-"""How often a target may be halved for its answers to be within their limits."""
+"""Most halvings of a target for its answers to be within their limits."""
 
 DEEPEST = HALVINGS + 1
-"""How often it may have been in the end: the dearest piece may be parted once more."""
+"""Most halvings in the end: the dearest piece may be parted once more."""
 
 ONE = 0.75
 """Part of what may be done for a target that it has as one; the rest is for its halves."""
 
 
 ROUNDING = 1e-9
-"""What parts of a budget that are scaled to fit stay below it, for sums of them."""
+"""Part by which shares of a budget that are scaled to fit stay below it, for sums of them."""
 
 MOST_CONDITIONS = 12
 """Most columns of several cells that a number has conditions on, for it to be planned with those of

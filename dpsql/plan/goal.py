@@ -19,9 +19,9 @@ DIGITS = 4
 TRIES = 60
 """Most plans that a search makes before it takes the best that held."""
 DROP = 10**4
-"""How far below what held a search goes at once where nothing has failed yet."""
+"""Factor by which a search goes below an epsilon that held where nothing has failed yet."""
 CLOSE = 0.995
-"""How near to the wanted error a plan must come for the search to end."""
+"""Part of the wanted error that a plan must come to for the search to end."""
 
 
 def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) -> Fraction:

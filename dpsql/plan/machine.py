@@ -9,7 +9,7 @@ GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 """Where a container's kernel says what its control group may have, of both versions."""
 
 UNKNOWN = 1 << 33
-"""What is assumed where nobody says."""
+"""Memory that is assumed where nobody says, in bytes."""
 
 REQUESTS = 2
 """One in this many bytes is for requests; as much is left for the rows of tables."""

@@ -29,7 +29,7 @@ SHARE_GRID = 2**20
 """Grid of the shares of the tables, so that amounts are exact fractions that sum to the whole."""
 
 NO_ERROR = 1e-300
-"""What an error of zero counts for, so that its part has a share."""
+"""Error in place of zero, so that its part has a share."""
 
 
 @dataclass(frozen=True)

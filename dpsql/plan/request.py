@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 HALVINGS = 3
-"""How often a search has half the room where the best plan is refused for its memory."""
+"""Most searches with half the room of the last, where the best plan is refused for its memory."""
 LEAN = ("identity", "union")
 """Families that are planned there too: their rows are not written out."""
 

@@ -16,7 +16,7 @@ SCHEDULES = {
 """The mechanisms with rounds, and the words that stand for a number of them."""
 
 WORDS = SCHEDULES["mwem"]
-"""All of these words: other mechanisms know some of them."""
+"""The words of all mechanisms: the others know some of these."""
 
 
 @dataclass(frozen=True, slots=True)

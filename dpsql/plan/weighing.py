@@ -64,7 +64,7 @@ CLOSE = 0.998
 """Part of the cap that the last rounds aim at."""
 
 DEAR = 1.05
-"""How much larger than without the cap an error may be before there is another search."""
+"""Largest error, relative to that without the cap, before there is another search."""
 
 STEP = 2.4
 """Power of a ratio of variances by which squared weights grow at first."""

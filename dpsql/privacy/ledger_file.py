@@ -62,7 +62,7 @@ _SETTINGS = {
     "cell_size_check": 1,
     "journal_mode": "persist",
 }
-"""What SQLite is to do: write through to the disk, run nothing that a file says, check pages.
+"""Settings of SQLite: write through to the disk, run nothing that a file says, check pages.
 
 The journal stays beside the ledger, with a header of zeros when nothing is to be undone: no name
 changes with a commit, so that of five waits for the disk none is for a folder that has changed.

@@ -25,7 +25,7 @@ class Spent:
     renyi_units: int = 0
     gaussian: bool = False
     releases: int = field(default=0, compare=False)
-    """How many there were; it decides nothing, and is not kept in the file."""
+    """The number of releases; it decides nothing, and is not kept in the file."""
 
     def add(self, cost: Cost) -> Spent:
         """Return both sums with one more release."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 _CTX = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _PAD = Fraction(1, 10**40)
-"""What a few roundings at sixty digits are far below, relative to a result."""
+"""Margin that a few roundings at sixty digits are far below, relative to a result."""
 _ROOT_TAU = Fraction("2.5066282746310005024")
 """The square root of 2 pi, rounded down."""
 _CUT = 128

@@ -32,13 +32,13 @@ STEPS, LAST_STEPS = 300, 2000
 """Most steps of one of the first stages, and of a later one."""
 
 LULL, LAST_LULL = 1e-5, 1e-6
-"""What ten steps together gain of the log of an error for which they go on, in these stages."""
+"""Least gain of ten steps in the log of an error for which they go on, in these stages."""
 
 TOL = 1e-9
 """The same of one step."""
 
 OVERHEAD = 2e6
-"""What a step takes beside its products of numbers, in these."""
+"""Overhead of a step beside its products of numbers, in these."""
 
 CHANGES = (0.03, 0.1, 0.3)
 """By how much a start is changed, as a part of its largest number: in turns."""

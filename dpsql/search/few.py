@@ -51,7 +51,7 @@ ALMOST, TIGHTER = 0.996, 0.98
 NONE: Floats = np.zeros(0)
 
 Answer: TypeAlias = tuple[float, Operator]
-"""What an answer multiplies rows by, and these."""
+"""An answer: the factor of its rows, and these."""
 
 
 def few_candidates(

@@ -24,13 +24,13 @@ FEWEST_STEPS, MOST_STEPS = 10, 150
 """Steps of one descent for each rounding of the corners."""
 
 LULL = 3e-5
-"""What ten steps together gain of the log of an error, as a part, for which a descent goes on."""
+"""Least gain of ten steps in the log of an error, as a part, for which a descent goes on."""
 
 STRICT = 100.0
-"""What the log of an error grows by for the square of the part a variance is beyond its limit."""
+"""Penalty on the log of an error, for the square of the part a variance is beyond its limit."""
 
 CORNER = 150
-"""What rounding the corners of one number takes, in products of numbers."""
+"""Cost of rounding the corners of one number, in products of numbers."""
 
 
 @dataclass(frozen=True, slots=True)

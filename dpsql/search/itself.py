@@ -36,7 +36,7 @@ MOST_NUMBERS = 1 << 22
 """Most numbers in the rows of one attribute, 32 MiB."""
 
 WEIGHTS = 65_520
-"""What the largest weight of a block is rounded to: every number up to ten divides it."""
+"""The largest weight of a block after rounding: every number up to ten divides it."""
 
 
 ROWS_LIMIT = 1 << 22
@@ -46,8 +46,8 @@ BINARY_PLACES = 16
 """Binary places of the rows of a workload that can be measured themselves."""
 
 MOST_MULTIPLES, MOST_PARTS, MOST_SIZES = 2.0**24, 64, 4096
-"""How much larger a number of rows may be than the least of these, in how many parts that is cut,
-and how many different numbers there may be."""
+"""Limits on numbers of rows: their ratio to the least of them, the parts that is cut in, and how
+many different ones there are."""
 
 EXACT = 1e-14
 """Relative difference of a number from a whole multiple that is rounding."""
@@ -63,7 +63,7 @@ sets that share no cells are cells themselves. Gaussian noise has s against w, s
 left to the other families here; one workload was looked at."""
 
 UNEVEN = 1 << 12
-"""How much larger one of these rows may be than another: beyond, small ones drown."""
+"""Largest ratio of one of these rows to another: beyond, small ones drown."""
 
 
 def workload_rows(problem: Problem) -> Iterator[ProductStrategy]:

@@ -109,7 +109,7 @@ _meter: ContextVar[WorkDone | None] = ContextVar("dpsql_meter", default=None)
 _ceiling: ContextVar[Ceiling | None] = ContextVar("dpsql_ceiling", default=None)
 _listener: ContextVar[Listener | None] = ContextVar("dpsql_listener", default=None)
 _threads: ContextVar[_Threads | None] = ContextVar("dpsql_threads", default=None)
-"""What linear algebra had before it was limited to one thread; None where it is not."""
+"""The threads of linear algebra before it was limited to one thread; None where it is not."""
 _setting = fresh(Lock())
 """Had by the thread that sets the number of threads of the whole process."""
 

@@ -22,7 +22,7 @@ STEPS = np.array([0.003, 0.01, 0.03, 0.1, 0.3])
 """Weights at which a set that is not measured yet is tried, relative to the sum of all."""
 
 SHORTLIST = 200
-"""How many of the most promising new sets are drawn from."""
+"""Number of the most promising new sets that are drawn from."""
 
 STALE = 3e-4
 """Relative gain after which the shortlist is drawn up again."""
@@ -47,7 +47,7 @@ SHAKES = np.array([0.0, 0.1, 0.5, 1.0])
 DROPS = np.array([0.0, 0.02, 0.1])
 SPREADS = np.array([0.2, 0.05, 0.02])
 FACTORS, ENTRIES = np.array([1.0, 2.0]), np.array([0.03, 0.1])
-"""What a hop draws from: sets added, scale of the shake, part dropped, reach in the shortlist,
+"""Choices of a hop: sets added, scale of the shake, part dropped, reach in the shortlist,
 by how much a listed weight grows, and the weight of a set that is not listed."""
 
 NEGLIGIBLE = 1e-6

@@ -55,10 +55,10 @@ LEAST = 1e-6
 """Least share of a block, relative to the largest."""
 
 CLOSE = 1.5
-"""How much larger than that of the best groups the error of others may be to be looked at."""
+"""Largest error, relative to that of the best groups, of others that are looked at."""
 
 HOPEFUL = 2.5
-"""How much larger the error of groups that answer alone may be to be made to agree."""
+"""Largest error, likewise, of groups that answer alone and are made to agree."""
 
 
 @dataclass(frozen=True, slots=True)

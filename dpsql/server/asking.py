@@ -29,7 +29,7 @@ from dpsql.sql.lexemes import Fragment, render_literal, split_statements
 from dpsql.sql.qualified import find_key
 
 FREE_FORMS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")
-"""What costs nothing, so that a client which only wants to know its columns may cause it."""
+"""Free statements, so that a client which only wants to know its columns may cause it."""
 
 BEGIN, RUN = "BEGIN WORKLOAD", "RUN"
 """The tags of what encloses a workload."""

@@ -14,7 +14,7 @@ PACKAGES = (
     *("search", "sql", "strategy", "workload"),
 )
 DRIVERS = ("postgresql", "spark")
-"""What modules begin with that import drivers of data engines: tables that have them do."""
+"""Prefixes of modules that import drivers of data engines: tables that have them do."""
 
 
 def import_all() -> None:

@@ -12,7 +12,7 @@ from dpsql.server.messages import TEXT, Head, ProtocolError
 from dpsql.server.values import TYPES, encode, wire_type
 
 STDDEV = "__stddev"
-"""What the name of a column of standard errors ends with."""
+"""The suffix of columns of standard errors."""
 
 
 class Returned(Protocol):

@@ -18,9 +18,9 @@ from dpsql.sql.mentions import tables_of
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "unpivot", "("})
 SHOWN = frozenset({"tables", "budget", "ledger", "domains"})
 KEPT = frozenset({"show_stddev", "statement_timeout", "last_charge"})
-"""What a session keeps by itself."""
+"""Settings that a session keeps by itself."""
 CATALOGS = ("pg_", "information_schema")
-"""What the names of PostgreSQL's own schemas and tables begin with."""
+"""Prefixes of PostgreSQL's own schemas and tables."""
 NOTHING = {
     "set": "SET",
     "reset": "RESET",
@@ -28,7 +28,7 @@ NOTHING = {
     "unlisten": "UNLISTEN",
     "lock": "LOCK TABLE",
 }
-"""What is said to be done where there is nothing to do."""
+"""Tags of statements that have nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Errand:
 
 
 Knows = Callable[[tuple[str, ...]], bool]
-"""Whether a name in parts is that of a declared table, a view or a model."""
+"""A test that a name in parts is that of a declared table, a view or a model."""
 
 
 def route(fragment: Fragment, knows: Knows) -> Errand:

@@ -12,7 +12,7 @@ from dpsql.files import exclusive, replace_file
 from dpsql.server.scram import Verifier
 
 CURATOR = ":curator"
-"""What the line of a user ends with who may see every request on the page."""
+"""The suffix of the line of a user who may see every request on the page."""
 _NAME = re.compile(r"[^\W\d][\w.@-]{0,62}")
 HINT = "dpsql user add CATALOG NAME"
 

@@ -48,7 +48,7 @@ CANCELLED = 1e-12
 """Size below which a spread, relative to the terms that it is the sum of, is their rounding."""
 
 WHOLE = 1e-9
-"""How far a coefficient that is a whole number may be from it, by rounding."""
+"""Tolerance, by rounding, of a coefficient that is a whole number."""
 
 WHOLE_NUMBERS = 1 << 26
 """Most multiplications to find out whether coefficients are whole; beyond, they are not."""

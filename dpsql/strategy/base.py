@@ -83,7 +83,7 @@ class Forecast(ABC):
     """
 
     writes_intervals: ClassVar[bool] = True
-    """Whether ``paired`` writes out rows that are intervals of cells."""
+    """True if ``paired`` writes out rows that are intervals of cells."""
 
     domain: Mapping[str, int]
     noise: tuple[float, ...]

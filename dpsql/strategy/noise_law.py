@@ -67,7 +67,7 @@ class NoiseLaw:
     variance: Callable[[float], float]
     interval: float
     is_pure: bool = field(init=False)
-    """Whether budgets are epsilons, without a delta; else they are rhos."""
+    """True if budgets are epsilons, without a delta; else they are rhos."""
 
     def __post_init__(self) -> None:
         if not is_name(self.name) or self.name == AUTO:

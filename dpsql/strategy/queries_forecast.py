@@ -216,4 +216,4 @@ _JOINS: Mapping[tuple[bool, bool], Callable[[Floats, Floats], Floats]] = {
     (True, False): rowwise,
     (True, True): np.multiply,
 }
-"""How the parts of inner products are joined, by whether rows and whether queries are in pairs."""
+"""Joins of the parts of inner products, by whether rows and whether queries are in pairs."""

@@ -23,7 +23,7 @@ WIDE: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["-h", "-
 """Help is as wide as the terminal, up to where no option needs a second line."""
 
 LARGEST_EPSILON = Fraction(10**6)
-"""What the limits of a catalog cannot exceed; the catalog's own are checked on connecting."""
+"""Bound on the limits of a catalog; the catalog's own are checked on connecting."""
 
 
 def setting_option(name: str, help: str = "") -> Callable[[C], C]:

@@ -42,7 +42,7 @@ ABOUT_ERRORS = (
     "the budget; at least is what no strategy could go below, were "
     "the column asked alone with the whole budget.</p>"
 )
-"""What the table of expected errors means."""
+"""Explanation of the table of expected errors."""
 
 CSS = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5c6773;--rule:#dde2e8;--back:#fff;

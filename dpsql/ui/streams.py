@@ -15,13 +15,13 @@ from types import TracebackType
 from dpsql.errors import UsageError, printable
 
 SUMMARY = "summary.json"
-"""What lists the files of results beside it."""
+"""The list of the files of results beside it."""
 
 PARTIAL = ".dpsql-partial-"
-"""How the names of folders begin in which results are put together."""
+"""Prefix of folders in which results are put together."""
 
 PAID = "what was charged is stored: asked again it is free"
-"""What works where answers cannot be written that are there already."""
+"""The hint where answers cannot be written that are there already."""
 
 
 def is_command(text: str) -> bool:

@@ -22,9 +22,9 @@ from dpsql.privacy.vault.byte_texts import ByteTexts
 Fetched = dict[str, Any]
 """Some rows of every column: arrays, or texts as bytes."""
 DTYPES = {"l": np.int64, "i": np.int32, "C": np.uint8, "g": np.float64}
-"""What numbers are called in a schema."""
+"""Types of numbers, by their names in a schema."""
 FLAGS, TEXTS = "b", {"u": np.int32, "U": np.int64}
-"""What flags and texts are called there; texts with the type of their ends."""
+"""Names of flags and texts there; texts with the type of their ends."""
 EMPTY = {**DTYPES, FLAGS: np.bool_}
 """The types of all but texts."""
 

@@ -20,7 +20,7 @@ LONG = 256
 """Bytes from which on a text is looked at by itself."""
 HALF = np.uint64(32)
 FIRST = np.array([(1 << 8 * size) - 1 for size in range(WORD + 1)], dtype=np.uint64)
-"""What keeps the first bytes of a word."""
+"""Masks that keep the first bytes of a word."""
 
 
 @dataclass(frozen=True, slots=True)

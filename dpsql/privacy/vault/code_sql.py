@@ -37,7 +37,7 @@ FEW = 16
 TINY = float(1 << 40)
 """A part of a width that is this much smaller is at step 0 of every grid."""
 NOTHING = "0 AS n"
-"""What is selected where nothing is asked of a row."""
+"""The column that is selected where nothing is asked of a row."""
 LAYERS = 4
 Layers = tuple[list[str], ...]
 """Of one column, the expressions of every layer, each over those of the layer before."""

@@ -41,7 +41,7 @@ TYPE_FAMILIES = (
 """The families of stored types that engines tell; nested is every type that is not known."""
 
 Form = Literal["number", "whole", "boolean", "day", "clock", "time", "place", "key"]
-"""How values are handed over: doubles (NaN is missing), or integers: whole numbers, 0 and 1, days
+"""Forms of values handed over: doubles (NaN is missing), or integers: whole numbers, 0 and 1, days
 since 1970 in UTC, microseconds since 1970 on a clock, or since midnight of a time of day, the place
 of a text in a list. A key, which files alone are asked for, is handed over as a unit is, among the
 ``keys`` of a batch."""

@@ -15,7 +15,7 @@ READABLE = {
     "csv": "a CSV file is UTF-8 text: a header of different names, then lines with as many commas",
     "duckdb": "a DuckDB file is of this version or an older one, and closed by what wrote it",
 }
-"""What a file that does not open lacks, by its kind."""
+"""Likely faults of a file that does not open, by its kind."""
 
 
 def match_files(source: str) -> tuple[str, ...]:

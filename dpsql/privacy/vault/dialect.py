@@ -47,7 +47,7 @@ class Dialect(ABC):
     usual: Mapping[str, str]
     """The native type that columns of a declared type have, where nobody has looked."""
     fence = ""
-    """What keeps a sub-query of expressions from being written out where they are used."""
+    """The clause that keeps expressions of a sub-query from being copied to where they are used."""
 
     @abstractmethod
     def identifier(self, name: str) -> str:

@@ -52,7 +52,7 @@ from dpsql.privacy.vault.source import (
 from dpsql.records import dataclass, field, replace
 
 ROWS = 1 << 16
-"""How many rows of up to COLUMNS columns are handed over at once: 64 MiB."""
+"""Rows of up to COLUMNS columns that are handed over at once: 64 MiB."""
 COLUMNS = 64
 """More are fetched as frames, of which one can say how long they are."""
 VECTOR = 2048

@@ -34,7 +34,7 @@ EPOCH = dt.date(1970, 1, 1)
 DAY = 86_400 * 10**6
 """The microseconds of a day."""
 SLACK = 2.0**-51
-"""How far a double may be from a decimal number that it stands for: up to four of its last bits."""
+"""Most relative distance of a double from its decimal number: up to four of its last bits."""
 NEAR = 1 << 12
 """Listed numbers that span less than this are looked up, which is quicker than to search them."""
 NOWHERE = -(1 << 63)

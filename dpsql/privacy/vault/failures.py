@@ -18,7 +18,7 @@ DAMAGED = (
     "read, such as decimals by BYTE_STREAM_SPLIT, or outgrows the memory",
     "write the file again, whole, not encrypted, and in plain or dictionary encoding",
 )
-"""What is said of files that open and cannot be read, and what helps; one text for all of them."""
+"""The message on files that open and cannot be read, and its hint; one text for all of them."""
 CHANGED = ("the data have changed since they were opened", "connect again")
 
 
@@ -31,7 +31,7 @@ class Unread(Exception):
 
 
 FAILED = (duckdb.Error, OSError, EOFError, zlib.error, DataUnavailable)
-"""What files that opened before make of a read, if they make it fail."""
+"""Errors of reads of files that opened before."""
 
 
 def unread(table: str, source: str, error: Exception) -> Exception:

@@ -15,7 +15,7 @@ OLD = "old"
 TIMES = "times"
 """Times of day, of which DuckDB refuses what is out of range, and all others with it."""
 BESIDES = (INSTANTS, OLD, TIMES)
-"""What pyarrow reads beside DuckDB."""
+"""Types that pyarrow reads beside DuckDB."""
 MICROS = "micros"
 """Instants that pyarrow and DuckDB read alike."""
 UNREADABLE = "unreadable"
@@ -42,7 +42,7 @@ SELECT file_name, name, COALESCE(num_children, 0),
 FROM parquet_schema(?)"""
 
 Footer = tuple[tuple[object, ...], ...]
-"""What a file says of its schema: name, number of children, how stored, and all that there is."""
+"""The schema of a file: name, number of children, how stored, and all that there is."""
 
 
 def read_footers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> dict[str, Footer]:

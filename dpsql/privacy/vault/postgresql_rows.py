@@ -25,7 +25,7 @@ from dpsql.privacy.vault.postgresql_session import (
 )
 
 ROWS = 1 << 16
-"""How many rows are handed over at once."""
+"""Rows that are handed over at once."""
 
 
 def rows_sent(

@@ -39,7 +39,7 @@ SETTINGS = {
     "enable_indexonlyscan": "off",
     "enable_bitmapscan": "off",
 }
-"""What is set, and checked: whatever the role, the database or the address says of it.
+"""Settings that are set, and checked: whatever the role, the database or the address says of it.
 
 Rows that a policy hides are an error and not a smaller count; no time limit depends on the data;
 rows come in the order in which they are stored, so that two readings in one snapshot agree.
@@ -71,7 +71,7 @@ TOLD = {
     "53": "the server has no room for another session",
     "57P": "the server is shutting down or starting",
 }
-"""What is told of a failure before any row is read, by the start of its SQLSTATE."""
+"""Messages on a failure before any row is read, by the start of its SQLSTATE."""
 AT_LOGIN = {
     "password authentication failed": "the server refuses the login",
     "role": "the server refuses the login",
@@ -79,7 +79,7 @@ AT_LOGIN = {
     "database": "the server has no such database",
 }
 UNSAID = "no password supplied"
-"""What the driver says itself, and not the server, where it is asked for a password."""
+"""The driver's own message, and not the server's, where it is asked for a password."""
 NAMED = "check `table` in the catalog, as schema.table, with capitals in double quotes"
 HINTS = {
     "the server refuses the login": "check user and dbname in {0}, the password in ~/.pgpass, and "
@@ -91,7 +91,7 @@ HINTS = {
     "the address of the server is malformed": "{0} is host=... dbname=..., or postgresql://...",
     "the server cannot be reached": "check that it runs, and host and port in {0}",
 }
-"""What would work instead, by what is told; {0} is what holds the address."""
+"""Hints, by the message; {0} is what holds the address."""
 
 
 def address_of(table: Table) -> str:

@@ -35,7 +35,7 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
     "memory_limit": f"{memory() // SHARE}B",
 }
-"""What a session sets is no part of it: how many rows there are could be told by where reading
+"""Settings of a session, not of a source: how many rows there are could be told by where reading
 fails. DuckDB reads before a request is measured, so that either has half of the memory."""
 NEEDED = {"unused_columns"}
 """Steps of the optimiser that stay on: columns that nobody asked for are not read."""

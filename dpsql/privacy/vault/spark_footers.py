@@ -17,7 +17,7 @@ UNREAD = {
     "MILLIS": "milliseconds, some of which Spark cannot read",
     "NANOS": "nanoseconds, which Spark does not read",
 }
-"""What is said of times in a unit of Parquet."""
+"""Remarks on times in a unit of Parquet."""
 
 
 def refuse_times(

@@ -30,7 +30,7 @@ STARTED_WITH = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""How a driver is set that is started here: what it logs of a failure may hold values."""
+"""Settings of a driver that is started here: what it logs of a failure may hold values."""
 DRIVER_MEMORY = "SPARK_DRIVER_MEMORY"
 """The variable that says what memory a driver may have, unless a file of Spark's says it."""
 LOCAL_PART = 4
@@ -56,7 +56,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
-"""What is set, and checked: whatever the cluster or the session that is found says of it.
+"""Settings that are set, and checked: whatever the cluster or the session that is found says of it.
 
 Overflows are errors and no other numbers; files that cannot be read are an error and not a smaller
 count; the names of folders do not decide on types; nothing behind a condition is worked out first;
@@ -82,7 +82,7 @@ TOLD = {
     "DATA_SOURCE_NOT_FOUND": "this Spark has no reader of its format",
     "JAVA_GATEWAY_EXITED": "Spark does not start: it needs Java 17, and a master",
 }
-"""What is told of a failure before any row is read, by the condition of its error."""
+"""Messages on a failure before any row is read, by the condition of its error."""
 HINTS = {
     **dict.fromkeys(
         [condition for condition, problem in TOLD.items() if problem == STRANGE],
@@ -93,7 +93,7 @@ HINTS = {
     "as io.delta:delta-spark_2.13 with its spark.sql.extensions, or read a version of a Delta "
     'table by source = { delta = "folder", version = 3 }',
 }
-"""What would work instead, by the condition, where another attempt would not."""
+"""Hints, by the condition, where another attempt would not."""
 
 _starting = fresh(threading.Lock())
 

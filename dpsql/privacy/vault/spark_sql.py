@@ -34,7 +34,7 @@ INFINITY = 0x7FF0000000000000
 """The bits of an infinite double."""
 PLAIN = frozenset(" !#%&()*+,-./:;<=>?@[]^_{|}~")
 PATTERN = frozenset("{}[]*?\\")
-"""What makes a path a pattern to Spark, which reads all that matches it."""
+"""Characters that make a path a pattern to Spark, which reads all that matches it."""
 
 
 def family_of(stored: str) -> str:

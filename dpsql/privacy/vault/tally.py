@@ -46,7 +46,7 @@ class Fall:
 
 
 WHOLE = Weights(1, (), 0, Fraction(0))
-"""How the weight of a row is split where no axis has nodes: it is one."""
+"""The weights where no axis has nodes: a row counts one."""
 
 Spread = Callable[[Chunk], Fall]
 """Where some rows fall."""

@@ -26,7 +26,7 @@ Spelled = Sequence[tuple[Counts, Words]]
 """The words of some texts; see ``ByteTexts.words``."""
 
 FREE = (1 << 32) - 1
-"""What a free place holds: records start before."""
+"""The mark of a free place: records start before."""
 PLACES = 1 << 10
 """Places to begin with."""
 SPARE = 2

@@ -12,7 +12,7 @@ from dpsql.catalog.domain import floor_period
 from dpsql.catalog.unit_local import DerivedTable
 
 REFRESH = "day"
-"""How often a table of a server is taken for a new version where nothing is said of it."""
+"""Period after which a table of a server counts as a new version, where none is declared."""
 
 
 def stated_version(table: Table) -> str | None:

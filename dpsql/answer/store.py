@@ -339,16 +339,16 @@ class SyntheticTables(LearnedModels):
     key = "name"
 
     def add(self, key: str, thing: Synthetic) -> Synthetic:
-        """Store a synthetic table durably, and return it as stored.
+        """Store a synthetic table durably, and return it as stored; its key ends in its name.
 
-        Its name gets a number where another process took it during the run, which is paid for.
+        Both get a number where another process took them during the run, which is paid for.
         """
-        named = thing
+        named, free = thing, key
         for number in itertools.count(2):
             try:
-                return self._add(named.name.casefold(), named, "INSERT")
+                return self._add(free, named, "INSERT")
             except sqlite3.IntegrityError:
-                named = replace(thing, name=f"{thing.name}_{number}")
+                named, free = replace(thing, name=f"{thing.name}_{number}"), f"{key}_{number}"
         raise AssertionError
 
 

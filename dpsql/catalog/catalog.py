@@ -18,6 +18,10 @@ from dpsql.records import dataclass, field
 if TYPE_CHECKING:
     from dpsql.catalog.sought import Sought
 
+ALL, OWNERS = "all", "own"
+"""Whose domains, bounds and synthetic tables an analyst sees: everybody's, or those that the
+analyst has paid for and that nobody in particular has."""
+
 SERVERS = {"postgresql": "stream", "spark": "push"}
 """The engines of servers that are part of dpsql, and how each is read; others are installed."""
 PUSHED_FROM = 10**8
@@ -252,6 +256,7 @@ class Catalog:
     ``views`` are SELECTs by case-folded name, in declared order. ``derived`` are tables that
     statements make of relations, by case-folded name; they are found, and never listed.
     ``scratch`` is the part of the budget that drafts may spend, None where there are none.
+    ``visibility`` says whose domains, bounds and synthetic tables an analyst sees.
     """
 
     path: Path
@@ -263,6 +268,7 @@ class Catalog:
     views: dict[str, View] = field(default_factory=dict)
     derived: dict[str, Table] = field(default_factory=dict, compare=False, repr=False)
     scratch: Fraction | None = None
+    visibility: str = ALL
 
     @classmethod
     def load(cls, path: str | Path) -> Catalog:
@@ -292,6 +298,8 @@ class Catalog:
             facts["scratch"] = str(self.scratch)
         if self.analysts:
             facts["analysts"] = {name: str(epsilon) for name, epsilon in self.analysts.items()}
+        if self.visibility != ALL:
+            facts["visibility"] = self.visibility
         if self.views:
             facts["views"] = {
                 key: view.sql if view == View(view.name, view.sql) else _facts_of_view(view)
@@ -317,6 +325,8 @@ class Catalog:
             pairs = zip(table.columns.values(), columns, strict=True)
             found |= {f"column {table.name}.{each.name}": fact for each, fact in pairs}
         found |= {f"view {view.name}": _facts_of_view(view) for view in self.views.values()}
+        if self.visibility != ALL:
+            found["visibility of names"] = self.visibility
         return {name: _short_hash(fact) for name, fact in found.items()}
 
 

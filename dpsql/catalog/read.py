@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import KINDS, Budget, Catalog, Column, Table, Unit, View
+from dpsql.catalog.catalog import ALL, KINDS, OWNERS, Budget, Catalog, Column, Table, Unit, View
 from dpsql.catalog.read_calendar import MAX_CELLS
 from dpsql.catalog.read_domain import read_domain, read_other
 from dpsql.catalog.read_place import Place, read_pair, show
@@ -40,6 +40,7 @@ TABLE_KEYS = (
     *("unit_keys", "unit_columns", "spill", "column"),
 )
 BACKENDS = ("dpsql", "opendp")
+VISIBILITIES = (ALL, OWNERS)
 LONGEST_ANALYST = 100
 """Characters of a name, which every charge of the analyst keeps in the ledger."""
 LARGEST_EPSILON = Fraction(10**6)
@@ -72,7 +73,7 @@ def read_catalog(path: Path) -> Catalog:
     except (RecursionError, ValueError) as error:
         place.fail(f"not valid TOML: {error}", "see https://toml.io for the syntax")
     place.check_keys(
-        raw, ("analyst", "budget", "ledger", "noise", "scratch", "table", "unit", "view")
+        raw, ("analyst", "budget", "ledger", "names", "noise", "scratch", "table", "unit", "view")
     )
     tables = _section(place, raw, "table")
     if not tables:
@@ -86,6 +87,7 @@ def read_catalog(path: Path) -> Catalog:
         _read_anchors(place, raw),
         _read_analysts(place, raw, whole),
         scratch=_read_scratch(place, raw, whole),
+        visibility=_read_visibility(place, raw),
     )
     units = read_unit_names(place, _section(place, raw, "unit"))
     for name, body in tables.items():
@@ -159,6 +161,19 @@ def _read_backend(place: Place, raw: Mapping[str, Any]) -> str:
     if backend not in BACKENDS:
         place.fail(f"[noise] backend = {show(backend)}", f"one of {', '.join(BACKENDS)}")
     return str(backend)
+
+
+def _read_visibility(place: Place, raw: Mapping[str, Any]) -> str:
+    """Read whose domains, bounds and synthetic tables an analyst sees."""
+    names = _section(place, raw, "names")
+    place.check_keys(names, ("visibility",))
+    given = names.get("visibility", ALL)
+    if given not in VISIBILITIES:
+        place.fail(f"[names] visibility = {show(given)}", f"one of {', '.join(VISIBILITIES)}")
+    if given == OWNERS and not _section(place, raw, "analyst"):
+        remedy = "declare them, [analyst.ana] with epsilon = 1.0, or leave it out"
+        place.fail("[names] visibility = own, and no analyst is declared", remedy)
+    return str(given)
 
 
 def _read_anchors(place: Place, raw: Mapping[str, Any]) -> Path | None:

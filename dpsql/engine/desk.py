@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dpsql.answer.discovered import (
 )
 from dpsql.answer.store import Store
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.catalog import ALL, OWNERS
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
@@ -29,6 +30,7 @@ from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.privacy.chain import ANALYST
 from dpsql.privacy.curator import SCRATCH, nested_budgets
 from dpsql.records import dataclass, fields, replace
 from dpsql.sealed import Sealed
@@ -44,6 +46,8 @@ from dpsql.workload.term import Pattern
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
     from dpsql.privacy.status import Status
+
+S = TypeVar("S", Discovered, "Synthetic")
 
 ASKED = 64
 """Requests that are kept, so that one that is made again is not laid out and planned again."""
@@ -96,7 +100,9 @@ class Desk(ABC):
         self.models: dict[str, Synthetic] = {}
         self.found: dict[str, Discovered] = {}
         self.declared = catalog
-        self._seen = b""
+        self._all: dict[str, Discovered] = {}
+        self._paid_by: dict[tuple[str, int, str], tuple[str, ...]] = {}
+        self._count = b""
         self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
         self._held = 0
@@ -129,15 +135,57 @@ class Desk(ABC):
         """Return the lines of a forecast on rows that files do not hold: nothing is opened."""
         return ()
 
-    def _with_models(self) -> Catalog:
-        """The catalog with the domains that were found, and with its synthetic tables."""
-        tables = dict(self.declared.tables)
-        for key, synthetic in self.models.items():
+    def _declare(self, found: Mapping[str, Discovered]) -> Catalog:
+        """The catalog with domains and bounds that were found."""
+        tables = {
+            key: declare_all(table, sought_in(table, found))
+            for key, table in self.catalog.tables.items()
+        }
+        return replace(self.catalog, tables=tables)
+
+    def _with_models(self, declared: Catalog, models: Iterable[Synthetic]) -> Catalog:
+        """A catalog with synthetic tables, whose keys may be of domains that are not seen."""
+        tables = dict(declared.tables)
+        for synthetic in models:
+            key = synthetic.name.casefold()
             if synthetic.table in tables and key not in tables:
                 table = self.catalog.tables[synthetic.table]
-                heads = [self.found[head] for head in synthetic.released if head in self.found]
+                heads = [self._all[head] for head in synthetic.released if head in self._all]
                 tables[key] = synthetic.describe(declare_all(table, heads))
-        return replace(self.catalog, tables=tables)
+        return replace(declared, tables=tables)
+
+    def _seen(self, made: Iterable[S], analyst: str | None) -> list[S]:
+        """Those that an analyst sees, with the own ones last, or nobody in particular: empty.
+
+        Where names are everybody's, and for the curator, they are all there are.
+        """
+        ordered = sorted(made, key=lambda each: each.receipt[1])
+        if self.catalog.visibility == ALL or analyst is None:
+            return ordered
+        common = [each for each in ordered if not self._owners(each.receipt)]
+        return common + [each for each in ordered if analyst in self._owners(each.receipt)]
+
+    def _owners(self, receipt: tuple[str, int, str]) -> tuple[str, ...]:
+        """The analysts whose budgets paid; of another ledger they are not known, and nobody."""
+        if receipt not in self._paid_by:
+            within = self.paid_within(receipt[1])
+            found = [each.removeprefix(ANALYST) for each in within if each.startswith(ANALYST)]
+            self._paid_by[receipt] = tuple(found) if receipt[0] == self.ledger_id else ("",)
+        return self._paid_by[receipt]
+
+    def table_key(self, name: str) -> str:
+        """The key that a synthetic table of a name is stored by: of an analyst's own, or one."""
+        is_own = self.catalog.visibility == OWNERS and self.analyst is not None
+        return f"{self.analyst}/{name.casefold()}" if is_own else name.casefold()
+
+    @property
+    def common(self) -> Catalog:
+        """The catalog with what everybody sees of domains and synthetic tables."""
+        if self.catalog.visibility == ALL:
+            return self.known
+        found = {each.head: each for each in self._seen(self._all.values(), "")}
+        models = self._seen(self.store.tables.all().values(), "")
+        return self._with_models(self._declare(found), models)
 
     @property
     def known(self) -> Catalog:
@@ -146,16 +194,14 @@ class Desk(ABC):
 
     def know(self) -> None:
         """Know what is published by now: synthetic tables, and domains that were found."""
-        models, self._seen = self.store.tables.all_with_count()
-        self.models.update(models)
-        found = self.store.domains.all().items()
-        self.found = dict(sorted(found, key=lambda each: each[1].receipt[1]))
-        tables = {
-            key: declare_all(table, sought_in(table, self.found))
-            for key, table in self.catalog.tables.items()
-        }
-        self.declared = replace(self.catalog, tables=tables)
-        known = self._with_models()
+        models, self._count = self.store.tables.all_with_count()
+        made = told_apart(self._seen(models.values(), self.analyst))
+        self.models.update({each.name.casefold(): each for each in made})
+        self._all = self.store.domains.all()
+        found = told_apart(self._seen(self._all.values(), self.analyst))
+        self.found = {each.head: each for each in found}
+        self.declared = self._declare(self.found)
+        known = self._with_models(self.declared, self.models.values())
         before = self.compiler.catalog.tables
         if all(known.tables[key] == table for key, table in before.items()):
             self.compiler.catalog = known
@@ -182,7 +228,7 @@ class Desk(ABC):
 
     def catch_up(self) -> None:
         """Know what other connections and processes have published since."""
-        if self.store.tables.file.counter.read() != self._seen:
+        if self.store.tables.file.counter.read() != self._count:
             self.know()
 
     @property
@@ -399,6 +445,22 @@ class Desk(ABC):
     def remaining(self, tables: Iterable[str]) -> Fraction:
         """The largest epsilon that one more request on tables may ask for."""
         return self.status().remaining_within(self.within(tables))
+
+
+def told_apart(made: Iterable[S]) -> list[S]:
+    """Return things by names of their own: one that has another's gets the number of its entry.
+
+    Several analysts may each have one of a name where they do not see each other's.
+    """
+    found, taken = list[S](), set[tuple[str, str]]()
+    for each in made:
+        kind = each.what if isinstance(each, Discovered) else ""
+        if not (isinstance(each, Discovered) and each.dropped):
+            while (kind, each.name.casefold()) in taken:
+                each = replace(each, name=f"{each.name}_{each.receipt[1]}")
+            taken.add((kind, each.name.casefold()))
+        found.append(each)
+    return found
 
 
 def _bytes_of(item: Compiled) -> int:

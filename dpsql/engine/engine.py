@@ -286,7 +286,7 @@ class Engine(Desk):
         from dpsql.answer.synthetics import find_synthetic  # few sessions fit anything further
 
         found = find_synthetic(self.models, name).refit(work)
-        stored = self.store.tables.add(found.name.casefold(), found)
+        stored = self.store.tables.add(self.table_key(found.name), found)
         self.know()
         return stored
 

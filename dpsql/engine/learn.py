@@ -163,8 +163,8 @@ class LearningTable(Learning):
         return desk.store.tables
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """The name of the table."""
-        return (self.name.casefold(),)
+        """The name of the table, among those that its maker sees."""
+        return (desk.table_key(self.name),)
 
     def find(self, desk: Desk) -> None:
         """Nothing: what has the name already is another table, perhaps of another process.

@@ -86,7 +86,7 @@ class Asker:
             what = "statements without a declared table are not answered here"
             raise NotSupportedError("E_TWIN", what, hint="dpsql serve --twin auto")
         self.connection.engine.catch_up()
-        self._twin.declare(declared_tables(self.connection.known))
+        self._twin.declare(declared_tables(self.connection.engine.common))
         return self._twin
 
     @property

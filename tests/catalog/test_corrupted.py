@@ -36,6 +36,7 @@ GOOD: dict[str, Any] = {
     },
     "analyst": {"ana": {"epsilon": 4}},
     "ledger": {"anchor": "anchors"},
+    "names": {"visibility": "own"},
     "noise": {"backend": "dpsql"},
     "scratch": {"epsilon": 2},
     "unit": {"person": {}},

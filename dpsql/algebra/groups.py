@@ -111,8 +111,10 @@ class Groups(Operator):
 def grouped(labels: Array, count: int, weights: Array | None = None) -> Operator:
     """Return the sums over classes of cells as Identity or Total if they are, else as rows.
 
-    ``labels`` (n,) gives the class of each cell, -1 for none; ``weights`` (n,) what a cell counts,
-    one where None. The operator has ``count`` rows and n columns.
+    Args:
+        labels: (n,) the class of each cell, -1 for none.
+        count: rows of the operator, which has n columns.
+        weights: (n,) what a cell counts; one where None.
 
     >>> grouped(np.array([0, 1, 2]), 3), grouped(np.array([0, 0, 0]), 1)
     (Identity(size=3), Total(size=3))

@@ -141,7 +141,8 @@ class OrbitRows:
     def apply(self, counts: Integers) -> Integers:
         """Return all rows applied to a table of counts, flat; exact modulo 2^64.
 
-        ``counts`` has one axis per attribute, in order.
+        Args:
+            counts: one axis per attribute, in order, of its cells.
         """
         tensor = counts
         for axis, orbits in enumerate(self.orbits):

@@ -26,7 +26,13 @@ class Keepsakes(Generic[T]):
         self._lock = fresh(threading.RLock())
 
     def of(self, owner: object, size: int, find: Callable[[], T]) -> T:
-        """Return what ``find`` finds of an object, a result of so many numbers."""
+        """Return what ``find`` finds of an object, a result of so many numbers.
+
+        Args:
+            owner: an object that does not change; told apart by being the same.
+            size: numbers of the result, of which there may be ``most`` in all.
+            find: called where nothing is remembered; its result must not hold ``owner``.
+        """
         key = id(owner)
         with self._lock:
             known = self._found.get(key)
@@ -36,7 +42,10 @@ class Keepsakes(Generic[T]):
         return self.put(owner, size, find())
 
     def put(self, owner: object, size: int, found: T) -> T:
-        """Remember a result of an object, and return it."""
+        """Remember a result of an object, and return it.
+
+        Args: as ``of``; ``found`` must not hold ``owner``.
+        """
         key = id(owner)
         with self._lock:
             self._found[key] = weakref.ref(owner, lambda gone: self._forget(key, gone)), found, size

@@ -36,7 +36,10 @@ def kron_apply(factors: Sequence[Factor], tensor: Array) -> Array:
 def contract(factor: Operator | Array, tensor: Array, axis: int) -> Array:
     """Return a tensor with one axis contracted with the columns of a factor.
 
-    ``factor`` has shape (r, n), and the axis of the tensor n entries; it has r afterwards.
+    Args:
+        factor: (r, n).
+        tensor: n entries along the axis; the result has r.
+        axis: the axis, from 0.
     """
     if isinstance(factor, Operator):
         return factor.apply(tensor, axis)

@@ -64,21 +64,35 @@ def dimensions(sizes: Sequence[int]) -> Floats:
 def eigenvalues(u: Array, sizes: Sequence[int]) -> Floats:
     """Return the eigenvalues of G(u), one per common eigenspace.
 
+    Args:
+        u: (2,) * d, the weight of the marginal over each set, as in ``sup``.
+        sizes: the cells of each of the d attributes.
+
     Source: HDMM, section 7, Theorem 9.
     """
     return np.asarray(sup(u * merged_cells(sizes)), dtype=np.float64)
 
 
 def coefficients(values: Array, sizes: Sequence[int]) -> Floats:
-    """Return u such that G(u) has the given eigenvalues."""
+    """Return u such that G(u) has the given eigenvalues.
+
+    Args:
+        values: (2,) * d, one eigenvalue per common eigenspace.
+        sizes: the cells of each of the d attributes.
+    """
     return np.asarray(sup_inverse(values) / merged_cells(sizes), dtype=np.float64)
 
 
 def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
     """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
 
-    ``theta2`` and ``traces`` have shape (2,) * d: the squared weight of the marginal over each set,
-    and the trace of V on its eigenspace. In squared counts, for noise of variance one.
+    It is in squared counts, for noise of variance one.
+
+    Args:
+        theta2: (2,) * d, the squared weight of the marginal over each set.
+        traces: (2,) * d, the trace of V on each common eigenspace.
+        sizes: the cells of each of the d attributes.
+
     Source: HDMM, section 8, Theorem 11, in O(d 2^d).
     """
     values = eigenvalues(theta2, sizes)

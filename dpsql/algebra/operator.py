@@ -57,7 +57,12 @@ class Operator(ABC):
         return self.shape[0]
 
     def apply(self, tensor: Array, axis: int) -> Array:
-        """Contract one axis of a tensor with Q: that axis shrinks or grows from n to rows."""
+        """Contract one axis of a tensor with Q: that axis shrinks or grows from n to rows.
+
+        Args:
+            tensor: n entries along the axis.
+            axis: the axis, from 0, or from -1 backwards.
+        """
         axis %= tensor.ndim
         if tensor.shape[axis] != self.n:
             raise ValueError(f"axis {axis} has size {tensor.shape[axis]}, operator has {self.n}")
@@ -117,7 +122,11 @@ class Operator(ABC):
         return self.matmat(np.eye(self.n, dtype=kind))
 
     def take_columns(self, index: NDArray[np.integer[Any]]) -> Operator:
-        """Return the operator of the chosen columns, rows unchanged."""
+        """Return the operator of the chosen columns, rows unchanged.
+
+        Args:
+            index: (k,) the columns, in the order of those of the result.
+        """
         if len(index) == self.n and np.array_equal(index, np.arange(self.n)):
             return self
         return Columns(self, np.asarray(index, dtype=np.int64))
@@ -189,7 +198,7 @@ class Columns(Operator):
 
 
 def freeze(array: Array) -> Array:
-    """Return a read-only C-contiguous copy of an array.
+    """Return a read-only C-contiguous copy of an array of any shape.
 
     >>> freeze(np.zeros(2)).flags.writeable
     False
@@ -235,6 +244,9 @@ def Permuted(  # noqa: N802
     op: Operator, permutation: NDArray[np.integer[Any]]
 ) -> Operator:
     """Return an operator with its columns permuted: column j is column permutation[j] of ``op``.
+
+    Args:
+        permutation: (n,) every column of ``op`` once.
 
     Raises ValueError when the index is not a permutation of the columns.
 

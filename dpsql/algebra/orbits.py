@@ -59,7 +59,12 @@ class Orbits:
         return self.order[start : start + self.sizes[orbit]]
 
     def sums(self, array: Array, axis: int) -> Array:
-        """Return the sums over the cells of every orbit along one axis."""
+        """Return the sums over the cells of every orbit along one axis.
+
+        Args:
+            array: n entries along the axis; the result has one per orbit.
+            axis: the axis, from 0.
+        """
         return np.asarray(np.add.reduceat(array.take(self.order, axis), self.starts, axis))
 
     def gram_parts(self, gram: Floats) -> tuple[Floats, Floats]:
@@ -105,6 +110,10 @@ def find_orbits(grams: Iterable[Floats], n: int) -> Orbits:
 
     Cells a and b are interchangeable iff G[a,a] = G[b,b] and G[a,k] = G[b,k] for all other k;
     this is an equivalence relation.
+
+    Args:
+        grams: (n, n) each.
+        n: cells.
 
     >>> find_orbits([np.diag([2, 1, 1]), np.eye(3)], 3).labels.tolist()
     [0, 1, 1]

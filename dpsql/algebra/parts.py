@@ -43,7 +43,11 @@ def parts_of(pattern: Array) -> Integers | None:
 
 
 def are_small(labels: Integers | None) -> bool:
-    """True if the largest part of the cells has several of them, and few."""
+    """True if the largest part of the cells has several of them, and few.
+
+    Args:
+        labels: (n,) the part of each cell; None where all are one part.
+    """
     return labels is not None and 1 < int(np.bincount(labels).max()) <= MOST_OF_PART
 
 
@@ -88,7 +92,13 @@ def inverse_of_parts(Q: Floats) -> tuple[Floats, Floats] | None:
 
 
 def gram_of_parts(Q: Floats, weights: Floats, labels: Integers) -> Floats:
-    """Return Q' diag(weights) Q (n, n) of rows Q (m, n) whose cells are in parts."""
+    """Return Q' diag(weights) Q (n, n) of rows Q (m, n) whose cells are in parts.
+
+    Args:
+        Q: (m, n), zero where a row and a cell are in different parts.
+        weights: (m,).
+        labels: (n,) the part of each cell.
+    """
     out = np.zeros((Q.shape[1],) * 2)
     for cells, rows in _blocks(Q, labels):
         block = Q[rows[:, :, np.newaxis], cells[:, np.newaxis]]

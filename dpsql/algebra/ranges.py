@@ -144,6 +144,13 @@ def Hierarchy(n: int, branching: int = 2, root: bool = True) -> Ranges:  # noqa:
 
     A node whose length L is not divisible by b is cut at ceil(k L / b).
 
+    Args:
+        n: cells.
+        branching: most children of a node, two at least.
+        root: keep the sum of all cells.
+
+    Raises: ValueError for a smaller ``branching``.
+
     >>> Hierarchy(3).dense().tolist()
     [[1, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]
     """
@@ -162,6 +169,10 @@ def Hierarchy(n: int, branching: int = 2, root: bool = True) -> Ranges:  # noqa:
 
 def split_interval(lo: int, hi: int, branching: int) -> list[tuple[int, int]]:
     """Return the children of the node [lo, hi), none for a single cell.
+
+    Args:
+        lo, hi: the first cell of the node, and the one after its last.
+        branching: most children.
 
     >>> split_interval(0, 5, 2)
     [(0, 3), (3, 5)]

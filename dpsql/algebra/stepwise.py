@@ -129,7 +129,12 @@ def pieces_of(operator: Operator) -> Stepwise | None:
 
 
 def some_rows(operator: Operator, start: int, step: int) -> Floats:
-    """Return some rows of an operator."""
+    """Return some rows of an operator, (up to ``step``, n).
+
+    Args:
+        start: the first of them, from 0.
+        step: most rows; fewer at the end.
+    """
     if isinstance(operator, Dense):
         return np.asarray(operator.matrix[start : start + step], dtype=np.float64)
     stop = min(start + step, operator.rows)

@@ -58,6 +58,9 @@ def classes_of(rows: Integers) -> Labels:
 def is_finer(fine: Labels, coarse: Labels) -> bool:
     """Say whether cells of a class are in one class of the other partition too.
 
+    Args:
+        fine, coarse: (n,) each, the class of every cell, from 0.
+
     >>> is_finer(np.array([0, 1, 2]), np.array([0, 1, 1]))
     True
     """
@@ -163,11 +166,19 @@ class Side(ABC):
 
     @abstractmethod
     def put(self, values: Floats) -> Floats:
-        """Return what rows of values, (numbers, ...), come to in the conditions."""
+        """Return the values of the conditions, (conditions, ...), for numbers of the block.
+
+        Args:
+            values: (numbers, ...).
+        """
 
     @abstractmethod
     def take(self, values: Floats) -> Floats:
-        """Return ``put``' of one value per condition, shape (numbers,)."""
+        """Return the transpose of ``put`` applied to one value per condition, (numbers,).
+
+        Args:
+            values: (conditions,).
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +188,11 @@ class Dependencies(Side):
     matrix: Floats
 
     def put(self, values: Floats) -> Floats:
-        """Return what rows of values come to in the conditions."""
+        """Return the values of the conditions, (conditions, ...), for classes (classes, ...)."""
         return np.asarray(self.matrix @ values)
 
     def take(self, values: Floats) -> Floats:
-        """Return ``put``' of one value per condition."""
+        """Return the transpose of ``put`` applied to values (conditions,)."""
         return np.asarray(values @ self.matrix)
 
 
@@ -230,13 +241,13 @@ class Equalities(Side):
     numbers: int
 
     def put(self, values: Floats) -> Floats:
-        """Return what rows of values come to in the conditions."""
+        """Return the values of the conditions, (conditions, ...), for numbers (numbers, ...)."""
         out = np.zeros((self.conditions, *values.shape[1:]))
         out[self.at] = self.sign.reshape(-1, *(1,) * (values.ndim - 1)) * values[self.of]
         return out
 
     def take(self, values: Floats) -> Floats:
-        """Return ``put``' of one value per condition."""
+        """Return the transpose of ``put`` applied to values (conditions,)."""
         found = np.bincount(self.of, self.sign * values[self.at], minlength=self.numbers)
         return np.asarray(found, dtype=np.float64)
 

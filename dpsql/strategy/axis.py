@@ -297,6 +297,13 @@ def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
     """Return the constants of an attribute measured with full rows.
 
     Those of the latest matrices are remembered for as long as these are in use.
+
+    Args:
+        size: n, the cells of the attribute.
+        rows: (r, n); None for the identity.
+        mixed: true if other blocks measure residual rows of the attribute.
+
+    Raises: ValueError where ``mixed`` rows span the sum of all cells.
     """
     if rows is None:
         return _identity_axis(size)

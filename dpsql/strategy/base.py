@@ -215,9 +215,10 @@ class Strategy(ABC):
     ) -> Estimate:
         """Return the least-squares estimate of a release.
 
-        ``values`` are the noisy numbers of each block, flat, in the order of its rows;
-        ``forecast`` is the strategy's own, at their noise; ``integers`` says that values are the
-        integers that were measured.
+        Args:
+            values: the noisy numbers (rows,) of each block, in the order of its rows.
+            forecast: the strategy's own, at their noise.
+            integers: true if values are the integers that were measured.
         """
 
     @abstractmethod
@@ -227,7 +228,12 @@ class Strategy(ABC):
     @classmethod
     @abstractmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> Self:
-        """Return the strategy that ``encode`` described."""
+        """Return the strategy that ``encode`` described.
+
+        Args:
+            facts: as of ``encode``.
+            arrays: every array that was kept, by its name.
+        """
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -250,9 +256,11 @@ class Strategy(ABC):
     ) -> tuple[Fraction, ...]:
         """Return per block the Laplace scale, or the Gaussian sigma squared, for a total cost.
 
-        ``amount`` is epsilon (Laplace) or rho (Gaussian); ``rows_per_unit`` is how many rows one
-        privacy unit can contribute, and ``multipliers[i]`` by how much the sensitivity of block i
-        is larger than that of its rows for other reasons, 1 if absent.
+        Args:
+            amount: epsilon (Laplace) or rho (Gaussian).
+            rows_per_unit: rows that one privacy unit can contribute.
+            multipliers: per block by how much its sensitivity is larger than that of its rows for
+                other reasons; 1 if absent.
 
         Guarantee: dyadic, rounded up, so the costs of all blocks sum to at most ``amount``.
         """
@@ -308,14 +316,21 @@ class Strategy(ABC):
         """Return the expected root mean squared error in the convention of the literature.
 
         Laplace variance is 2 (sensitivity / epsilon)^2; Gaussian noise uses the analytic
-        calibration at (epsilon, delta). Source: HDMM, section 8.
+        calibration at (epsilon, delta).
+
+        Args:
+            workload: over the domain of the strategy.
+            epsilon: of the release.
+            delta: of the release, under Gaussian noise alone.
+
+        Source: HDMM, section 8.
         """
         unit = unit_variance(self.noise, epsilon, delta)
         return math.sqrt(unit * self.unit_error(workload) / workload.rows)
 
 
 def take_rows(factor: Operator, rows: NDArray[np.intp]) -> Operator:
-    """Return chosen rows of a factor; those of intervals are not written out."""
+    """Return rows (k,) of a factor by their places; those of intervals are not written out."""
     from dpsql.algebra.ranges import Ranges  # most answers are not taken row by row
     from dpsql.strategy.structured_axis import interval_bounds
 
@@ -381,7 +396,9 @@ def by_single_rows(
 ) -> list[Floats]:
     """Return ``one`` of every product; those of one row over the same attributes at once.
 
-    ``one`` returns (rows of the product,), ``together`` one number for each product of a group.
+    Args:
+        one: returns (rows of the product,).
+        together: of attributes and the products over them, one number for each.
     """
     items = list(products)
     out: list[Floats] = [np.empty(0)] * len(items)

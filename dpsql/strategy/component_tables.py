@@ -78,7 +78,14 @@ def add_components(
     precision: float,
     tables: dict[int, Floats],
 ) -> None:
-    """Add the block's part of every component to the table that has it; uses up ``tensor``."""
+    """Add the block's part of every component to the table that has it; uses up ``tensor``.
+
+    Args:
+        names: the attributes of the block that have several cells.
+        tensor: the least squares of the block, with an axis for each of ``names``.
+        precision: of the block's largest component.
+        tables: by mask of attributes, those that components are added to.
+    """
     share = _share(forecast, block, names, tensor.shape, precision)
     if share is not None:
         tensor *= share

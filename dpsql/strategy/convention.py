@@ -10,6 +10,10 @@ from dpsql.strategy.noise_law import Noise, law
 def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
     """Return the variance of one number of unit sensitivity, analytic for Gaussian noise.
 
+    Args:
+        epsilon: of the release.
+        delta: of the release; a pure law has none.
+
     >>> unit_variance("laplace", 1.0, 0.0), round(unit_variance("gaussian", 1.0, 1e-6) ** 0.5, 6)
     (2.0, 4.224679)
     """

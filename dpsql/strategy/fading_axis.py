@@ -123,6 +123,10 @@ def _count_widths(lo: Indices, hi: Indices) -> int:
 def convolved(numbers: Floats, series: Floats) -> Floats:
     """Return the product of power series along the last axis, as many terms as there are numbers.
 
+    Args:
+        numbers: (..., n).
+        series: (n,) or longer.
+
     >>> convolved(np.array([1.0, 1.0, 0.0]), np.array([1.0, 2.0, 3.0])).round(9).tolist()
     [1.0, 3.0, 5.0]
     """
@@ -134,6 +138,9 @@ def convolved(numbers: Floats, series: Floats) -> Floats:
 
 def reciprocal(series: Floats) -> Floats:
     """Return as many terms of one over a power series, by Newton's method.
+
+    Args:
+        series: (n,), whose first term is not zero.
 
     >>> reciprocal(np.array([2.0, 2.0, 0.0])).round(9).tolist()
     [0.5, -0.5, 0.5]

@@ -24,7 +24,11 @@ STRUCTURED_FROM = 512
 
 
 def inverse_of(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
-    """Return (K, pseudo-inverse, projector on the row space or None for full rank)."""
+    """Return (K, pseudo-inverse, projector on the row space or None for full rank).
+
+    Args:
+        Q: (m, n); K and the projector are (n, n), the pseudo-inverse (n, m).
+    """
     n = Q.shape[1]
     if n >= STRUCTURED_FROM and len(Q) >= n:
         found = inverse_of_parts(Q)

@@ -284,7 +284,11 @@ class LargeQueriesForecast(Forecast):
         return self._joined(one, two, self._norms(rows[0], rows[1], 2, paired=True))
 
     def read(self, product: Product, measured: Floats) -> Floats:
-        """Return the answers to a product from all numbers, in units of their noise."""
+        """Return the answers to a product from all numbers, in units of their noise.
+
+        Args:
+            measured: (rows,) of all blocks, one after the other.
+        """
         self.check(product)
         counts = [block.rows for block in self.blocks]
         parts = np.split(measured, np.cumsum(counts)[:-1])

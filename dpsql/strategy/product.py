@@ -196,9 +196,13 @@ def assemble(
 ) -> ProductStrategy:
     """Return the quantised strategy of full blocks, one per attribute set.
 
-    ``factors[a]`` is the real-valued matrix of attribute a, None for the identity, or structured
-    rows, which are whole already; ``weights`` gives each attribute set its budget share
-    (relative), for factors of unit sensitivity.
+    Args:
+        domain: the cells of every attribute.
+        factors: the real matrix (r, n) of each attribute, None for the identity, or structured
+            rows, which are whole already.
+        weights: the relative share of the budget of each attribute set, for factors of unit
+            sensitivity.
+        method: the name of the search, for people.
     """
     sets = list(weights)
     parts = shares([weights[s] for s in sets])

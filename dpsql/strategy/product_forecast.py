@@ -255,8 +255,11 @@ class ProductForecast(Forecast):
     def crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
         """Return numbers of rows by components, (rows, 2, ...), for each row of one more factor.
 
-        ``means`` and ``spread`` are (rows of the factor,): its parts without and with the attribute
-        ``name``, which is the next axis of ``out`` unless it is single.
+        Args:
+            out: (rows, 2, ...), whose second axis is of ``name`` unless that is single.
+            name: the attribute.
+            means: (rows of the factor,), its part without the attribute.
+            spread: (rows of the factor,), its part with it.
         """
         if name in self.single:
             mixed, rest = np.multiply.outer(out, means), out.shape[1:]

@@ -34,13 +34,17 @@ class Precise(Protocol):
         """Return the constants of the rows of an attribute."""
 
     def crossed(self, out: Floats, name: str, means: Floats, spread: Floats) -> Floats:
-        """Return numbers of rows by components for each row of one more factor."""
+        """Return numbers of rows by components for each row of one more factor.
+
+        Args: as of ``ProductForecast.crossed``.
+        """
 
 
 def covariance(forecast: Precise, left: Product, right: Product) -> Floats:
-    """Return the covariance of paired rows of two products.
+    """Return the covariance of paired rows of two products, (rows,).
 
-    On each attribute both have the same number of rows, or one of them is Total.
+    Args:
+        left, right: on each attribute both have the same number of rows, or one of them is Total.
     """
     names = [n for n in forecast.domain if n in left.factors or n in right.factors]
     both = Product({n: left.factors.get(n) or right.factors[n] for n in names})
@@ -55,10 +59,11 @@ def covariance(forecast: Precise, left: Product, right: Product) -> Floats:
 
 
 def paired(forecast: Precise, left: Product, right: Product) -> Floats:
-    """Return the covariance of row r of one product with row r of the other.
+    """Return the covariance of row r of one product with row r of the other, (rows,).
 
-    All factors have the same number of rows; row r of a product is the Kronecker product of
-    their rows r. Both are rows of products that are supported.
+    Args:
+        left, right: supported products with as many rows in every factor; row r of a product is
+            the Kronecker product of their rows r.
     """
     names = [n for n in forecast.domain if n in left.factors or n in right.factors]
     tensor, _ = forecast.inverse_precisions(names)

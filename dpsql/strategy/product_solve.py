@@ -171,10 +171,11 @@ def solve(
 ) -> ProductEstimate:
     """Return the least-squares estimate of a release.
 
-    ``values`` are the noisy integers of each block (int64 or Python integers), in the order of
-    the block's rows; ``integers`` says that values are integers still. Only tensors over the
-    attributes of one block are ever formed.
-    Each of ``values`` is (rows of its block,).
+    Only tensors over the attributes of one block are ever formed.
+
+    Args:
+        values: the noisy integers (rows,) of each block, int64 or Python's.
+        integers: true if values are integers still.
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """

@@ -16,7 +16,7 @@ BASE = 128
 
 
 def is_diagonal(matrix: NDArray[Any]) -> bool:
-    """Say whether a square matrix is diagonal without a zero on the diagonal."""
+    """Say whether a square matrix (n, n) is diagonal without a zero on the diagonal."""
     return bool(matrix.diagonal().all()) and np.count_nonzero(matrix) == len(matrix)
 
 
@@ -51,7 +51,7 @@ def extended_diagonal_inverse(Q: Floats) -> tuple[Floats, Floats]:
 
 
 def upper_inverse(U: Floats) -> Floats:
-    """Return the inverse of an upper triangular matrix, by halves."""
+    """Return the inverse of an upper triangular matrix (n, n), by halves."""
     n = len(U)
     if n <= BASE:
         return np.asarray(np.triu(np.linalg.inv(U)))
@@ -75,7 +75,11 @@ def quantise(matrix: NDArray[Any], bits: int, noise: Noise) -> Integers | None:
     Entries are rounded, then the norm of each column is brought back to what it was, because the
     largest norm is what noise is paid for. Zero rows are dropped. The rank is checked; more bits
     are taken where rounding would lower it.
-    ``matrix`` has shape (r, n), the result at most r rows and n columns.
+
+    Args:
+        matrix: A, (r, n); the result has at most r rows, and n columns.
+        bits: binary places to begin with; up to 20 where rank would be lost.
+        noise: the law that norms of columns are for.
 
     Raises ValueError if 20 bits do not suffice.
 
@@ -108,6 +112,10 @@ def _strips(shape: tuple[int, ...]) -> Iterator[slice]:
 def level_l1(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
     """Return the rows with each column's L1 norm set to its target, by its largest entry.
 
+    Args:
+        rows: (r, n), rounded.
+        scaled: (r, n), before rounding: its norms, rounded, are the targets.
+
     >>> level_l1(np.array([[3], [2], [2]]), np.array([[2.6], [1.7], [1.7]])).ravel().tolist()
     [2, 2, 2]
     """
@@ -127,6 +135,10 @@ def level_l2(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
     """Return the rows with each column's squared L2 norm near its target, by single units.
 
     Zeros stay zeros, so that triangular rows stay triangular.
+
+    Args:
+        rows: (r, n), rounded.
+        scaled: (r, n), before rounding: its norms are the targets.
 
     >>> level_l2(np.array([[3], [3]]), np.array([[2.6], [2.6]])).ravel().tolist()
     [2, 3]
@@ -176,6 +188,9 @@ def bits_for(factors: int) -> int:
 def column_norm(rows: Integers, noise: Noise) -> int:
     """Return the largest L1 (Laplace) or squared L2 (Gaussian) norm of a column, exactly.
 
+    Args:
+        rows: (r, n).
+
     >>> column_norm(np.array([[1, -2], [3, 0]]), "gaussian")
     10
     """
@@ -186,7 +201,7 @@ def column_norm(rows: Integers, noise: Noise) -> int:
 
 
 def is_identity(matrix: NDArray[Any]) -> bool:
-    """Say whether a matrix is the identity."""
+    """Say whether a matrix (r, n) is the identity."""
     rows, n = matrix.shape
     return rows == n and bool((matrix.diagonal() == 1).all()) and np.count_nonzero(matrix) == n
 

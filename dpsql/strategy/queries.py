@@ -156,8 +156,10 @@ def joint_norm(
 ) -> int:
     """Return the largest sum, over cells, of weights times the products of column norms.
 
-    ``domain`` gives the size of each attribute; of each query, ``norms`` has the norms (cells,)
-    along the attributes that it has, ``weights`` its whole weight.
+    Args:
+        domain: the cells of every attribute.
+        norms: of each query the norms (cells,) along the attributes that it has.
+        weights: of each query its whole weight.
     """
     tables = []
     for name, n in domain.items():

@@ -106,7 +106,11 @@ class QueriesForecast(Forecast):
         return self.coefficients(product)[0]
 
     def read(self, product: Product, measured: Floats) -> Floats:
-        """Return the answers to a product from all numbers, in units of their noise."""
+        """Return the answers to a product from all numbers, in units of their noise.
+
+        Args:
+            measured: (rows,) of all blocks, one after the other.
+        """
         return np.asarray(self.exact(product).T @ measured)
 
     def variance(self, product: Product) -> Floats:
@@ -205,7 +209,11 @@ def columnwise(left: Floats, right: Floats) -> Floats:
 
 
 def rowwise(left: Floats, right: Floats) -> Floats:
-    """Return the Kronecker product of every row of one with that of the other."""
+    """Return the Kronecker product of every row of one with that of the other.
+
+    Args:
+        left, right: (m, k) and (m, l); the result is (m, k l).
+    """
     product = left[:, :, np.newaxis] * right[:, np.newaxis]
     return np.asarray(product.reshape(len(product), left.shape[1] * right.shape[1]))
 

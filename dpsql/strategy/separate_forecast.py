@@ -173,7 +173,7 @@ class SeparateForecast(Forecast):
         return out
 
     def solve(self, values: Sequence[NDArray[Any]]) -> SeparateEstimate:
-        """Return the estimate of measured values, flat and one array per block."""
+        """Return the estimate of measured values, (rows,) of each block."""
         fitted = [table.fitted(each) for table, each in zip(self.tables, values, strict=True)]
         missed = np.zeros(self.count)
         for table, side, each in zip(self.tables, self.sides, fitted, strict=True):

@@ -77,12 +77,12 @@ class BlockTable:
         return [self.reader(k, part[i]) for k, i in enumerate(self.axes)]
 
     def read(self, table: Floats) -> Floats:
-        """Return the parts of a table over the classes."""
+        """Return the parts (numbers,) of a table over the classes, with an axis per attribute."""
         found = [kron_apply(self._readers_of(part), table).ravel() for part in self.parts]
         return np.concatenate([*found, np.zeros(0)])
 
     def spread(self, values: Floats) -> Floats:
-        """Return the table with values of the parts put back to the classes: ``read``'."""
+        """Return the table with values (numbers,) of the parts put back: ``read`` transposed."""
         out, start = np.zeros(self.sizes), 0
         for part in self.parts:
             readers = self._readers_of(part)
@@ -93,12 +93,12 @@ class BlockTable:
         return out
 
     def smoothed(self, table: Floats) -> Floats:
-        """Return K applied to a table."""
+        """Return K applied to a table over the classes, with an axis per attribute."""
         pairs = zip(self.matrices, self.inverses, strict=True)
         return kron_apply([None if rows is None else K for rows, K in pairs], table)
 
     def fitted(self, values: NDArray[Any]) -> Floats:
-        """Return the table that fits measured values best, from this block alone."""
+        """Return the table that fits measured values (rows,) best, from this block alone."""
         pairs = zip(self.sizes, self.matrices, strict=True)
         shape = [n if rows is None else len(rows) for n, rows in pairs]
         back = [None if rows is None else rows.T for rows in self.matrices]
@@ -139,7 +139,9 @@ class BlockTable:
     def crossed(self, queries: Sequence[Floats], paired: bool = False) -> Floats:
         """Return P K q for the parts P, one column per query: rows in all their combinations.
 
-        ``queries`` has rows over classes per attribute; ``paired`` takes row r of all of them.
+        Args:
+            queries: (rows, classes) per attribute.
+            paired: take row r of all of them.
         """
         out = np.ones((self.count, 1))
         for K, query, (rows, places) in zip(self.inverses, queries, self._stacked, strict=True):

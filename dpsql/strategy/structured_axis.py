@@ -67,6 +67,10 @@ class StructuredAxis(ABC):
         """Return the least squares of noisy rows along one axis: their sum, then the rest.
 
         The rest is what the cells differ by from their part of the sum.
+
+        Args:
+            tensor: one entry per row along the axis; the result has n + 1.
+            position: the axis, from 0.
         """
 
     def _grouped(

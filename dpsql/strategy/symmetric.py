@@ -199,7 +199,7 @@ class SymmetricEstimate(Estimate):
 
 
 def solve(forecast: SymmetricForecast, noisy: Floats) -> SymmetricEstimate:
-    """Return the estimate of the noisy numbers of a block, kind of component by kind."""
+    """Return the estimate of the noisy numbers (rows,) of a block, kind of component by kind."""
     block = forecast.rows
     tensor = np.zeros([len(o.sizes) + len(wide_cells(o)) for o in block.orbits])
     position = 0

@@ -50,7 +50,12 @@ class RowPairs:
 
     @classmethod
     def gather(cls, left: Floats, right: Floats, cross: Floats) -> RowPairs:
-        """Return the distinct pairs among rows."""
+        """Return the distinct pairs among rows.
+
+        Args:
+            left, right: (m, k), on raw orbit sums.
+            cross: (m, wide), the inner product within every wide orbit.
+        """
         table = np.concatenate([left, right, cross], axis=1)
         _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
         kept = left[first]

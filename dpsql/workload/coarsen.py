@@ -41,12 +41,14 @@ class Coarsening:
 def coarsen(workload: Workload, keep: Collection[str] = (), *, drop: bool = True) -> Coarsening:
     """Merge cells whose columns agree in every factor; drop cells that no answer counts.
 
-    The attributes in ``keep`` stay as they are. Without ``drop`` cells that no answer counts are a
-    class of their own.
-
     Error and optimum are unchanged: one column per class of any strategy still answers the
     workload and cannot raise sensitivity, and columns can be duplicated back. Cells are dropped
     only where every product has the same factor, so that fixing that attribute loses nothing.
+
+    Args:
+        keep: attributes that stay as they are.
+        drop: without it cells that no answer counts are a class of their own.
+
     Source: HDMM, section 8 (workload-aware domain reduction).
 
     >>> w = Workload({"age": 5}, [{"age": [1, 1, 0, 0, 0]}, {"age": [1, 1, 1, 0, 0]}])
@@ -142,7 +144,13 @@ def _numbered(columns: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def label_cells(factors: tuple[Operator, ...], size: int, may_drop: bool) -> NDArray[np.int64]:
-    """Return the class of every cell, numbered by first occurrence, -1 where dropped."""
+    """Return the class of every cell, numbered by first occurrence, -1 where dropped.
+
+    Args:
+        factors: of one attribute, each (rows, size).
+        size: cells of the attribute.
+        may_drop: drop cells that are zero in all rows, unless all are.
+    """
     if not factors:
         return np.zeros(size, dtype=np.int64)
     if any(is_distinct(factor) for factor in factors):

@@ -30,11 +30,16 @@ def gathered(
 ) -> list[tuple[Product, float]]:
     """Add up terms that differ in one attribute only: what is asked is their sum.
 
-    ``found`` are products and what each is multiplied by; ``domain`` has the cells of every
-    attribute, ``nodes`` those of measures; ``weight`` is that of the answer. Of few terms those
-    are added up that have one row on that attribute: more rows may be structured. Very many are
-    added up wherever they can be, since forecasts take pairs of them: a join with a public table
-    is one term per row of that table. Terms that cancel out, as of ``a - e + e``, are none.
+    Of few terms those are added up that have one row on that attribute: more rows may be
+    structured. Very many are added up wherever they can be, since forecasts take pairs of them: a
+    join with a public table is one term per row of that table. Terms that cancel out, as of
+    ``a - e + e``, are none.
+
+    Args:
+        found: products, and what each is multiplied by.
+        nodes: the nodes of measures, by attribute.
+        domain: the cells of every attribute.
+        weight: that of the answer.
     """
     if len(found) <= MANY:
         return _but_zeros(_summed(found, domain, weight), found)

@@ -98,8 +98,10 @@ def lay_out(
 ) -> Layout:
     """Form the workload of all answers about one table.
 
-    ``joint`` makes one attribute of columns that a condition couples, where that is small. Without
-    ``drop``, cells of single columns that no answer counts are a class of their own.
+    Args:
+        asked: the terms and the weight of each answer, by its place.
+        joint: make one attribute of columns that a condition couples, where that is small.
+        drop: without it, cells of single columns that no answer counts are a class of their own.
     """
     layout, nodes = _apart(table, asked, drop=drop)
     groups = _coupled(layout, nodes) if joint else []
@@ -191,7 +193,13 @@ def domain_over(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
 def products_over(
     table: Table, nodes: Mapping[str, Nodes], domain: Mapping[str, int], wanted: Wanted
 ) -> list[tuple[Product, float]]:
-    """An answer over nodes and all cells of other columns: products, and what each counts for."""
+    """An answer over nodes and all cells of other columns: products, and what each counts for.
+
+    Args:
+        nodes: the nodes of measures, by attribute.
+        domain: the cells of every attribute.
+        wanted: the terms of the answer, and its weight.
+    """
     found = [_product(table, nodes, term, wanted.weight) for term in wanted.terms]
     return gathered(found, nodes, domain, wanted.weight) if len(found) > 1 else found
 

@@ -41,7 +41,11 @@ def lift(
 ) -> list[tuple[float, Product]]:
     """Write terms over joint attributes; those that differ in one joint factor only are added up.
 
-    ``shared`` has the factors that were formed before.
+    Args:
+        products: what each is multiplied by, and the product.
+        joint: the attributes that each joint one is made of.
+        sizes: the cells of every attribute.
+        shared: the factors that were formed before, by their rows; new ones are put here.
     """
     lifted = _added_at_once(products, joint, sizes) or _one_by_one(products, joint, sizes)
     out = []

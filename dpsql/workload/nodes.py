@@ -186,8 +186,12 @@ def spans(
 ) -> bool:
     """True if some nodes tell all that a term asks of the columns that they are of.
 
-    ``polynomials`` are those of the term by column. Nodes may be of a higher degree, and of more
-    runs, than were needed: :func:`node_rows` then is what the term is over them.
+    Nodes may be of a higher degree, and of more runs, than were needed: :func:`node_rows` then is
+    what the term is over them.
+
+    Args:
+        nodes: by attribute.
+        polynomials: those of the term, by column.
     """
     for polynomial in polynomials.values():
         key = node_key(polynomial, nodes)
@@ -230,7 +234,13 @@ def _is_level(factor: Operator, cells: int) -> bool:
 def node_rows(
     column: Column, nodes: Nodes, factor: Operator | None, polynomial: Polynomial | None
 ) -> NDArray[Any]:
-    """Rows over nodes and other cells: a polynomial in its Bernstein basis, times a factor."""
+    """Rows over nodes and other cells: a polynomial in its Bernstein basis, times a factor.
+
+    Args:
+        column: the column that the nodes are of.
+        factor: (rows, cells of the column); None for all cells. A range of numbers has one.
+        polynomial: of the values of the column; None counts its rows.
+    """
     if isinstance(column.domain, IntegerRange | DecimalRange):
         assert factor is not None
         return _range_rows(column, nodes, np.asarray(factor.dense()))
@@ -267,6 +277,10 @@ def _intervals(column: Column, nodes: Nodes) -> list[tuple[float, float]]:
 
 def bernstein(polynomial: Polynomial, lo: float, hi: float, nodes: Nodes) -> list[float]:
     """The coefficients of a polynomial on [lo, hi] in the basis of the nodes.
+
+    Args:
+        polynomial: of degree ``nodes.degree`` at most.
+        lo, hi: the ends of the interval, in the unit of the column.
 
     >>> nodes = Nodes("v", 2, 1, 16)
     >>> bernstein(Polynomial("v", (0.0, 0.0, 1.0)), 1.0, 3.0, nodes)

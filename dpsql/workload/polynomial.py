@@ -80,6 +80,10 @@ class Polynomial:
     def plus(self, other: Polynomial, own: float, others: float) -> Polynomial:
         """So many times this and so many times another one of the same values.
 
+        Args:
+            other: of the same column, clipped alike.
+            own, others: the factors of this one, and of the other.
+
         >>> Polynomial("v", (0.0, 2.0, 0.0)).plus(Polynomial("v", (7.0, 0.0, 0.0)), 1.0, -1.0)
         Polynomial(column='v', coefficients=(-7.0, 2.0, 0.0), null=0.0, clip=None)
         """

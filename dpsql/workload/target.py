@@ -286,7 +286,11 @@ def reading_variance(forecast: Forecast, reading: Reading) -> NDArray[np.float64
 
 
 def reading_covariance(forecast: Forecast, left: Reading, right: Reading) -> NDArray[np.float64]:
-    """The covariance of paired rows of two answers."""
+    """The covariance of paired rows of two answers.
+
+    Args:
+        left, right: factors and products of each answer; row r of one goes with row r of the other.
+    """
     total: Any = 0.0
     for i, (s, one) in enumerate(left):
         for j, (t, two) in enumerate(right):
@@ -428,9 +432,11 @@ def find_released(statements: Sequence[Compiled]) -> tuple[str, ...]:
 
 
 def notes_of(item: Compiled, views: Views, read: Views | None = None) -> tuple[str, ...]:
-    """Sentences on what views leave out of the tables of a statement.
+    """Return sentences on what views leave out of the tables of a statement.
 
-    ``read`` are the views of the release that answers it, by table, where that is an earlier one.
+    Args:
+        views: the rows of each table that count, by name.
+        read: the same of the release that answers it, where that is an earlier one.
     """
     found: dict[str | None, None] = {}
     for select in item.selects:

@@ -67,6 +67,9 @@ class Pattern:
     def within(self, masks: Mapping[str, NDArray[np.bool_]]) -> Pattern:
         """The pattern for rows whose cells are also in masks over single columns.
 
+        Args:
+            masks: (cells of the column,) each, by column.
+
         Raises: ProgrammingError (E_TOO_LARGE).
         """
         labels, truth = dict(self.labels), self.truth
@@ -128,7 +131,13 @@ def with_pattern(patterns: Sequence[Pattern], more: Pattern) -> list[Pattern]:
 
 
 def too_large(count: int, names: Mapping[str, object], span: Span | None) -> ProgrammingError:
-    """Return the refusal of a condition over too many combinations of values."""
+    """Return the refusal of a condition over too many combinations of values.
+
+    Args:
+        count: combinations of classes.
+        names: the columns that they are of.
+        span: the condition in the text, if known.
+    """
     return ProgrammingError(
         "E_TOO_LARGE",
         f"the condition depends on {count:,} combinations of values of {', '.join(names)}",
@@ -344,7 +353,8 @@ def _merge(left: Term, right: Term, bounds: Mapping[str, tuple[float, float]]) -
 def normalise(rows: NDArray[Any]) -> tuple[NDArray[Any], float]:
     """Scale rows of fractions to a largest magnitude between a half and one; whole rows stay.
 
-    Returns the rows and what to multiply them by, a power of two, so that nothing is lost.
+    Returns the rows, of any shape, and what to multiply them by, a power of two, so that nothing
+    is lost.
 
     >>> rows, scale = normalise(np.array([[0.75e-9, 0.0]]))
     >>> bool(0.5 <= rows.max() <= 1), float(rows[0, 0] * scale)

@@ -56,7 +56,12 @@ class Compared:
 
 
 def compare(request: Request, known: Implied, planned: Planned) -> Compared:
-    """Compare the expected errors of every number that is measured: public facts only."""
+    """Compare the expected errors of every number that is measured: public facts only.
+
+    Args:
+        known: the release that would answer.
+        planned: the new measurement.
+    """
     old = _variances(request, known.release.plan, known.readings)
     new = _variances(request, planned.plan, planned.readings)
     pairs = [(old[place], new[place]) for place in old]
@@ -79,10 +84,15 @@ def shown_ratio(
     sealed: Sealed,
     synthetics: Mapping[str, Synthetic],
 ) -> float:
-    """The largest ratio of the error of a number that is shown to what a new plan would give it.
+    """Return the largest ratio of a shown number's error to that under a new plan.
 
     Errors of ratios and the like depend on the answers; those of the release are taken for both.
     0 where nothing is shown but what is measured.
+
+    Args:
+        known: the release that would answer.
+        planned: the new measurement.
+        synthetics: the models that statements are about, by table.
     """
     if not any(_derives(request, index) for index in range(len(request.statements))):
         return 0.0

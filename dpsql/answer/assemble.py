@@ -58,10 +58,15 @@ def assemble_results(
 ) -> tuple[Result, ...]:
     """Answer every aggregate from the estimate of its part, then run the outer shells.
 
-    ``estimates`` are by the number of the part of ``release``. Statements that the catalog alone
-    determines need no estimate, cost nothing and carry no noise. Those about ``synthetics``, and
-    private tables where a model of them was ``learned``, are answered from the models and carry
-    no standard errors.
+    Statements that the catalog alone determines need no estimate, cost nothing and carry no noise.
+
+    Args:
+        readings: of every answer off the parts.
+        estimates: by the number of the part.
+        cost, receipt: of the release; None where nothing was measured.
+        synthetics: the models that statements are about, by table: they carry no standard errors.
+        release: the one that the estimates are of.
+        learned: the model from which private tables are answered, likewise without errors.
     """
     forecasts = {at: each.forecast for at, each in estimates.items()}
     whole = whole_places(readings, estimates)
@@ -168,9 +173,15 @@ def find_errors(
     sealed: Sealed,
     synthetics: Mapping[str, Synthetic],
 ) -> tuple[tuple[tuple[float | None, ...] | None, ...], ...]:
-    """The standard errors that the same answers would have, read off ``other`` forecasts.
+    """Return the standard errors that the same answers would have off other forecasts.
 
     One entry per statement, as ``Result.stddev``.
+
+    Args:
+        readings: of every answer off the parts.
+        estimates: by the number of the part.
+        other: the other readings, and forecasts by the number of the part.
+        synthetics: the models that statements are about, by table.
     """
     places, forecasts = other
     answers = read_answers(request, readings, estimates, whole_places(readings, estimates))
@@ -189,7 +200,12 @@ def find_errors(
 def read_variances(
     request: Request, readings: Readings, forecasts: Mapping[int, Forecast]
 ) -> dict[Place, Floats]:
-    """The variance of every number that is read off a release, in result order."""
+    """Return the variance (rows,) of every number read off a release, in result order.
+
+    Args:
+        readings: of every answer off the parts.
+        forecasts: by the number of the part.
+    """
     variances: dict[Place, Floats] = {}
     for index, forecast in forecasts.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
@@ -215,7 +231,13 @@ def read_answers(
     estimates: Mapping[int, Estimate],
     whole: frozenset[Place],
 ) -> dict[Place, Floats]:
-    """The answers, in result order; those at ``whole`` places without what rounding left."""
+    """Return the answers (rows,), in result order.
+
+    Args:
+        readings: of every answer off the parts.
+        estimates: by the number of the part.
+        whole: places whose answers are whole: what rounding left is taken off.
+    """
     answers: dict[Place, Floats] = {}
     for index, estimate in estimates.items():
         here = {place: r for place, (at, r, _) in readings.items() if at == index}
@@ -233,6 +255,9 @@ def settle(answers: dict[Place, Floats], variances: Mapping[Place, Floats]) -> N
 
     Least squares gives a count of nothing as 0 or as 1e-16, and 4 as 3.9999999999999996, by the
     order of its sums. A mean of no rows is NULL so, and not noise.
+
+    Args:
+        answers, variances: (rows,) of each place; the first are changed.
     """
     for place, values in answers.items():
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -65,7 +65,11 @@ class Joint:
         return total
 
     def covariance(self, one: Influence, left: Rows, two: Influence, right: Rows) -> Floats:
-        """The covariance of cells ``left`` of one aggregate with cells ``right`` of another."""
+        """Return the covariance (rows,) of cells of one aggregate with cells of another.
+
+        Args:
+            left, right: (rows,) the cells of ``one`` and of ``two``.
+        """
         out = np.zeros(len(left))
         for place, here, rows in self._places(one, left):
             for other, there, others in self._places(two, right):

@@ -44,6 +44,10 @@ TOTAL = Product({})
 def check_models(plan: Plan, readings: Iterable[tuple[int, Reading]], method: str) -> None:
     """Refuse, before anything is paid, what a graphical model cannot be fitted to or answer.
 
+    Args:
+        readings: of answers, each with the number of its part.
+        method: pgm or mbi.
+
     Raises: NotSupportedError (E_SETTING); ProgrammingError (E_TOO_LARGE); OperationalError
     (E_BACKEND) where mbi is asked for and absent.
     """
@@ -105,7 +109,11 @@ def _domain(part: Part) -> dict[str, int]:
 
 
 def read_measurements(part: Part, values: Sequence[NDArray[Any]]) -> list[Measured]:
-    """Return the noisy numbers of a part, block by block, as measurements in rows."""
+    """Return the noisy numbers of a part, block by block, as measurements in rows.
+
+    Args:
+        values: (rows,) of each block, in units of the block.
+    """
     strategy = part.strategy
     found = []
     numbers = zip(strategy.blocks, values, part.block_units, part.forecast.noise, strict=True)
@@ -129,7 +137,12 @@ class Models:
     fitted: dict[tuple[int, str], GraphicalModel] = field(default_factory=dict)
 
     def answer(self, index: int, reading: Reading, method: str) -> Floats:
-        """Return the answers of a reading from the model of its part."""
+        """Return the answers of a reading from the model of its part.
+
+        Args:
+            index: the number of the part.
+            method: pgm or mbi.
+        """
         model = self._model(index, method)
         found = [scale * model.answer((product,)) for scale, product in reading]
         return np.asarray(sum(found[1:], found[0]), dtype=np.float64)

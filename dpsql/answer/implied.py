@@ -74,7 +74,11 @@ def find_implied(request: Request, candidates: Mapping[str, Release]) -> tuple[I
 
 
 def imply(request: Request, name: str, release: Release) -> Implied | None:
-    """Return how a release answers a request; None when it does not determine every answer."""
+    """Return the readings of a request off a release; None if it does not determine every answer.
+
+    Args:
+        name: the request that the release was made for.
+    """
     readings: dict[Place, tuple[int, Reading, tuple[str, ...]]] = {}
     taken: set[int] = set()
     for target in request.targets:

@@ -167,7 +167,11 @@ def check_groups(product: Product, pattern: Pattern) -> None:
 def draw_rows(
     model: Model, table: Table, count: int | None, rng: np.random.Generator
 ) -> dict[str, list[Any]]:
-    """Synthetic rows, column by column: declared values, numbers spread evenly within bins."""
+    """Synthetic rows, column by column: declared values, numbers spread evenly within bins.
+
+    Args:
+        count: of the rows; as many as the model has where None.
+    """
     k = max(1, round(model.total)) if count is None else count
     cells = model.rows(k, rng)
     return {

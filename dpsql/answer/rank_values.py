@@ -16,11 +16,12 @@ ROUNDED = 1e-6
 
 
 def read_rank(answer: Answer, counts: Floats, spreads: Floats, groups: int) -> list[Any]:
-    """The quantile or mode of every group; NULL where the noisy total is below a half.
+    """Return the quantile or mode of every group; NULL where the noisy total is below a half.
 
-    ``counts`` has shape (groups * values,): running totals over the values, plain ones for a mode.
-    ``spreads``, of the same shape, are halves of the widths of their intervals: an end of the
-    interval of a quantile is read off them.
+    Args:
+        counts: (groups * values,) running totals over the values, plain ones for a mode.
+        spreads: (groups * values,) halves of the widths of their intervals: an end of the interval
+            of a quantile is read off them.
     """
     rank, shape = answer.rank, (groups, len(answer.values))
     assert rank is not None
@@ -47,12 +48,16 @@ def quantile(
     interpolate: bool,
     upto: Sequence[float] = (),
 ) -> Any:
-    """The value at a quantile of a distribution given by noisy running totals.
+    """Return the value at a quantile of a distribution given by noisy running totals.
 
     The totals are made monotone first: the mean of the least monotone sequence above and the
-    largest below. Positions follow SQL: q (n - 1) interpolated, or the ceiling of q n. ``upto``
-    are the ends of bins that the values begin, whole numbers where rows have no others: rows are
-    spread evenly within a bin.
+    largest below. Positions follow SQL: q (n - 1) interpolated, or the ceiling of q n.
+
+    Args:
+        row: (values,) the running totals.
+        place: q, from 0 to 1.
+        upto: the ends of bins that the values begin, whole numbers where rows have no others: rows
+            are spread evenly within a bin.
 
     >>> quantile(np.array([1.0, 1.0, 2.0]), (10, 20, 30), 0.5, True)
     20.0
@@ -104,12 +109,18 @@ def quantile_end(
     upto: Sequence[float],
     end: int,
 ) -> Any:
-    """The lower (-1) or the upper (1) end of an interval in which a quantile lies.
+    """Return the lower (-1) or the upper (1) end of an interval in which a quantile lies.
 
-    ``spread`` are halves of the widths of the intervals of the running totals in ``row``. What a
-    total exceeds its share of the total of all by has an interval as well: a value is below the
-    lower end if all of it is below zero, and the upper end is the first value from which on none of
-    it is. The quantile itself lies between them. Without rows they are the first and last value.
+    What a total exceeds its share of the total of all by has an interval as well: a value is below
+    the lower end if all of it is below zero, and the upper end is the first value from which on
+    none of it is. The quantile itself lies between them. Without rows they are the first and last
+    value.
+
+    Args:
+        row: (values,) the running totals.
+        spread: (values,) halves of the widths of their intervals.
+        place, interpolate, upto: as of ``quantile``.
+        end: -1 or 1.
 
     >>> totals, spread = np.array([2.0, 5.0, 8.0, 10.0]), np.full(4, 1.0)
     >>> [quantile_end(totals, spread, (1, 2, 3, 4), 0.4, False, (), end) for end in (-1, 1)]

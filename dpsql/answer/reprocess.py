@@ -45,7 +45,10 @@ def project_answer(
     Counts of disjoint groups move to the simplex of their own estimated total, running totals to
     the nearest non-decreasing ones, all else that cannot be negative to zero at least. Which is
     which is a public fact of the statement.
-    ``values`` and ``variances`` (rows,) are in units of the answer, and squared.
+
+    Args:
+        values: (rows,) in the unit of the answer.
+        variances: (rows,) in its square.
     """
     aggregate = select.query.aggregates[answer.aggregate]
     counts = _is_count(aggregate)
@@ -185,6 +188,12 @@ def reprocess(
     """Replace the answers of one statement in place; return which, and what to say about them.
 
     Nothing is known about the errors of what was replaced: their variances become NaN.
+
+    Args:
+        index: the number of the statement.
+        readings: of every answer off the parts.
+        answers, variances: (rows,) of each place; both are changed.
+        models: of the parts, where statements are read off these.
     """
     item = request.statements[index]
     method = request.method_of(item)

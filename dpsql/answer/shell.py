@@ -74,7 +74,10 @@ def build_result(
 ) -> Result:
     """Project, filter, order and put together the cells of one statement.
 
-    ``joint`` is needed where the statement has an outer query.
+    Args:
+        filled: the noisy numbers of each of its selects.
+        cost, receipt: of the release; None where nothing was measured.
+        joint: the same numbers with their errors, needed where the statement has an outer query.
     """
     if item.outer is None:
         (select,), (numbers,) = item.selects, filled

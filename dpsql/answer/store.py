@@ -253,10 +253,14 @@ class Releases(Shelf[Release]):
     def candidates(
         self, names: Sequence[str], scopes: Sequence[Sequence[str]], *, own: bool = True
     ) -> Stored:
-        """Find releases that may answer a request; without ``own`` releases of others alone.
+        """Find releases that may answer a request, the newest first.
 
-        ``names`` are those that the request has, and ``scopes`` those of its tables, of each kind
-        that was ever stored. The newest measured all of the scopes of a kind; newest first.
+        The newest measured all of the scopes of a kind.
+
+        Args:
+            names: those that the request has.
+            scopes: those of its tables, of each kind that was ever stored.
+            own: without it releases of others alone.
         """
 
         def load(db: sqlite3.Connection) -> Stored:

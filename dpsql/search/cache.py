@@ -57,8 +57,10 @@ def cached_choice(
 ) -> Selection:
     """Return ``choose`` of the same arguments, instantly if it was planned before.
 
-    Where a strategy of few queries is given, one ``near`` it.
     The environment variable DPSQL_CACHE names the directory; "off" keeps everything in memory.
+
+    Args: as of ``choose``, and
+        near: a strategy of few queries, near which another is looked for.
     """
     key = cache_key(workload, noise, mechanism, effort, near)
     found = _recall(key)
@@ -106,7 +108,10 @@ def cache_key(
     effort: float,
     near: Near | None = None,
 ) -> str:
-    """Return the digest under which a strategy is remembered."""
+    """Return the digest under which a strategy is remembered.
+
+    Args: as of ``cached_choice``.
+    """
     more = sorted(TEMPLATES.keys() - set(FAMILIES))  # another family may be better, or be gone
     facts = (SCHEMA, workload.fingerprint(), noise, mechanism, float(effort))
     scarce = [("room", room())] if room() < ROOM else []
@@ -156,7 +161,11 @@ def write(path: Path, found: Selection) -> None:
 
 
 def read(path: Path, workload: Workload, noise: Noise) -> Selection | None:
-    """Return the selection in a file, None if it is absent, damaged or not for this workload."""
+    """Return the selection in a file, None if it is absent, damaged or not for this workload.
+
+    Args:
+        path: an .npz file of any content.
+    """
     try:
         if path.stat().st_size > FILE_LIMIT:
             return None

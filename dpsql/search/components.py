@@ -62,6 +62,9 @@ class SupportStack:
         """Return per support the sum of its products, each times the weight, (2^e, G).
 
         Of very many numbers none is written out for a product: they are summed in two halves.
+
+        Args:
+            pairs: (2, e, P), of every factor its t and its r.
         """
         if pairs.shape[2] << pairs.shape[1] <= WRITTEN:
             return np.asarray(np.add.reduceat(self.before(pairs)[-1], self.starts, axis=1))
@@ -139,7 +142,11 @@ class Components:
         return [_stacked(alike, flat, self.weights2) for alike in sizes.values()]
 
     def group_values(self, group: Group, t: Sequence[Floats], r: Sequence[Floats]) -> Floats:
-        """Return the R_c of one support alone, in the order of its positions."""
+        """Return the R_c of one support alone, in the order of its positions.
+
+        Args:
+            t, r: (factors,) per attribute, with that of Total last.
+        """
         part = self.weights2[group.members][np.newaxis]
         for i in group.axes:
             which = self.index[group.members, i]
@@ -150,7 +157,12 @@ class Components:
     def pull(
         self, g: Floats, t: Sequence[Floats], r: Sequence[Floats]
     ) -> tuple[list[Floats], list[Floats]]:
-        """Return the derivatives by t and r (without Total) of a function with df/dR = g."""
+        """Return the derivatives by t and r (without Total) of a function with df/dR = g.
+
+        Args:
+            g: (components,).
+            t, r: (factors,) per attribute, with that of Total last.
+        """
         tables = np.stack([np.concatenate(t), np.concatenate(r)])
         out = np.zeros_like(tables)
         for stack in self._stacks:

@@ -57,14 +57,19 @@ class ConvexResult:
 def optimise(
     gram: Floats | Operator, *, tol: float | None = None, maxiter: int = 100
 ) -> ConvexResult:
-    """Return the optimal strategy to a relative gap of ``tol``, or the best in ``maxiter`` steps.
+    """Return the optimal strategy, or the best in ``maxiter`` steps.
 
-    The gap is 1e-6 unless given; for large domains 1e-5, or 1e-3 without a tridiagonal inverse.
-    There the feasible strategy, the costliest part of a step, is only formed where the bound has
-    settled.
+    For large domains the feasible strategy, the costliest part of a step, is only formed where the
+    bound has settled.
 
     Fixed point on the dual weights: D <- D x^2, x the diagonal of D^(-1/2) M^(1/2) D^(-1/2). Its
     scaled solution with the diagonal filled up to 1 is feasible, also for singular V.
+
+    Args:
+        gram: V, (n, n).
+        tol: relative gap to the bound; 1e-6 unless given, for large domains 1e-5, or 1e-3 without
+            a tridiagonal inverse.
+        maxiter: most steps.
 
     Source: the convex problem of Yuan et al. (COA), section 3, by a dual fixed point of our own;
     weighted bounds extend Li and Miklau's singular value bound.

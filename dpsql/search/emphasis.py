@@ -30,10 +30,14 @@ def residual_emphasis(
 ) -> Floats | None:
     """Return what to multiply the weights of answers by, so that optimal shares keep the limits.
 
-    ``answers`` are sums of products, ``weights2`` what a unit of each's mean variance counts and
-    ``limits`` the largest of these, all of shape (answers,), at a unit budget of Gaussian noise.
     The multipliers of the convex problem, for residual rows of the identity; None where others are
     asked. Covariances of the products of an answer are left out.
+
+    Args:
+        answers: sums of products.
+        weights2: (answers,) what a unit of the mean variance of each counts.
+        limits: (answers,) largest mean variances, at a unit budget of Gaussian noise.
+
     Source: ResidualPlanner (Xiao et al. 2023), weighted sum of variances.
     """
     problem = Problem(workload, GAUSSIAN.name)

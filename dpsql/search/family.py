@@ -57,7 +57,7 @@ class Family:
         return _contained(self.sets, self.components).T
 
     def sup(self, x: Floats) -> Floats:
-        """Return per component the sum of x over the sets that contain it."""
+        """Return per component the sum of x (sets,) over the sets that contain it."""
         if not self.dense:
             of_set, of_component = self._paired
             return _summed(of_component, x[of_set], len(self.components))
@@ -65,7 +65,7 @@ class Family:
         return np.asarray(sums.reshape(-1)[self._at])
 
     def sub(self, y: Floats) -> Floats:
-        """Return per set the sum of y over the components within it."""
+        """Return per set the sum of y (components,) over the components within it."""
         if not self.dense:
             of_set, of_component = self._paired
             return _summed(of_set, y[of_component], len(self.sets))
@@ -74,7 +74,12 @@ class Family:
         return np.asarray(marginals.sub(out.reshape((2,) * self.d)).reshape(-1))
 
     def rows(self, totals: Floats, sets: NDArray[np.intp], components: NDArray[np.intp]) -> Floats:
-        """Return the precision that a unit weight of each set gives to each component."""
+        """Return the precision that a unit weight of each set gives to each component.
+
+        Args:
+            totals: (attributes,) 1/tau.
+            sets, components: places among those of the family; the result is (sets, components).
+        """
         over_sets, over_components = self.measure(totals)
         out = self.contains(sets, components) * over_sets[sets, np.newaxis]
         out /= over_components[components]
@@ -86,7 +91,11 @@ class Family:
         return np.asarray(member @ inside.T == inside.sum(axis=1))
 
     def measure(self, totals: Floats) -> tuple[Floats, Floats]:
-        """Return prod of 1/tau_i over each set and over each component; totals are 1/tau."""
+        """Return prod of 1/tau_i over each set (sets,) and over each component (components,).
+
+        Args:
+            totals: (attributes,) 1/tau.
+        """
         # Rounding may take a total below zero where columns nearly cancel.
         logs = np.log(np.maximum(totals, 1e-300))
         return np.exp(self._member @ logs), np.exp(self._inside @ logs)
@@ -97,6 +106,11 @@ class Family:
         """Return (error, d/dw, d/dR, d/dlog(1/tau)) of unit-sensitivity factors.
 
         The error is infinite where some R_c > 0 has no precision, or where numbers overflow.
+
+        Args:
+            w: (sets,) weights.
+            R: (components,) what is asked of each.
+            totals: (attributes,) 1/tau.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             found = self._error(w, R, totals, noise)
@@ -111,6 +125,8 @@ class Family:
 
         Components within the same sets are one: of a chain of sets, however many attributes they
         have, there are as many as sets.
+
+        Args: as of ``error``.
         """
         if self.dense or len(self.components) < CLASSED:
             return lambda w: self.error(w, R, totals, noise)[:2]

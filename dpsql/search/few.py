@@ -61,6 +61,11 @@ def few_candidates(
 
     Gaussian: the optimum, by a dual fixed point. Laplace: local optima from several starts, among
     those that treat alike queries alike where most are.
+
+    Args:
+        problem: of one attribute.
+        found: its queries.
+        effort: scales the work.
     """
     if law(problem.noise).norm == 2:
         matrix, lower = gaussian_optimum(found)
@@ -108,9 +113,14 @@ def few_near(
 ) -> Strategy | None:
     """Return combinations like those of a strategy, for other weights or within limits.
 
-    ``limits`` (answers,) are those of the mean variance of the rows of each of ``answers`` at a
-    unit budget; they may be missed. Queries that are alike need nothing that is known. None where
-    queries are not few, nor most of many alike.
+    Queries that are alike need nothing that is known. None where queries are not few, nor most of
+    many alike.
+
+    Args:
+        known: the strategy.
+        answers: what each multiplies its rows by, and these.
+        limits: (answers,) largest mean variance of the rows of each, at a unit budget; they may be
+            missed.
     """
     few = (read_few(problem) or read_many(problem)) if problem.d == 1 else None
     if few is None:
@@ -267,7 +277,9 @@ def _places(unit: Floats, largest: Floats) -> int:
 def whole_rows(few: Few, matrix: Floats, noise: Noise) -> Integers | None:
     """Return integer combinations of the basis, None where rounding loses one of them.
 
-    ``matrix`` has shape (rows, rank), the result (rows, cells).
+    Args:
+        matrix: (rows, rank); the result is (rows, cells).
+        noise: the law that the norms of columns are for.
     """
     scale = float(2**BINARY_PLACES)
     if float(np.abs(few.basis).max()) * scale >= 2.0**53:

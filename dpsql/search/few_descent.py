@@ -60,7 +60,13 @@ def descend(
 
     Minimises the log of (largest L1 norm of a column)^2 times the cost of the inverse, with
     corners rounded ever less. Source: LRM (Yuan et al. 2012) asks for the same optimum.
-    ``start`` and the result have shape (rows, rank).
+
+    Args:
+        start: (rows, rank), as the result.
+        effort: scales the number of steps.
+        stages: rounding of the corners, and the power that stands for the maximum.
+        most: steps of a stage.
+        bounds: limits of mean variances at a unit budget; they may be missed.
     """
     cost = descent_cost(few, len(start))
     steps = int(np.clip(effort * WORK / (len(stages) * cost), FEWEST_STEPS, most))

@@ -92,7 +92,9 @@ def distinct_queries(
 ) -> tuple[Floats, Floats] | None:
     """Return the whole distinct queries (m, n) of one attribute, and their squared weights (m,).
 
-    None where there are more, or more numbers in all rows that are asked.
+    Args:
+        most: of the queries; None where there are more.
+        most_numbers: of all rows that are asked; None where there are more.
     """
     factors, components = problem.factors[0], problem.components
     if sum(op.rows for op in factors.operators) * factors.n > most_numbers:
@@ -115,9 +117,10 @@ def distinct_queries(
 
 
 def in_units(rows: Floats) -> tuple[Floats, Floats]:
-    """Return queries as whole numbers of a unit of their own, where that is what they are.
+    """Return queries (m, n) as whole numbers of a unit of their own, and the units (m,).
 
-    Sums of decimals are: their values are hundredths, which no binary fraction is.
+    Rows stay where that is not what they are. Sums of decimals are: their values are hundredths,
+    which no binary fraction is.
     """
     out, units = rows.copy(), np.ones(len(rows))
     for place, row in enumerate(rows):

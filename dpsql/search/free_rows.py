@@ -50,7 +50,7 @@ class CellRows:
         self.start, self.size = start.ravel(), self.n
 
     def look(self, x: Floats) -> RowsAt:
-        """Return what is known at a place. Raises LinAlgError where there is no inverse."""
+        """Return the rows at a place (variables,). Raises LinAlgError if they have no inverse."""
         rows = x.reshape(-1, self.n)
         norms = np.sqrt(np.square(rows).sum(axis=0))
         root = np.asarray(np.linalg.inv(rows / norms), dtype=np.float64)
@@ -107,7 +107,7 @@ class OrbitCells:
         return np.array(found)
 
     def look(self, x: Floats) -> RowsAt:
-        """Return what is known at a place. Raises LinAlgError where there is no inverse."""
+        """Return the rows at a place (variables,). Raises LinAlgError if they have no inverse."""
         rows = x[: self.size**2].reshape(self.size, -1) / np.sqrt(self.sizes)
         inside = x[self.size**2 :] / np.sqrt(self.others)
         squares = np.square(rows).sum(axis=0)
@@ -158,7 +158,7 @@ FreeRows: TypeAlias = CellRows | OrbitCells
 
 
 def free_rows(members: Sequence[FactorSet], start: Floats) -> FreeRows:
-    """Return the rows of attributes that share them, by orbits where these are few."""
+    """Return the rows (n, n) of attributes that share them, by orbits where these are few."""
     first, n = members[0], start.shape[1]
     if n >= FROM:
         asked = [op for op in first.operators if not isinstance(op, Identity)]

@@ -75,6 +75,11 @@ def gaussian_candidates(
 
     One attribute has a convex optimum. A single product needs no joint search: its optimum is the
     product of the attributes' optima, which residual blocks with the same rows attain.
+
+    Args:
+        mechanism: a family, or "auto" or "hdmm" for several.
+        limit: most numbers of one block.
+        effort: scales the work.
     """
     few = read_few(problem) if problem.d == 1 and mechanism in ("auto", "hdmm", "kron") else None
     if few is not None:
@@ -166,10 +171,11 @@ def bounded_kron(problem: Problem) -> tuple[ProductStrategy, float]:
 
 
 def weighted_gram(problem: Problem, i: int, others: Floats) -> Floats | Operator:
-    """Return sum_j others_j G_ij, or the operator itself when there is only one factor.
+    """Return sum_j others_j G_ij (n_i, n_i), or the operator itself when there is only one factor.
 
-    ``others`` (j,) is what the other factors of each component contribute; the result is (n_i,
-    n_i).
+    Args:
+        i: the place of the attribute.
+        others: (j,) what the other factors of each component contribute.
     """
     which = problem.components.index[:, i]
     asked = which >= 0
@@ -221,7 +227,12 @@ def union_strategy(problem: Problem) -> ProductStrategy:
 
 
 def marginals_strategy(problem: Problem, limit: int, effort: float) -> ProductStrategy:
-    """Return OPT_M: the best weighted union of identities."""
+    """Return OPT_M: the best weighted union of identities.
+
+    Args:
+        limit: most numbers of one block.
+        effort: scales the work.
+    """
     space = room(problem, limit, effort)
     rows: list[Floats | None] = [None] * problem.d
     seconds = space.weight_seconds() / 4

@@ -128,7 +128,12 @@ def counts_of(n: int, branching: int) -> tuple[int, ...]:
 
 
 def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
-    """Return the best shares of levels: the root has one when it is worth it."""
+    """Return the best shares of levels: the root has one when it is worth it.
+
+    Args:
+        asked: the workload on the attribute.
+        counts: the numbers of runs, level by level, down to the cells.
+    """
     energies = np.array([asked.energy(count) for count in counts])
     own = np.maximum(np.diff(energies, prepend=0.0), 0.0)
     lengths = asked.size / np.array(counts, dtype=np.float64)
@@ -218,7 +223,12 @@ def _neighbours(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def base_of(operators: Sequence[Operator], rows: Structured, noise: Noise) -> Base:
-    """Return a hierarchy with its tables and total at unit sensitivity, as ``FactorSet.tables``."""
+    """Return a hierarchy with its tables and total at unit sensitivity, as ``FactorSet.tables``.
+
+    Args:
+        operators: the factors of the attribute.
+        rows: the hierarchy.
+    """
     axis, cost = structured_axis(rows), law(noise).squared(float(rows.norm(law(noise).norm)))
     spend(sum(axis.work(operator) for operator in operators))
     axis.prepare(operators)

@@ -79,7 +79,12 @@ class _Solved:
 
 
 def fits(workload: Workload, effort: float = 1.0, cells: int = CELLS_LIMIT) -> bool:
-    """Say whether the reduced problem is small enough, without solving it."""
+    """Say whether the reduced problem is small enough, without solving it.
+
+    Args:
+        effort: scales the work that is allowed.
+        cells: most cells of all attributes together.
+    """
     return _plan(workload, effort, cells) is not None
 
 
@@ -89,7 +94,12 @@ def symmetric_optimum(
     """Return the integer strategy next to the optimum, None where the workload does not fit.
 
     Attributes with one factor in every product are solved on their own; the others together on
-    the components of their symmetry. ``effort`` scales the work that is allowed.
+    the components of their symmetry.
+
+    Args:
+        effort: scales the work that is allowed.
+        tol: relative gap to the bound.
+        cells: most cells of all attributes together.
     """
     plan = _plan(workload, effort, cells)
     if plan is None:

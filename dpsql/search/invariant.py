@@ -66,9 +66,12 @@ class _EqualSizes:
 def optimise(
     reduction: Reduction, *, tol: float = 3e-5, maxiter: int = 60, start: Floats | None = None
 ) -> Invariant:
-    """Return the optimal strategy to a relative gap of ``tol``, or the best in ``maxiter`` steps.
+    """Return the optimal strategy, or the best in ``maxiter`` steps.
 
-    ``start`` are dual weights to begin with, one per orbit tuple.
+    Args:
+        tol: relative gap to the bound.
+        maxiter: most steps.
+        start: (orbit tuples,) dual weights to begin with.
 
     Source: the convex problem of Yuan et al. (COA), section 3, by a dual fixed point
     D <- D x^2 in log D with Anderson's acceleration; invariance by averaging over the group.

@@ -118,8 +118,10 @@ def count_cells(
 ) -> tuple[ProductStrategy, float] | None:
     """Return the count of every cell, and its error, where no query adds any cells up.
 
-    Nothing can be better, and no table of any factor is formed to see it. None where it is not so,
-    or where there are more than ``limit`` cells and sums over them.
+    Nothing can be better, and no table of any factor is formed to see it. None where it is not so.
+
+    Args:
+        limit: most cells and sums over them; None where there are more.
     """
     pairs = zip(workload.attributes, workload.factors, strict=True)
     names = tuple(name for name, factors in pairs if factors)
@@ -180,7 +182,9 @@ def are_few(
 ) -> bool:
     """True if least squares of the queries is feasible: one large block is eliminated.
 
-    ``known`` keeps which factors have independent rows, by their identity.
+    Args:
+        domain: the cells of every attribute.
+        known: which factors have independent rows, by their identity; new ones are put here.
     """
     rows = sum(product.rows for product in products)
     if rows <= MOST_ROWS:

@@ -31,6 +31,10 @@ class Near:
 def choose_near(workload: Workload, near: Near, mechanism: str, effort: float) -> Selection:
     """Return a strategy near one that is known, else what is chosen without.
 
+    Args:
+        near: the strategy, and limits if there are any.
+        mechanism, effort: as of ``choose``, without limits alone.
+
     Raises ProgrammingError E_TOO_LARGE where there are limits, and none is looked for within these.
     """
     known = near.strategy

@@ -39,6 +39,10 @@ def in_threes(layout: Layout, noise: Noise, effort: float) -> tuple[Layout, Prod
     """Return a layout and its strategy; None where such columns are few, or the norm is not L1.
 
     What else is asked is measured as it would be by itself.
+
+    Args:
+        layout: with an attribute for every column.
+        effort: scales the work for what else is asked.
     """
     groups = _groups(layout)
     if law(noise).norm != 1 or not groups:

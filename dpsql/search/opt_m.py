@@ -104,7 +104,13 @@ class WeightSearch:
         self.state = LocalOptimum(np.inf, np.arange(len(self.usable)), np.ones(len(self.usable)))
 
     def descend(self, active: Indices, w: Floats, tol: float = 1e-7) -> LocalOptimum:
-        """Return the local optimum reached from weights over some sets, without idle sets."""
+        """Return the local optimum reached from weights over some sets, without idle sets.
+
+        Args:
+            active: (k,) places of the sets.
+            w: (k,) their weights.
+            tol: predicted decrease of the log of the error at which it ends.
+        """
         active, w = active[w > 0], w[w > 0]
         if not (self.all.take(active).precision(np.ones(len(active))) > 0).all():
             return LocalOptimum(np.inf, active, w / w.sum())
@@ -151,6 +157,10 @@ class WeightSearch:
         """Return a batch of starts near a state, shape (batch, sets): which sets, which weights.
 
         Each adds a few sets, promising or random ones, drops some and shakes the weights.
+
+        Args:
+            order: (k,) the shortlist, best first.
+            steps: (k,) the weight of each to begin with.
         """
         k, extra = len(state.active), max(ADDED)
         batch = max(1, min(BATCH, CHUNK // ((k + extra) * max(1, len(self.R)))))
@@ -174,7 +184,12 @@ class WeightSearch:
         return active, np.concatenate([old, np.where(used, size, 0.0)], axis=1)
 
     def best_hop(self, active: Indices, w: Floats, error: float) -> LocalOptimum:
-        """Return where the best of a batch of starts ends; hopeless ones are not finished."""
+        """Return where the best of a batch of starts ends; hopeless ones are not finished.
+
+        Args:
+            active, w: (batch, sets), places and weights.
+            error: of the state that the hops are from.
+        """
         rows = self.rows[active]
         errors, w = self._relax(w, rows, 2, GAIN * 1e-2)
         chosen = np.flatnonzero(errors < error * (1 + PROMISING))
@@ -192,7 +207,12 @@ class WeightSearch:
     def climb(
         self, state: LocalOptimum, rng: np.random.Generator, seconds: float, patience: float
     ) -> LocalOptimum:
-        """Hop from a local optimum to better ones, for some nominal time or while it pays."""
+        """Hop from a local optimum to better ones, for some nominal time or while it pays.
+
+        Args:
+            seconds: nominal.
+            patience: scales how many idle hops in a row end it.
+        """
         end = self.spent + seconds
         self.spent += self.listing
         if self.spent >= end or len(self.usable) <= 1:
@@ -217,7 +237,13 @@ class WeightSearch:
         return state
 
     def run(self, starts: Sequence[Floats], seconds: float, seed: int, effort: float) -> None:
-        """Search once for every whole unit of effort, each time from other random starts."""
+        """Search once for every whole unit of effort, each time from other random starts.
+
+        Args:
+            starts: (sets,) weights each.
+            seconds: nominal, of all searches together.
+            effort: scales how many idle hops in a row end a climb.
+        """
         if law(self.noise).norm == 2:
             self.state = self._exchanged(starts, seconds)
             return
@@ -317,8 +343,12 @@ def search_weights(
 ) -> Found:
     """Return the best weights found for fixed factors: many starts, then hops from the best.
 
-    ``allowed`` marks with one the sets that may be measured; ``seconds`` is nominal, and
-    ``effort`` scales how many idle hops in a row end a climb.
+    Args:
+        thetas: (p_i, n_i) per attribute, None for the identity.
+        seconds: nominal.
+        effort: scales how many idle hops in a row end a climb.
+        starts: (sets,) weights each, beside those that are always tried.
+        allowed: (sets,) one for those that may be measured; all unless given.
 
     Source: HDMM, section 6.3 (OPT_M); many starts and hops because local minima dominate. Under
     Gaussian noise there is one minimum, which is descended to: no start, seed or effort matters.

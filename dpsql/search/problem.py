@@ -201,7 +201,12 @@ class FactorSet:
         return h, trace
 
     def slope(self, k: Floats, gt: Floats, gr: Floats, gtau: float) -> AppliedGram:
-        """Return df/dK (n, n) as ``pull`` does, from K1 = k (n,): applied and never formed."""
+        """Return df/dK (n, n) as ``pull`` does, applied and never formed.
+
+        Args:
+            k: (n,) K1.
+            gt, gr, gtau: as of ``pull``.
+        """
         line, level = self._line(k, gt, gr, gtau)
         Q, owner = self._stack
         own, cells = gr[owner, np.newaxis], float(gr[self._cells].sum())
@@ -221,7 +226,10 @@ class FactorSet:
         return AppliedGram(diagonal + 2 * y + level, apply)
 
     def slope_times(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
-        """Return df/dK as ``pull`` does, times K, both (n, n): quick where there are few rows."""
+        """Return df/dK as ``pull`` does, times K, both (n, n): quick where there are few rows.
+
+        Args: as of ``pull``.
+        """
         if self._grams:
             return self.pull(K, gt, gr, gtau) @ K
         return np.asarray(self.slope(K.sum(axis=1), gt, gr, gtau).apply(K))
@@ -237,7 +245,13 @@ class FactorSet:
         return gt / tau**2 - gr / tau, level
 
     def pull(self, K: Floats, gt: Floats, gr: Floats, gtau: float) -> Floats:
-        """Return df/dK, symmetric (n, n), from the derivatives by t, r (no Total) and tau."""
+        """Return df/dK, symmetric (n, n), from the derivatives by t, r (no Total) and tau.
+
+        Args:
+            K: (n, n), the inverse Gram.
+            gt, gr: (factors,) the derivatives by t and r.
+            gtau: the derivative by tau.
+        """
         k = K.sum(axis=1)
         line, level = self._line(k, gt, gr, gtau)
         Q, owner = self._stack
@@ -251,7 +265,12 @@ class FactorSet:
         return gamma
 
     def summed(self, weights: Floats, level: float = 0.0) -> Floats | AppliedGram:
-        """Return ``gram`` with a number added to every entry; never formed where that is slower."""
+        """Return ``gram`` with a number added to every entry; never formed where that is slower.
+
+        Args:
+            weights: (factors,).
+            level: the number.
+        """
         if not any(is_structured(op) for op in self.operators):
             return self.gram(weights) + level
         Q, owner = self._stack

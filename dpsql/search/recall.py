@@ -30,7 +30,13 @@ class Recall(Generic[T]):
         self._lock = fresh(threading.Lock())
 
     def of(self, key: Hashable, size: int, find: Callable[[], T]) -> T:
-        """Return what ``find`` finds for some facts, a result of so many numbers."""
+        """Return what ``find`` finds for some facts, a result of so many numbers.
+
+        Args:
+            key: the facts, all that the result follows from.
+            size: numbers of the result.
+            find: the search, whose work is counted.
+        """
         with self._lock:
             known = self._found.get(key)
             if known is not None:

@@ -134,7 +134,10 @@ def reduce_group(
 ) -> Reduction:
     """Return the components of sum_j w_j (x)_i G_ij over some attributes.
 
-    ``weights`` has one entry per merged product of the workload.
+    Args:
+        axes: the places of the attributes.
+        orbits: of the cells of each.
+        weights: (j,) one per merged product of the workload.
     """
     tables = [_FactorTables.read(o, workload.factors[i]) for o, i in zip(orbits, axes, strict=True)]
     index = workload.index[:, axes]

@@ -21,12 +21,17 @@ def relax(
 ) -> tuple[Floats, Floats, int]:
     """Return (errors, weights, evaluations) of a batch of starts after a number of cycles.
 
-    ``w`` has shape (batch, sets) and ``rows`` (batch, sets, components): the precision that a unit
-    squared weight gives; those of one start may be ``SetRows``. At an optimum the shares p of the
-    sensitivity are the shares q of the error, and w (q/p)^(1/3) (Laplace; 1/4 for Gaussian) is the
-    exact optimum for disjoint supports. Two such steps in log w give the direction and length of an
-    extrapolated third, which is taken where the error falls. Ends early when every predicted
-    decrease is below tol.
+    At an optimum the shares p of the sensitivity are the shares q of the error, and w (q/p)^(1/3)
+    (Laplace; 1/4 for Gaussian) is the exact optimum for disjoint supports. Two such steps in log w
+    give the direction and length of an extrapolated third, which is taken where the error falls.
+
+    Args:
+        w: (batch, sets) weights.
+        rows: (batch, sets, components) the precision that a unit squared weight gives; those of one
+            start may be ``SetRows``.
+        R: (components,) what is asked of each.
+        cycles: most of them.
+        tol: predicted decrease of every start below which it ends early.
 
     Source: HDMM, section 6.3 (the objective); Varadhan and Roland 2008 (the extrapolation).
     """
@@ -56,11 +61,12 @@ def relax(
 def evaluate(
     w: Floats, rows: Floats | SetRows, R: Floats, noise: Noise
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the errors, and per set its shares of the sensitivity and of the error.
+    """Return the errors (starts,), and per set its shares (starts, sets) of sensitivity and error.
 
-    ``w`` is (starts, sets), the weights; ``rows`` (starts, sets, eigenspaces) what the square of
-    each adds to the precision there; ``R`` (eigenspaces,) what is asked. Errors are (starts,), both
-    shares (starts, sets).
+    Args:
+        w: (starts, sets) weights.
+        rows: (starts, sets, components) what the square of each adds to the precision there.
+        R: (components,) what is asked of each.
     """
     squares = w * w
     if isinstance(rows, SetRows):

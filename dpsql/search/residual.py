@@ -142,9 +142,14 @@ def optimise_rows(
 ) -> list[Floats | None]:
     """Return the rows after joint descent on the log of the planned error.
 
-    The rows A_i have unit L2 columns; attributes that share a start share the result. Each has
-    shape (n_i, n_i), one per attribute; None is an attribute of which only identity and total are
-    asked. Where few steps are within the work of a search, the rows are nearly those given.
+    Attributes that share a start share the result. Where few steps are within the work of a
+    search, the rows are nearly those given.
+
+    Args:
+        rows: (n_i, n_i) per attribute, with unit L2 columns; None for an attribute of which only
+            identity and total are asked.
+        effort: above 1 scales the number of steps.
+        ftol: relative decrease of a step at which it ends.
     """
     search = _JointDescent(problem, rows)
     work = sum(CUBES * float(free.size) ** 3 for _, _, free in search.groups)

@@ -41,7 +41,10 @@ def realise_residual(
     """Return the integer strategy: residual rows per attribute, shares planned from these.
 
     The shares are the exact optimum for the rounded rows, not for those they approximate.
-    ``rows`` as ``optimise_rows`` returns them.
+
+    Args:
+        rows: as ``optimise_rows`` returns them.
+        method: the name of the search, for people.
     """
     components = problem.components
     inside = inside_of(problem)

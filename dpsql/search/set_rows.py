@@ -55,7 +55,10 @@ class SetRows:
     def added(self, precision: Floats, R: Floats, steps: Floats) -> Floats:
         """Return the sum of R over precision where each set alone is added, (steps, sets).
 
-        ``precision`` and ``R`` have shape (components,), ``steps`` are weights.
+        Args:
+            precision: (components,) without the set.
+            R: (components,) what is asked of each.
+            steps: (steps,) weights of the set.
         """
         first, component, values = self._pairs
         is_open = precision <= 0

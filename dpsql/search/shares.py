@@ -53,9 +53,12 @@ def share_anew(
 ) -> ProductStrategy | None:
     """Return the rows of a Laplace strategy with the best weights for another workload.
 
-    ``reach`` says which blocks may come in: none ("own"), those over what is asked and, where
-    these are few, over unions of two ("near"), or any that a search finds ("far").
     None where residual rows are measured, some attribute is not, or not all of its cells.
+
+    Args:
+        limit: most numbers of one block.
+        reach: the blocks that may come in: none ("own"), those over what is asked and, where these
+            are few, over unions of two ("near"), or any that a search finds ("far").
     """
     problem = Problem(workload, strategy.noise)
     known = strategy.shared_rows
@@ -155,8 +158,12 @@ def mix(
 ) -> ProductStrategy | None:
     """Return a strategy of which ``part`` of the shares are those of the other.
 
-    Without another, they go to a block for every product of the workload. None where the rows of
-    an attribute differ, residual ones are measured, or some attribute is not.
+    None where the rows of an attribute differ, residual ones are measured, or some attribute is
+    not.
+
+    Args:
+        other: without it, shares go to a block for every product of the workload.
+        part: from 0 to 1.
     """
     full = one.shared_rows
     if full is None or workload.pinned:

@@ -27,6 +27,10 @@ def shortened(
     """Return the rows with fewer bits where more factors now meet in one block than before.
 
     A hierarchy has few bits anyway.
+
+    Args:
+        blocks: of the new strategy.
+        full, residual: (r, n) per attribute, None for the identity.
     """
     written = {name: rows for name, rows in full.items() if not isinstance(rows, Structured)}
     hierarchies = {name: rows for name, rows in full.items() if isinstance(rows, Structured)}

@@ -171,13 +171,16 @@ FAMILIES = (
 )
 """Families of strategies of the matrix mechanism."""
 
+PUBLISHED = ("opt_0", "opt_kron", "opt_plus", "opt_m", "coa")
+"""Algorithms of papers that search for a strategy, each by itself: to compare with."""
+
 LEARNED = ("mwem", "rap", "marginals", "adaptive")
 """Mechanisms that look several times and answer from a model."""
 
 FIXED = {"fixed_marginals": "marginals"}
 """Families of strategies whose own name is taken by a mechanism."""
 
-MECHANISMS = (*(name for name in FAMILIES if name not in LEARNED), *FIXED, *LEARNED)
+MECHANISMS = (*(n for n in FAMILIES if n not in LEARNED), *FIXED, *PUBLISHED, *LEARNED)
 
 # Families to compare with, and those that auto weighs anyway, would only make the list longer.
 _SELDOM = {"auto", "identity", "workload", "symmetric", "separate", *FIXED}

@@ -678,7 +678,7 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (reconstruct = 'magic') COUNT(*) FROM t
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (mechanism = 'magic') COUNT(*) FROM t;
 -- E_SETTING: mechanism = magic
--- hint: one of auto, identity, workload, tree, kron, union, residual, joint, separate, symmetric, hdmm, fixed_marginals, mwem, rap, marginals, adaptive
+-- hint: one of auto, identity, workload, tree, kron, union, residual, joint, separate, symmetric, hdmm, fixed_marginals, opt_0, opt_kron, opt_plus, opt_m, coa, mwem, rap, marginals, adaptive
 
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (clip = -1) SUM(q) FROM t;
 -- E_SETTING at line 1, column 43: clip = -1

@@ -21,6 +21,7 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.privacy.receipt import Receipt
 from dpsql.records import dataclass, replace
+from dpsql.settings import PUBLISHED
 from dpsql.workload.target import Readings
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ ON_GRID = (
     "an earlier version rounded values to a part of their bounds before they were added up: "
     "standard errors do not tell by how much"
 )
+
+SAME = 5e-4
+"""Relative difference below which errors are the same to four digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +284,29 @@ class Asking(Measuring, Job[Release]):
             )  # forecasts alone look at what would be learned
 
             found = advise(self.request, planned, forecast).adding(desk.said_of(planned.plan))
+            if self.request.mechanism in PUBLISHED:
+                found = found.adding(self._beside_auto(desk, assumed, found))
         advice = dict.fromkeys(each for some in self._advice(plan) for each in some)
         return found.adding(choice.rows).adding(("hint", each) for each in advice)
+
+    def _beside_auto(self, desk: Desk, assumed: bool, own: Explanation) -> tuple[Row, ...]:
+        """What ``mechanism = 'auto'`` would have for the same, in place of the algorithm named."""
+        from dpsql.engine.explain import explain
+        from dpsql.engine.explanation import SHOWN
+
+        request = replace(self.request, mechanism="auto")
+        auto = explain(request, desk.plan(request), assumed, own.remaining)
+        strategy = f"mechanism = 'auto' has {auto.method}, {auto.noise} noise"
+        if not own.mixed:
+            ratio = own.rmse / auto.rmse
+            times = "as here" if abs(ratio - 1) < SAME else f"{ratio:.3g} times as much here"
+            return (("auto", strategy), ("", f"{auto.rmse:.4g} expected, {times}"))
+        mine, its = ([e for s in each.statements for e in s.errors] for each in (own, auto))
+        columns = [
+            f"{b.name} \u00b1 {b.rmse:.4g}, here {a.rmse:.4g}"
+            for a, b in zip(mine, its, strict=True)
+        ]
+        return (("auto", strategy), *(("", each) for each in columns[:SHOWN]))
 
 
 def choose(desk: Desk, request: Request, reuse: str) -> Choice:

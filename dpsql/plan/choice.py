@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from dpsql.errors import ProgrammingError
 from dpsql.plan.chosen import (
     WORTHWHILE,
     Chosen,
@@ -48,6 +49,9 @@ it takes 10, where running totals and quantiles gain a hundredfold otherwise.
 
 SIMPLER = {1: ("identity", "union"), 2: ("identity", "union", "marginals", "symmetric")}
 """Families that are weighed anew by themselves where another one has not come near."""
+
+JOINING = ("auto", "workload", "opt_0", "coa")
+"""Families that are searched for on one attribute of all columns as well."""
 
 FREE = "identity"
 """A family that takes no search: it is tried however little may be done."""
@@ -145,6 +149,22 @@ class Chooser(Weighing):
             within += [each for each in self.queries(within) if worst_of(each, limits) <= 1]
         within += [each for each in self.in_threes() if worst_of(each, limits) <= 1]
         return within or [best]
+
+    def as_published(self) -> Chosen:
+        """Return the least total error of one algorithm on any layout, without limits.
+
+        Raises: ProgrammingError (E_SETTING, E_TOO_LARGE) where it fits none.
+        """
+        found: list[Chosen] = []
+        failures: list[ProgrammingError] = []
+        for layout in reversed(self.layouts()):  # that on fewest attributes comes last
+            try:
+                found.append(self.select(layout))
+            except ProgrammingError as failure:
+                failures.append(failure)
+        if not found:
+            raise failures[-1]
+        return min(found, key=by_error)
 
     def selected(self) -> list[Chosen]:
         """Return the best strategy of every layout."""
@@ -300,7 +320,7 @@ class Chooser(Weighing):
     @property
     def _together(self) -> Layout | None:
         """The layout on one attribute of all columns, where there may be one."""
-        joins = self.mechanism in ("auto", "workload") and not self.apart
+        joins = self.mechanism in JOINING and not self.apart
         joins = joins and self.target.is_joinable and has_room(self._joined)
         return self.target.together if joins else None
 

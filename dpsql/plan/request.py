@@ -45,7 +45,7 @@ from dpsql.search.meter import (
     share,
     work_of,
 )
-from dpsql.settings import FIXED, LEARNED
+from dpsql.settings import FIXED, LEARNED, PUBLISHED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.target import (
@@ -458,7 +458,9 @@ def choose_one(
     mechanism = FIXED.get(request.mechanism, request.mechanism)
     chooser = Chooser(target, noise, mechanism, float(request.effort), request.is_modelled)
     aims = {place: aim for place, aim in request.aims.items() if place in target.asked}
-    if aims:
+    if mechanism in PUBLISHED:
+        best = chooser.as_published()
+    elif aims:
         best = aimed(chooser, aims)
     else:
         best = chooser.best() if request.aims else best_drawn(chooser, amount, earnest, most)

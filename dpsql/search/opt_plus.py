@@ -71,13 +71,14 @@ class Fitted:
 
 
 def separate_strategy(
-    workload: Workload, noise: Noise, than: float = np.inf
+    workload: Workload, noise: Noise, than: float = np.inf, by_name: bool = False
 ) -> SeparateStrategy | None:
     """Return the best strategy with a block per group, None where there is nothing to separate.
 
     Groups that would have an error much larger ``than`` this, each alone, are not looked at.
+    ``by_name`` runs the paper's algorithm, worthwhile or not, with its split of the budget.
     """
-    if not _is_worthwhile(workload, noise):
+    if not by_name and not _is_worthwhile(workload, noise):
         return None
     found: list[tuple[float, list[Fitted]]] = []
     known: dict[Hashable, float] = {}
@@ -87,7 +88,8 @@ def separate_strategy(
         if not may_go_on():
             break
         members = [member for group in groups if (member := _plan(group, noise)) is not None]
-        if len(members) == len(groups) and not _are_alike([each.block for each in members]):
+        alike = not by_name and _are_alike([each.block for each in members])
+        if len(members) == len(groups) and not alike:
             found.append((_total([member.error for member in members], noise), members))
     least = min((error for error, _ in found), default=np.inf)
     power = law(noise).share_power
@@ -97,6 +99,7 @@ def separate_strategy(
             [member.block for member in members],
             np.array([member.error for member in members]) ** power,
             noise,
+            1 if by_name else STEPS,
         )
         for error, members in found
         if error <= min(HOPEFUL * than, CLOSE * least)
@@ -112,18 +115,35 @@ def _is_worthwhile(workload: Workload, noise: Noise) -> bool:
     cells of one attribute in small parts: 1.02 to 4.6 times, in random sums and counts of groups.
     """
     problem = Problem(workload, noise)
-    several = 1 < len(problem.components.weights2) <= MOST_PRODUCTS
     plain = all(factors.trivial for factors in problem.factors)
-    numbers = [op.rows * op.n for factors in problem.factors for op in factors.operators]
-    fits = max(numbers, default=0) <= MOST_ROWS
-    if not (several and not plain and fits and not workload.pinned and problem.d > 0):
-        return False
-    if not has_room(8 * COPIES * sum(numbers)):
+    if plain or problem.d == 0 or _too_many(problem) is not None:
         return False
     if problem.d > 1:
         return True
     few = read_few(problem)
     return not are_small(problem.factors[0].parts) and (few is None or not few.is_thin)
+
+
+def fits_apart(problem: Problem) -> str | None:
+    """Return why products cannot have blocks of their own; None where they can."""
+    largest = max(map(problem.cells, problem.components.supports), default=1)
+    if largest > MOST_CELLS or max(problem.sizes, default=1) > MOST_CLASSES:
+        return "a product has too many cells"
+    return _too_many(problem)
+
+
+def _too_many(problem: Problem) -> str | None:
+    count, pinned = len(problem.components.weights2), problem.workload.pinned
+    if count < 2:
+        return "it is for several products, and here is one"
+    if pinned:
+        return f"values of {', '.join(sorted(pinned))} are added up"
+    if count > MOST_PRODUCTS:
+        return f"it plans {MOST_PRODUCTS} products at most, and here are {count:,}"
+    numbers = [op.rows * op.n for factors in problem.factors for op in factors.operators]
+    if max(numbers, default=0) > MOST_ROWS or not has_room(8 * COPIES * sum(numbers)):
+        return "the queries of a column are too many"
+    return None
 
 
 def groupings(workload: Workload) -> Iterator[list[Workload]]:
@@ -234,7 +254,11 @@ def share_blocks(strategy: Strategy, workload: Workload) -> SeparateStrategy:
 
 
 def _combined(
-    workload: Workload, blocks: Sequence[SeparateBlock], weights: Floats, noise: Noise
+    workload: Workload,
+    blocks: Sequence[SeparateBlock],
+    weights: Floats,
+    noise: Noise,
+    steps: int = STEPS,
 ) -> SeparateStrategy:
     """Return the blocks with shares for the least error of all together, from first weights."""
     power = law(noise).share_power
@@ -243,7 +267,7 @@ def _combined(
     products = [(product, product.weight**2) for product in _distinct(workload)]
     best, least = strategy, np.inf
     work = sum(float(n) ** 3 for block in blocks for n in block.sizes)
-    for step in range(STEPS):
+    for step in range(steps):
         if step and not may_go_on():
             break
         spend(work)

@@ -16,7 +16,7 @@ from dpsql.search.coarse import Contest, error_of, is_coarse
 from dpsql.search.itself import count_cells, workload_rows
 from dpsql.search.meter import SELECTION, may_begin, metered, portion
 from dpsql.search.shortened import shortened
-from dpsql.settings import FAMILIES
+from dpsql.settings import FAMILIES, PUBLISHED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.strategy.product import ProductStrategy, assemble
@@ -127,7 +127,7 @@ def choose(
     effort: float = 1.0,
 ) -> Selection:
     """Return what ``select`` does, with the best lower bound that was found on the way."""
-    if mechanism not in {*FAMILIES, *TEMPLATES, ALIKE} or not is_law(noise):
+    if mechanism not in {*FAMILIES, *PUBLISHED, *TEMPLATES, ALIKE} or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
             f"no mechanism {mechanism!r} for {noise!r} noise",
@@ -159,6 +159,8 @@ def _choose(workload: Workload, noise: Noise, mechanism: str, effort: float) -> 
         return _separate(workload, noise)
     if mechanism == ALIKE:
         return _alike(workload, noise, effort)
+    if mechanism == "opt_plus":
+        return _in_groups(workload, noise, effort)
     chosen, strategy = _searched(workload, noise, mechanism, effort)
     if mechanism == "auto" and law(noise).norm == 2:
         chosen = _with_symmetric(workload, strategy, chosen, effort)
@@ -268,6 +270,19 @@ def _separate(workload: Workload, noise: Noise) -> Selection:
     return Selection(found)
 
 
+def _in_groups(workload: Workload, noise: Noise, effort: float) -> Selection:
+    """Return OPT_+ as it is published."""
+    from dpsql.search.papers import in_groups  # few requests name it
+    from dpsql.search.problem import Problem
+
+    problem = Problem(workload, noise)
+    problem.check_sizes(CELL_LIMIT)
+    if problem.d == 0 or not _asks(problem):
+        return Selection(_least(problem))
+    with portion(SEPARATE):
+        return Selection(in_groups(workload, problem, CELL_LIMIT, effort))
+
+
 def _alike(workload: Workload, noise: Noise, effort: float) -> Selection:
     """Return combinations of many queries of one attribute, most of them alike."""
     from dpsql.search.few import combine_many  # searches that most requests do without
@@ -300,6 +315,11 @@ def candidates(
     problem: Problem, mechanism: str, effort: float
 ) -> Iterator[tuple[ProductStrategy, float]]:
     """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first."""
+    if mechanism in PUBLISHED:
+        from dpsql.search.papers import published  # few requests name one
+
+        yield from published(problem, mechanism, CELL_LIMIT, effort)
+        return
     for name, find in TEMPLATES.items():
         if mechanism in ("auto", name):
             yield from ((found, 0.0) for found in find(problem))

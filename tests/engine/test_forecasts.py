@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dpsql
 from dpsql.plan.limits import FAIR
+from dpsql.settings import PUBLISHED
 from dpsql.ui.report import ALONE, ERRORS, errors_grid
 
 CATALOG = """
@@ -72,3 +75,48 @@ def test_columns_are_told_beside_what_they_have_alone(tmp_path: Path) -> None:
         columns = [each for statement in usual.statements for each in statement.errors]
         assert all(each.alone is None and each.plain is not None for each in columns)
         assert errors_grid(usual).columns == ERRORS
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_papers_algorithms_are_told_beside_auto(tmp_path: Path, name: str) -> None:
+    """By SET and in the statement, free, and as the answers turn out."""
+    (tmp_path / "t.csv").write_text("who,g\n")
+    (tmp_path / "c.toml").write_text(CATALOG.format(2))
+    sql = "g, COUNT(*) AS n FROM t GROUP BY CUBE (g)"
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1, delta=1e-9) as connection:
+        auto = connection.explain(f"SELECT {sql}")
+        connection.execute(f"SET mechanism = {name}")
+        if name == "coa":
+            connection.set("noise", "gaussian")
+            auto = connection.explain(f"SELECT {sql}".replace("SELECT", OPTIONS))
+        found = connection.explain(f"SELECT {sql}")
+        rows = dict(found.details)
+        assert found.method in (name, "separate")
+        assert rows["auto"] == f"mechanism = 'auto' has {auto.method}, {auto.noise} noise"
+        beside = next(text for _, text in found.details if " expected, " in text)
+        ratio = found.rmse / auto.rmse
+        times = "as here" if ratio < 1.0005 else f"{ratio:.3g} times as much here"
+        assert beside == f"{auto.rmse:.4g} expected, {times}"
+        (column,) = found.statements[0].errors
+        result: Any = connection.execute(f"SELECT {sql}").result
+        errors = [each for each in result.stddev[1] if each is not None]
+        assert math.sqrt(sum(e * e for e in errors) / len(errors)) == pytest.approx(column.rmse)
+
+
+@pytest.mark.parametrize("name", ["opt_plus", "coa"])
+def test_algorithms_that_do_not_fit_name_those_that_do(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text("who,g\n")
+    (tmp_path / "c.toml").write_text(CATALOG.format(2))
+    sql = "SELECT COUNT(*) AS n FROM t WHERE g = 'a'"
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        connection.execute(f"SET mechanism = {name}")
+        with pytest.raises(dpsql.ProgrammingError, match="does not fit this workload") as caught:
+            connection.execute(sql)
+        assert caught.value.code == "E_SETTING"
+        assert connection.budget.entries == 0
+        for other in re.findall("'([a-z_0]+)'", caught.value.hint or ""):
+            connection.execute(f"SET mechanism = {other}")
+            assert connection.explain(sql).rmse > 0
+
+
+OPTIONS = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(mechanism = 'auto')"

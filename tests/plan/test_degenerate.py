@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.settings import FAMILIES
+from dpsql.settings import FAMILIES, PUBLISHED
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 
@@ -47,7 +47,7 @@ def assert_plan_or_advice(workload: Workload, noise: Noise, mechanism: str) -> N
     else:
         return check(strategy, workload)
     assert error.code in ("E_TOO_LARGE", "E_SETTING")
-    named = re.findall("'([a-z]+)'", error.hint or "")
+    named = re.findall("'([a-z_0]+)'", error.hint or "")
     assert named
     for other in named:
         check(select(workload, noise, other, 0.25), workload)
@@ -61,14 +61,14 @@ def check(strategy: Any, workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("mechanism", FAMILIES)
+@pytest.mark.parametrize("mechanism", [*FAMILIES, *PUBLISHED])
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(name: str, mechanism: str, noise: Noise) -> None:
     assert_plan_or_advice(EDGES[name], noise, mechanism)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("mechanism", ["kron", "workload", "symmetric"])
+@pytest.mark.parametrize("mechanism", ["kron", "workload", "symmetric", "opt_kron", "opt_0"])
 def test_mechanisms_that_do_not_fit_name_some_that_do(mechanism: str, noise: Noise) -> None:
     with pytest.raises(ProgrammingError, match=mechanism):
         select(LARGE, noise, mechanism)

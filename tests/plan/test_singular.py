@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.levels import Structured
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.settings import FAMILIES
+from dpsql.settings import FAMILIES, PUBLISHED
 from dpsql.strategy.base import Block, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.symmetric import SymmetricStrategy
@@ -122,7 +122,7 @@ def test_a_workload_of_low_rank_is_answered(seed: int, noise: Noise) -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("seed", range(ROUNDS // 4))
-@pytest.mark.parametrize("mechanism", [name for name in FAMILIES if name != "auto"])
+@pytest.mark.parametrize("mechanism", [*FAMILIES[1:], *PUBLISHED])
 def test_by_every_mechanism(seed: int, noise: Noise, mechanism: str) -> None:
     workload = singular(1000 + seed)
     with contextlib.suppress(ProgrammingError):  # E_TOO_LARGE or E_SETTING: it does not fit

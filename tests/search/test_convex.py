@@ -18,9 +18,10 @@ from dpsql.algebra.blocks import (
     WidthRanges,
 )
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.search import coa
 from dpsql.search import dual as convex
 from dpsql.search.meter import metered
-from tests.support import coa, triangle
+from tests.support import triangle
 
 PER_UNIT = 4.224678889326836
 """Noise per unit L2 sensitivity in the published tables (epsilon 1, delta 1e-6)."""

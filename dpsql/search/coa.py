@@ -1,18 +1,19 @@
-"""COA: Newton's method with conjugate gradients for the Gaussian strategy problem.
-
-Used to check the dual fixed point of ``convex`` by another route.
-"""
+"""COA: Newton's method with conjugate gradients for the Gaussian strategy problem."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dpsql.algebra.operator import Array, Floats
+from dpsql.interrupts import check
 from dpsql.search.dual import ConvexResult, certified
+from dpsql.search.meter import may_go_on, spend
 
 RIDGES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 """Relative ridges through which a singular workload is approached."""
 CG_STEPS = 5
+STEP = 4 * CG_STEPS
+"""Work of a Newton step, in cubes of the number of cells."""
 ARMIJO = 0.25
 
 
@@ -36,6 +37,10 @@ def optimise(gram: Floats, *, maxiter: int = 300) -> ConvexResult:
 def _newton(V: Floats, X: Floats, maxiter: int) -> Floats:
     value = float(np.trace(np.linalg.solve(X, V)))
     for _ in range(maxiter):
+        check()
+        if not may_go_on():
+            break
+        spend(STEP * float(len(V)) ** 3)
         Z = _symmetric(np.linalg.inv(X))
         G = _symmetric(-Z @ V @ Z)
         slope = _off_diagonal(G)

@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 STATEMENTS = effort(3)
-FEW, SOME, MANY = 60_000, 999_999, 1_000_000
+FEW, SOME, MANY = 30_000, 999_999, 1_000_000
 """Cells of all columns together, at most: in every run, and in a long one."""
 
 BESIDES = 40.0

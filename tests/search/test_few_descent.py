@@ -152,9 +152,11 @@ def test_limits_are_kept_at_little_cost() -> None:
         found = few_near(problem, best, answers, limits)
         assert found is not None
         assert found.unit_error(problem.workload) <= 1.5 * best.unit_error(problem.workload)
-        kept.append(bool((means_of(found, statements) <= limits * 1.002).all()))
+        beyond = float((means_of(found, statements) / limits).max())
+        assert beyond <= 1.1
+        kept.append(beyond <= 1.002)
     assert 3 * len(kept) >= 2 * LIMITED
-    assert kept.count(False) <= LIMITED // 12  # a descent may end in a corner
+    assert kept.count(False) <= max(1, LIMITED // 12)  # a descent may end in a corner
 
 
 @pytest.mark.parametrize("are_alike", [False, True])

@@ -92,9 +92,11 @@ def _calls(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _places(names: set[str]) -> set[str]:
+    last = {name.rpartition(".")[2] for name in names}
+    asked = [p for p in HOME.rglob("*.py") if any(n in p.read_text("utf-8") for n in last)]
     return {
         str(path.relative_to(HOME))
-        for path in HOME.rglob("*.py")
+        for path in asked
         for name, is_renewed in _calls(path)
         if name in names and not is_renewed
     }

@@ -12,7 +12,7 @@ UNITS = 10**12
 """Units in one epsilon: one unit is 1e-12."""
 
 LIMIT = 2**62
-"""Every stored cost and total is an integer below this."""
+"""Every stored cost and total is an integer below this: the sum of two fits SQLite's 64 bits."""
 
 MIN_EPSILON = Fraction(1, 10**6)
 """At less, noise on one count spreads over more than a million rows."""

@@ -29,7 +29,8 @@ WHOLE = ""
 """Name of the budget that every debit is charged to."""
 
 LEAST_PART = Fraction(1, 10)
-"""Part of discovery_delta, or of an analyst's, that a request may take, however small it is."""
+"""Part of discovery_delta, or of an analyst's, that a request may take, however small it is: one of
+a small epsilon is not to take all of it at once (decision 185)."""
 
 LONGEST_SQL = 2000
 """Characters of the statements that an entry keeps."""

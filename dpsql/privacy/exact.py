@@ -43,7 +43,8 @@ EXACT_FLOAT = 2**53
 WRAPS = 2**62
 """Integers below this, and noise below it, add up within int64."""
 MANY_ROWS = 2**31
-"""Rows in one cell that are told apart."""
+"""Rows in one cell that are told apart: a count beyond is cut, which brings no two tables further
+apart; to check the true number, or to refuse, would depend on rows (decision 34)."""
 ANY = 2**63 - 1
 """The largest count there can be."""
 LEAST_LIMB = 4

@@ -113,6 +113,7 @@ def _choose(asked: Discovery, pairs: Pairs) -> tuple[Key, ...]:
 
 
 def _check(units: Counts, most: int) -> None:
+    # The vault has bounded them; here as well, since the guarantee of a release rests on it.
     if (np.bincount(units) > most).any():
         raise ValueError("a unit has more keys than may count")
 

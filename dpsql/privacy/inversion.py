@@ -77,6 +77,8 @@ def magnitudes(
     slack *= ERROR
     slack += undrawn
     below = np.floor(found)
+    # Open is a lane where a whole number may lie within the enclosure: its fraction is within slack
+    # of 0 or of 1. All in place, since lanes are many.
     found -= below
     found -= 0.5
     np.abs(found, out=found)

@@ -494,6 +494,8 @@ class Ledger:
         after = state.after(linked)
         ledger_file.append(db, linked, after.spent)
         self._outcomes.commit(db)
+        # The anchor moves last. Cut short before it has, the ledger is one entry ahead of it, which
+        # is in order; behind its anchor it would look like an old copy (decision 112).
         self._advance(after)
         return after
 

@@ -110,6 +110,7 @@ def _settle_settings(db: sqlite3.Connection) -> None:
     """Make commits durable, and read back that they are."""
     for name, value in _SETTINGS.items():
         db.execute(f"PRAGMA {name}={value}")
+    # SQLite ignores a setting that it does not know, or cannot keep, without an error.
     if any(db.execute(f"PRAGMA {name}").fetchone() != (_SETTINGS[name],) for name in _SETTINGS):
         raise unwritable()
 
@@ -130,7 +131,7 @@ def create(path: Path, first: Entry, budgets: Mapping[str, Spent], salt: bytes) 
         append(db, first, budgets)
         db.execute("COMMIT")
     journal_of(fresh).unlink()
-    os.link(fresh, path)
+    os.link(fresh, path)  # it fails where there is a file by now, which a rename would replace
     fresh.unlink()
     sync_directory(path.parent)
 

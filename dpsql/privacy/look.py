@@ -161,6 +161,8 @@ class _Looker:
         scale = round_up(noise.scale(sensitivity, amount))
         stddev = noise.stddev(float(scale))
         backend = certified(self.noise, sensitivity, scale) if self._backend == "opendp" else None
+        # All that public facts refuse is refused by now. From here on the amount is gone, whatever
+        # happens: whether a look fails may depend on rows.
         self._filter.spend(what, amount)
 
         def look() -> list[NDArray[Any]]:
@@ -408,4 +410,5 @@ def sealed_look(look: Callable[[], T]) -> T:
     """Run a look; whatever it raises becomes one constant error that carries no trace of it."""
     with suppress(Exception):
         return look()
+    # Raised outside of the handler, where no context would hold rows.
     raise InternalError("E_INTERNAL", "the look failed; what it costs stays spent")

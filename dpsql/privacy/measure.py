@@ -94,6 +94,8 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
     receipt paid. Source: CKS20 (discrete Gaussian); the discrete Laplace mechanism on integers.
     """
     version = vaults.versions([part.table for part in plan.parts])
+    # Used up before a row is touched: whether a measurement fails may depend on rows, so that one
+    # which fails is not made again for free.
     receipt.redeem(plan.fingerprint, version, plan.noise)
     check_cost(plan, receipt)
     for part in plan.parts:
@@ -104,7 +106,7 @@ def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, 
             for part in plan.parts
         )
     except Exception:
-        pass
+        pass  # what is raised in here would hold rows, in its context and its traceback
     raise InternalError("E_INTERNAL", "the measurement failed; the charge stays")
 
 

@@ -21,6 +21,7 @@ from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
+"""Ends of the integers that OpenDP takes; to cut at them brings no two tables further apart."""
 STEPS = 12
 """Times a scale is raised, by 1, 2, 4, ... units in the last place, before giving up."""
 

@@ -26,6 +26,7 @@ WEIGHT_BITS = 20
 LEAST_EPSILON = Fraction(1, 10**4)
 """Of each key of a unit: then some 300,000 counts have chances of their own, found in a second."""
 MOST_STEPS = 1 << 21
+"""Most counts with chances of their own, several times those of LEAST_EPSILON."""
 
 
 @lru_cache(maxsize=8)

@@ -61,6 +61,8 @@ def _peel(bits: Bits, scores: Sequence[int] | Integers, eta: Fraction, count: in
     best, bounds = -1, list[tuple[int, int]]()
     for _ in range(count):
         first = next(group for group, size in enumerate(left) if size)
+        # Weights are relative to the best that is left: to one far above, all of them would be next
+        # to nothing, and nearly every draw would be thrown away.
         if best < 0 or int(levels[first] - levels[best]) * eta > 1:
             best = first
             gaps = [(int(q) - int(levels[best])) * eta.numerator for q in levels]

@@ -6,6 +6,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
 _CTX = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Sixty digits, as in ``accounting``: what rounding can add is far below _PAD."""
 _PAD = Fraction(1, 10**40)
 """Margin that a few roundings at sixty digits are far below, relative to a result."""
 _ROOT_TAU = Fraction("2.5066282746310005024")

@@ -338,7 +338,7 @@ def _thin_axis(size: int, rows: Integers, Q: Floats) -> Axis:
     """Return the constants of few rows over many cells; nothing is as large as cells by cells."""
     if size > LARGE:
         values, vectors = np.linalg.eigh(Q @ Q.T)
-        kept = values > 1e-13 * values[-1]
+        kept = values > 1e-13 * values[-1]  # squares of singular values: less is their rounding
         roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
         V = Q.T @ (vectors / roots)
     else:

@@ -95,7 +95,7 @@ def add_components(
     for top in homes([top for top in tables if not within & ~top], mask):
         attributes = [name for name in forecast.domain if forecast.bit[name] & top]
         if not tables[top].size:
-            if top == mask and not residual:
+            if top == mask and not residual:  # the first in its table is it: nothing is copied
                 tables[top] = tensor
                 return
             tables[top] = np.zeros([forecast.numbers(name) for name in attributes])

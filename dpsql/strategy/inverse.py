@@ -52,6 +52,7 @@ def inverse_of(Q: Floats) -> tuple[Floats, Floats, Floats | None]:
                 half = np.linalg.inv(L)
                 K = half.T @ half
                 return K, K @ Q.T, None
+    # What is left has a low rank, or nearly so: singular values alone tell which.
     left, singular, right = np.linalg.svd(Q, full_matrices=False)
     rank = int((singular > RANK * singular[0]).sum())
     basis = right[:rank].T

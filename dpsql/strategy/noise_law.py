@@ -29,7 +29,7 @@ GROUP = "dpsql.noise_laws"
 """The entry points by which other packages add laws."""
 
 FINE = 2.0**30
-"""A scale beside which integers are fine."""
+"""A scale beside which integers are fine: the limit of a law's variance is read there."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}", re.ASCII)
 

@@ -212,6 +212,8 @@ def assemble(
         for a, m in factors.items()
         if isinstance(m, Structured) or (m is not None and not np.array_equal(m, np.rint(m)))
     }
+    # Factors that are rounded multiply within a block, whose entries are to stay within int64: the
+    # more of them meet in one, the fewer bits each may have.
     bits = bits_for(max(len(fractional & set(s)) for s, _ in kept))
     used = {a for s, _ in kept for a in s}
     full: dict[str, Matrix] = {}

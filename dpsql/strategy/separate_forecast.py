@@ -178,6 +178,8 @@ class SeparateForecast(Forecast):
         missed = np.zeros(self.count)
         for table, side, each in zip(self.tables, self.sides, fitted, strict=True):
             missed += side.put(table.read(each))
+        # Lagrange's multipliers of the conditions: each table moves along the covariance of its own
+        # noise, which is the least move of all of them that makes them agree.
         pull = self.inverse @ missed
         out = []
         for b, table in enumerate(self.tables):

@@ -39,6 +39,8 @@ TINY = float(1 << 40)
 NOTHING = "0 AS n"
 """The column that is selected where nothing is asked of a row."""
 LAYERS = 4
+"""Sub-queries within each other: fetched, refined, coded, placed. What others are made of is a
+column of the one within: an engine would work it out again wherever it stands."""
 Layers = tuple[list[str], ...]
 """Of one column, the expressions of every layer, each over those of the layer before."""
 

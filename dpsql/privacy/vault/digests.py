@@ -29,6 +29,7 @@ FEW = 512
 BLOCK = 64
 """Bytes of a block, which holds nine more than the last part of a text."""
 START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
+"""The state that MD5 begins with; SINES, TURNS and TAKEN are its steps. Source: RFC 1321."""
 ALL = (1 << 32) - 1
 SINES = [int(abs(math.sin(i + 1)) * 2**32) for i in range(BLOCK)]
 TURNS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))

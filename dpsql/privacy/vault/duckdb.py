@@ -56,6 +56,7 @@ ROWS = 1 << 16
 COLUMNS = 64
 """More are fetched as frames, of which one can say how long they are."""
 VECTOR = 2048
+"""Rows of a vector of DuckDB, in which it counts what a frame is to have."""
 ALONE = 3
 """Batches that are read as they are asked for: a short table has two, the last one empty."""
 

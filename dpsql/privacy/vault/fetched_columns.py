@@ -22,6 +22,7 @@ from dpsql.privacy.vault.spelled import pattern
 from dpsql.records import dataclass, field
 
 MISSING = -(1 << 63)
+"""NULL among whole numbers."""
 UNKNOWN = MISSING + 1
 """A value that is no number, no date or no listed text. Declared numbers are far from both."""
 NOT_FOUND = 2

@@ -31,6 +31,7 @@ ESCAPED = re.compile("[\udc80-\udcff]")
 """Treatment of bytes that are not UTF-8."""
 QUOTE = ord('"')
 MAX_HEADER = 1 << 20
+"""Most bytes of a header line."""
 NOT_UTF8 = "bytes that are not UTF-8"
 STRAY = "a carriage return within it"
 UNCLOSED = "a quote that is not closed"

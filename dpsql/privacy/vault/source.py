@@ -256,7 +256,7 @@ def open_source(
         found = find_delta(source, version, table)
         kind, paths, apart = "parquet", found.paths, found.apart
     try:
-        if kind == "duckdb":
+        if kind == "duckdb":  # attached first, so that DuckDB allows its log files as well
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
         harden(connection, paths)
         if kind == "duckdb":

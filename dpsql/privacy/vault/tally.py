@@ -27,6 +27,7 @@ CHUNK = 1 << 18
 """Rows, or rows times the unions that share a cell, that are looked at together."""
 
 OUTSIDE = -(1 << 48)
+"""The place of a row outside: below zero, whatever its places on other axes add to it."""
 
 
 Chunk = slice | Counts

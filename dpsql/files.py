@@ -33,7 +33,7 @@ _LOADING = fresh(Lock())
 
 
 class Trouble(NamedTuple):
-    """Why a file that is in order cannot be read or written now, and what would work."""
+    """The trouble with a file that cannot be read or written now, and what would work."""
 
     what: str
     hint: str
@@ -110,7 +110,7 @@ def keep_private(path: Path) -> None:
 
 
 def journal_of(path: Path) -> Path:
-    """Where SQLite keeps what a change of a file began with; it stays there between changes."""
+    """Return the path of SQLite's journal of a file; it stays there between changes."""
     return Path(f"{path}-journal")
 
 

@@ -65,7 +65,7 @@ else:
 
 
 class Methods(NamedTuple):
-    """Which methods a class gets, as an option says, and whether fields are given by name alone."""
+    """The methods that a class gets, by option, and whether fields are given by name alone."""
 
     init: bool = True
     repr: bool = True

@@ -22,7 +22,7 @@ from dpsql.records import dataclass, replace
 
 
 class Taker(Flag):
-    """Where an option may be given."""
+    """The places where an option may be given."""
 
     SET = auto()
     SELECT = auto()
@@ -198,7 +198,7 @@ CLIPS = (
 """Rules to choose a threshold; a number is one that is given."""
 
 KEYS = ("listed", "private")
-"""Where keys come from that nobody listed: nowhere, or from a release that is paid as well."""
+"""Sources of keys that nobody listed: none, or a release that is paid as well."""
 
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 """Designs of a batch of clipped sums."""

@@ -82,7 +82,7 @@ def _search(state: Norms, varying: Sequence[Norms], rest: Sequence[Norms]) -> tu
 
 
 def _above(bounds: Norms, known: Any) -> NDArray[np.bool_]:
-    """Which bounds exceed what is known: exactly for integers, by more than rounding for others."""
+    """Mark bounds above what is known: exactly for integers, by more than rounding for others."""
     least = known * (1 + SLACK) if bounds.dtype.kind == "f" else known
     return np.asarray(bounds > least, dtype=np.bool_)
 

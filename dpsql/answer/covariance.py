@@ -115,7 +115,7 @@ class Joint:
         return reading_beside(self.forecasts[part], reading)[self._flat(place, rows)]
 
     def _flat(self, place: Place, rows: Rows) -> Rows:
-        """Where result rows stand in the order of the columns of a reading."""
+        """Return the places of result rows in the order of the columns of a reading."""
         answer = [answer for _, answer in self.item.answers()][place[1]]
         whole = np.arange(len(self.variances[place]), dtype=np.float64)
         return answer.arrange(whole, self.readings[place][2])[rows].astype(np.int64)

@@ -125,7 +125,7 @@ def room_of(column: Column) -> int:
 
 
 def sought_in(table: Table, found: Mapping[str, Discovered]) -> list[Discovered]:
-    """Those of a table that are not dropped, of columns that the catalog itself leaves open."""
+    """Return current finds of a table, of columns that the catalog itself leaves open."""
     return [each for each in current(found, table.name.casefold()) if _is_sought(table, each)]
 
 
@@ -137,7 +137,7 @@ def _is_sought(table: Table, found: Discovered) -> bool:
 
 
 def current(found: Mapping[str, Discovered], table: str) -> list[Discovered]:
-    """Those of a table, by its case-folded name, that are not dropped."""
+    """Return the finds of a table, by its case-folded name, that are not dropped."""
     return [each for each in found.values() if each.table == table and not each.dropped]
 
 
@@ -196,7 +196,7 @@ def sought_by(compiled: Compiled) -> tuple[tuple[str, str], ...]:
 def unfound(
     sought: Iterable[tuple[str, str]], tables: Mapping[str, Table]
 ) -> tuple[tuple[str, str], ...]:
-    """Those of stored columns whose keys were found neither alone nor with others of them."""
+    """Return the stored columns whose keys were found neither alone nor with others of them."""
     places = set(sought)
     for name in {table for table, _ in places}:
         for column in joint_columns(tables[name]).values():

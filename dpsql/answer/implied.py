@@ -1,4 +1,4 @@
-"""Which release determines a request, decided from public structure alone.
+"""Implication: releases that determine a request, decided from public structure alone.
 
 A stored strategy lives on merged cells. It answers a product exactly when every factor treats the
 cells of a class alike, counts no cell that was left out, and the strategy supports what results.

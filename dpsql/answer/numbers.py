@@ -34,7 +34,7 @@ class CostInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptInfo:
-    """Where the ledger recorded the charge; proves a later rollback."""
+    """The entry in the ledger of the charge; proves a later rollback."""
 
     ledger_id: str
     seq: int

@@ -107,7 +107,7 @@ def build_result(
 
 
 def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
-    """Which columns hold whole numbers: integers to SQL, of numbers that the plan makes whole.
+    """Mark columns of whole numbers: integers to SQL, of numbers that the plan makes whole.
 
     A column of an outer query may depend on any number of its selects.
     Guarantee: a function of statement and plan; no value is looked at.

@@ -25,7 +25,7 @@ _KINDS = {
     "mixture": "dpsql.learn.relaxed:ProductMixture",
     "rap": "dpsql.learn.relaxed:ProductMixture",
 }
-"""Where the models of each kind are decoded; imported on use."""
+"""The decoders of models of each kind; imported on use."""
 
 VERSION = 2
 """Of what is stored of a model; the first has no looks, neighbours and forecast."""
@@ -72,7 +72,7 @@ class Synthetic:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Which rows of the private table it is not about, in words."""
+        """The rows of the private table that it is not about, in words."""
         return tuple(text for name, text in self.forecast if name == "left out")
 
     def facts(self) -> list[tuple[str, str]]:

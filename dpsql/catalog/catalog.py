@@ -204,7 +204,7 @@ class Table:
         return "duckdb" if self.option("table") else kind_of(self.source)
 
     def told(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of some columns that are named where it is said which rows are left out."""
+        """Return the columns, of some, that are named where it is said which rows are left out."""
         return names
 
     def option(self, name: str) -> str | None:

@@ -22,7 +22,7 @@ from dpsql.catalog.unit_local import (
 
 
 def unit_keys_of(table: Table) -> frozenset[str]:
-    """Such keys of a table, stored or derived, by case-folded name.
+    """Return the unit keys of a table, stored or derived, by case-folded name.
 
     Those of a union are none: a key of one side may be that of another unit on the other.
     """

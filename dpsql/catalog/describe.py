@@ -54,7 +54,7 @@ def _nearest(name: str, known: list[str], what: str) -> str:
 
 
 def _shown(periods: Periods) -> object:
-    """Where periods begin, as it is written."""
+    """Return the start of periods, as it is written."""
     return periods.representatives[0] if isinstance(periods, Times) else periods.start
 
 

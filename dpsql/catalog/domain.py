@@ -155,7 +155,7 @@ class Periods:
         return tuple(self.begins(self.count))
 
     def begins(self, count: int) -> Iterable[dt.date]:
-        """Where the first periods begin, of which there may be a million."""
+        """Return the starts of the first periods, of which there may be a million."""
         if self.unit not in SECONDS:
             return [self.begin(k) for k in range(count)]
         step = self.length * SECONDS[self.unit]
@@ -163,11 +163,11 @@ class Periods:
 
     @property
     def end(self) -> dt.date:
-        """Where the period after the last one begins."""
+        """The start of the period after the last one."""
         return self.begin(self.count)
 
     def begin(self, k: int) -> dt.date:
-        """Where period k begins."""
+        """Return the start of period k."""
         return add_periods(self.start, self.unit, k * self.length)
 
 

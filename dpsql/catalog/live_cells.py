@@ -120,12 +120,12 @@ class _Known:
     ties: tuple[_Tie, ...] = ()
 
     def having(self, lanes: Iterable[_Lane], ties: Iterable[_Tie] = ()) -> _Known:
-        """These rows with more columns; those without cells are left out."""
+        """Return the rows with more columns; those without cells are left out."""
         more = {each.column.name.casefold(): each for each in lanes if each.column.domain}
         return _Known({**self.lanes, **more}, (*self.ties, *ties))
 
     def narrowed(self) -> _Known:
-        """These rows where all that ties columns together is made use of."""
+        """Return the rows where all that ties columns together is made use of."""
         live, again = {name: lane.live for name, lane in self.lanes.items()}, True
         while again:
             again = False
@@ -137,7 +137,7 @@ class _Known:
         return replace(self, lanes=lanes)
 
     def only(self, names: Mapping[str, Column]) -> _Known:
-        """Some columns, by their old names, as new ones that differ in name or take NULL now."""
+        """Return some columns, by their old names, as new ones: renamed, or with NULL now."""
         lanes = {
             old: _Lane(new, _fitted(self.lanes[old], new))
             for old, new in names.items()
@@ -150,7 +150,7 @@ class _Known:
 
 
 def live_cells(table: Table, name: str, kept: Mapping[str, Cells]) -> Cells | None:
-    """Which cells of a column, case-folded, rows of a table can have; None where all of them.
+    """Return the cells of a column, case-folded, that rows of a table can have; None for all.
 
     ``kept`` are the cells (cells,) that a condition leaves of some columns. The result is (cells,).
     """

@@ -1,4 +1,4 @@
-"""Where the columns of a relation come from: the stored columns that decide on its rows."""
+"""Lineage of the columns of a relation: the stored columns that decide on its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where something stands in a catalog: complaints that name it, and the numbers written there."""
+"""Places in a catalog: complaints that name them, and the numbers written there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PLACES = 30
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a catalog something stands; knows how to complain about it."""
+    """A place in a catalog, which knows how to complain about what stands there."""
 
     path: Path
     table: str | None = None

@@ -75,7 +75,7 @@ def _is_name(given: Any) -> bool:
 
 
 def _read_name(place: Place, given: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """Which declared unit it is: the only one need not be named."""
+    """Read the name of a declared unit: the only one need not be named."""
     if "unit" not in given:
         if len(names) > 1:
             listed = " or ".join(printable(name) for name in names)

@@ -163,7 +163,7 @@ def of_sources(tables: Iterable[Table]) -> list[str]:
 
 
 def _within(table: DerivedTable) -> Iterator[str]:
-    """Which rows take no part in what a relation makes of them."""
+    """Yield the rows that take no part in what a relation makes of them."""
     origins = trace(table.relation, named(table.bases)).read
     for base in table.bases:
         view = view_of(base, [key for name, key in origins if name == base.name.casefold()])
@@ -173,7 +173,7 @@ def _within(table: DerivedTable) -> Iterator[str]:
 
 
 def _of_columns(table: Table, keys: Sequence[str]) -> str:
-    """Which rows some columns leave out: all kinds of them, and none besides."""
+    """Tell the rows that some columns leave out: all kinds of them, and none besides."""
     found: dict[str, list[str]] = {}
     for column in (each for key, each in table.columns.items() if key in keys):
         for kind in _kinds_left_out(table, column):
@@ -202,7 +202,7 @@ def _kinds_left_out(table: Table, column: Column) -> Iterator[str]:
 
 
 def _of_units(table: Table, view: RowView | None) -> Iterator[str]:
-    """Which rows do not count for what their units are, and which never meet."""
+    """Yield the rows that do not count for what their units are, and those that never meet."""
     if table.unit.column is None:
         return
     most = table.unit.max_rows

@@ -117,7 +117,7 @@ def _numbers(result: Result | None) -> int:
 
 
 def _touched(path: Path) -> tuple[int, ...] | None:
-    """Which file it is and when it was written to last; None where there is none."""
+    """Identity of a file and the times of its last changes; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:

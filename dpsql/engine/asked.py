@@ -1,4 +1,4 @@
-"""Which job answers some statements: they are asked once."""
+"""The job that answers some statements: they are asked once."""
 
 from __future__ import annotations
 
@@ -87,24 +87,24 @@ class Public(Job[Request]):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Nothing that the ledger notes."""
+        """The empty tuple: the ledger notes nothing."""
         return ()
 
     @property
     def price(self) -> Price:
-        """Nothing."""
+        """The price: none."""
         return Price((), self.request.noise, Fraction(0), None, "")
 
     def shelf(self, desk: Desk) -> Shelf[Request]:
-        """Nothing is stored."""
+        """Raise InternalError: no public answer is stored."""
         raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
-        """Nothing is stored."""
+        """Raise InternalError: no public answer is stored."""
         raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
     def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Request:
-        """Nothing is measured."""
+        """Raise InternalError: no public answer is measured."""
         raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 
     def find(self, desk: Desk) -> Request:

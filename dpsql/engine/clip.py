@@ -95,7 +95,7 @@ class Clipping(Looking[ClippedSums]):
         return price_of_run(self.run, self.epsilon)
 
     def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
-        """Where clipped sums are stored."""
+        """Return the shelf of clipped sums."""
         return desk.store.clipped
 
     @property

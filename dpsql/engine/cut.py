@@ -139,7 +139,7 @@ class Cutting(Looking[ClippedSums]):
         return price_of_run(self.run, self.epsilon)
 
     def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
-        """Where thresholds are stored."""
+        """Return the shelf of thresholds."""
         return desk.store.clipped
 
     def check(self, desk: Desk, doors: Doors) -> None:
@@ -336,7 +336,7 @@ def chooses(item: Compiled) -> bool:
 
 
 def read_level(item: Compiled) -> Cut | None:
-    """Where the values of a statement are clipped by a number that it gives.
+    """Return the cut of a statement that clips values at a number which it gives.
 
     Raises: NotSupportedError, ProgrammingError, with a hint.
     """

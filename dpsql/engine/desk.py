@@ -155,7 +155,7 @@ class Desk(ABC):
         return replace(declared, tables=tables)
 
     def _seen(self, made: Iterable[S], analyst: str | None) -> list[S]:
-        """Those that an analyst sees, with the own ones last, or nobody in particular: empty.
+        """Return objects that an analyst sees, the own ones last; "" is nobody in particular.
 
         Where names are everybody's, and for the curator, they are all there are.
         """

@@ -59,7 +59,7 @@ class Finding(Job[Discovered]):
         return (self.search.text,)
 
     def shelf(self, desk: Desk) -> Shelf[Discovered]:
-        """Where domains are stored."""
+        """Return the shelf of domains."""
         return desk.store.domains
 
     def keys(self, desk: Desk) -> tuple[str, ...]:

@@ -258,7 +258,7 @@ class Engine(Desk):
         return read_public(table)
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
-        """Which servers have the rows that a plan measures, and what they will run."""
+        """Tell which servers have the rows that a plan measures, and what they will run."""
         with self.vaults.turn(self.declared):
             return self.vaults.said_of(plan)
 
@@ -292,7 +292,7 @@ class Engine(Desk):
 
     @property
     def standing(self) -> int | None:
-        """Which rows are counted: another number for others, None where they are of the past."""
+        """The version of the rows that are counted; None where they are of the past."""
         return self.vaults.standing
 
     def reopen(self) -> None:

@@ -37,7 +37,7 @@ class Granted:
     folder: Path | None = None
 
     def find(self, name: str) -> Path:
-        """Where a file named by SQL is; it need not be there.
+        """Return the path of a file named by SQL; it need not be there.
 
         Raises: UsageError (E_FILES), in the same words whatever lies outside the folder.
         """
@@ -141,7 +141,7 @@ def unquoted(creation: Creation, own: Collection[str] = ()) -> Iterator[None]:
 
 
 def _reasons(folder: Path, catalog: Catalog, anchors: Path) -> Iterator[str]:
-    """Why a folder is not granted: what lies in it, or would with one file more."""
+    """Yield reasons not to grant a folder: what lies in it, or would with one file more."""
     if _is_within(catalog.path, folder):
         yield "the catalog lies in it, with its ledger and releases"
     if _is_within(anchors, folder) or _is_within(folder, anchors):

@@ -127,7 +127,7 @@ class Step(ABC, Generic[T]):
 
     @abstractmethod
     def shelf(self, desk: Desk) -> Shelf[T]:
-        """Where what is published of it is stored."""
+        """Return the shelf on which its results are published."""
 
     @abstractmethod
     def keys(self, desk: Desk) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class Learning(Looking[Synthetic]):
 
     @property
     def neighbours(self) -> str:
-        """Which tables are not told apart."""
+        """The neighbouring tables, which are not told apart."""
         unit = self.table.unit
         if unit.column is None:
             return "one row more or less"
@@ -159,7 +159,7 @@ class LearningTable(Learning):
         return (self.text,)
 
     def shelf(self, desk: Desk) -> Shelf[Synthetic]:
-        """Where synthetic tables are stored."""
+        """Return the shelf of synthetic tables."""
         return desk.store.tables
 
     def keys(self, desk: Desk) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class LearningTable(Learning):
         return (desk.table_key(self.name),)
 
     def find(self, desk: Desk) -> None:
-        """Nothing: what has the name already is another table, perhaps of another process.
+        """Find nothing: what has the name already is another table, perhaps of another process.
 
         Raises: ProgrammingError (E_STATEMENT).
         """
@@ -217,7 +217,7 @@ class LearningWorkload(Learning):
         return tuple(item.text for item in self.request.statements)
 
     def shelf(self, desk: Desk) -> Shelf[Synthetic]:
-        """Where models without a name of their own are stored."""
+        """Return the shelf of models without a name of their own."""
         return desk.store.learned
 
     def keys(self, desk: Desk) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ class Measuring(Step[Release]):
         return most_bytes(self.plan)
 
     def shelf(self, desk: Desk) -> Shelf[Release]:
-        """Where what is published of it is stored."""
+        """Return the shelf of releases."""
         return desk.store.releases
 
     def check(self, desk: Desk, doors: Doors) -> None:
@@ -290,7 +290,7 @@ class Asking(Measuring, Job[Release]):
         return found.adding(choice.rows).adding(("hint", each) for each in advice)
 
     def _beside_auto(self, desk: Desk, assumed: bool, own: Explanation) -> tuple[Row, ...]:
-        """What ``mechanism = 'auto'`` would have for the same, in place of the algorithm named."""
+        """Forecast the same under ``mechanism = 'auto'``, in place of the algorithm named."""
         from dpsql.engine.explain import explain
         from dpsql.engine.explanation import SHOWN
 

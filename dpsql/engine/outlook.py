@@ -37,7 +37,7 @@ class Outlook:
         self.begun = self.told = self.clock()
 
     def add(self, amount: float) -> None:
-        """Some of it is done."""
+        """Count work that is done, and tell of it now and then."""
         self.done += amount
         now = self.clock()
         if now - self.told < EVERY or not self.done:
@@ -47,7 +47,7 @@ class Outlook:
         self.say(f"planning, at most {_duration(rest)} more")
 
     def end(self) -> None:
-        """Hide the progress line: what comes now is short, or tells of itself."""
+        """Say that planning is over, if it was told of: what comes is short, or tells of itself."""
         if self.told > self.begun:
             self.say("measuring")
 

@@ -115,7 +115,7 @@ class DpsqlDialect(DefaultDialect):
         return True
 
     def initialize(self, connection: Connection) -> None:
-        """Nothing is asked of the catalog at first."""
+        """Ask the catalog nothing at first."""
 
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
         """There is one, ``main``, which need not be named."""

@@ -1,4 +1,4 @@
-"""Where a long run tells how it goes on in a notebook: one line that changes, above the result."""
+"""Progress of a long run in a notebook: one line that changes, above the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which mechanism suits a workload, decided from public facts alone.
+"""Choice of the mechanism that suits a workload, decided from public facts alone.
 
 The schema, the workload, the budget and a public or released number of rows decide; no mechanism
 is ever run to compare it with another. Every rule is a limit on the number of rows, so it can be

@@ -170,7 +170,7 @@ MODULES = {
     "matrix": ("antipodes", "fixed", "relaxed", "schedule", "whole_marginals"),
     "matrix+projection": ("antipodes", "fixed", "relaxed", "schedule", "whole_marginals"),
 }
-"""Where the constants of each mechanism are."""
+"""The modules with the constants of each mechanism."""
 
 
 def constants_of(mechanism: str) -> tuple[tuple[str, str], ...]:

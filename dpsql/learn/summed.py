@@ -238,7 +238,7 @@ class _SumReader:
         )
 
     def cut(self, column: Column, ends: Sequence[Fraction], largest: Fraction) -> Fraction:
-        """Where values are clipped before anything is chosen."""
+        """Return the value at which values are clipped before anything is chosen."""
         level = self.clip.level
         if level is None or level >= largest:
             return largest

@@ -1,4 +1,4 @@
-"""Where to clip values: private choices on a public grid, and the free one after the fact.
+"""Thresholds to clip values at: private choices on a public grid, a free one after the fact.
 
 Clipping at theta trades a bias, the values above theta, for noise that grows with theta. The best
 theta leaves about (expected absolute noise in units of theta) rows above it, whatever the data.

@@ -99,7 +99,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class ErrorStatement:
-    """With probability ``CONFIDENCE`` the L1 distance of one marginal is at most ``bound``.
+    """An error bound of one marginal: its L1 distance is at most ``bound``, with ``CONFIDENCE``.
 
     ``distance`` is that of the model to the noisy marginal, both in counts.
     """

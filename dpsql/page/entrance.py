@@ -18,7 +18,7 @@ MOST_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who has come in: the name, the analyst that is charged, whether they ask, and are curator."""
+    """A person who has come in: name, analyst charged, whether they ask, and are curator."""
 
     user: str
     analyst: str | None
@@ -37,7 +37,7 @@ class Entrance:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     def sign_in(self, name: str, password: str, address: str = "") -> Welcome | None:
-        """Who this is; None for anybody else. Raises: CatalogError for an unusable users file.
+        """Return who signs in; None for others. Raises: CatalogError for an unusable users file.
 
         Whoever is told of it is told after ``failures.delay``.
 

@@ -26,7 +26,7 @@ LONGEST_FORECAST = 60_000
 MOST_AT_ONCE, MOST_WAITING = 16, 100
 """Scripts at work for all visits together, and those that wait for their turn."""
 STEPS = (0.1, 0.2, 0.5, 2.0, 5.0, 10.0)
-"""Where the curve of a forecast is looked at, as multiples of the epsilon that was asked for."""
+"""Points on the curve of a forecast, as multiples of the epsilon that was asked for."""
 
 
 class Busy(Exception):

@@ -1,4 +1,4 @@
-"""Who is here: browser sessions, each with a token, an end, and a thread for what it asks."""
+"""Visits: browser sessions, each with a token, an end, and a thread for what it asks."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class Apart:
 
     @property
     def least(self) -> list[float]:
-        """Which parts of the budget keep statements within their limits."""
+        """The parts of the budget that keep statements within their limits."""
         slack = AIM ** -law(self.noise).norm
         return [float(each) * slack for each in self.shares.values()]
 

@@ -60,7 +60,7 @@ class PlannedAlone:
 
     @cached_property
     def least(self) -> float:
-        """Which part of the budget keeps its answers within the limits of the whole."""
+        """The part of the budget that keeps its answers within the limits of the whole."""
         return least_part(self.chosen, self.target, self.whole, self.amount)
 
     @property

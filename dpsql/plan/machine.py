@@ -6,7 +6,7 @@ import os
 import re
 
 GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container's kernel says what its control group may have, of both versions."""
+"""Files in which a container's kernel says what its control group may have, of both versions."""
 
 UNKNOWN = 1 << 33
 """Memory that is assumed where nobody says, in bytes."""

@@ -1,18 +1,18 @@
 """The membrane: what makes dpsql differentially private, and the one door through it.
 
-- ``accounting``: What a release costs, and what a preset (epsilon, delta) still admits
+- ``accounting``: The cost of a release, and what a preset (epsilon, delta) still admits
 - ``amounts``: Epsilon and delta as exact fractions, and the integer units that budgets are
   counted in
 - ``chain``: The ledger's entries as a hash chain, and the budget state that they add up to
 - ``claims``: One ledger per data source: two catalogs over one file must not mean two budgets
-- ``curator``: What the catalog presets in the ledger, and the acts of a curator: verify, raise,
+- ``curator``: The catalog's presets in the ledger, and the acts of a curator: verify, raise,
   migrate, adopt
-- ``discovery``: What a release of keys is paid for: public facts, fixed before it
+- ``discovery``: Public facts that a release of keys is paid for: fixed before it
 - ``entropy``: Random bits from the operating system; the only source of randomness on the private
   path
 - ``exact``: Exact products of integer rows and private counts, in arithmetic that public facts
   alone choose
-- ``filter``: What an adaptive run is paid for, and the filter that every look of it is charged to
+- ``filter``: Adaptive runs: the facts that are paid for, and the filter that looks are charged to
 - ``find``: A look of the membrane of its own kind: the keys that enough privacy units have
 - ``inspect``: Exact figures of a private table for the curator, who has the data: what its views
   leave out
@@ -27,15 +27,15 @@
   bits
 - ``opendp_noise``: The second, independent sampler: OpenDP's own measurements, where OpenDP
   certifies them
-- ``partitions``: How many privacy units a key needs to be released: exact chances, weights and
+- ``partitions``: Partition selection by the number of units of a key: exact chances, weights and
   thresholds
 - ``receipt``: The proof that a release was paid for: made by a debit, good for one measurement
 - ``refusals``: The ways in which a ledger refuses to work
 - ``selection``: Choosing among public candidates by private integer scores, with exact samplers
-- ``sensitivity``: How much one row can change the answers to candidates, from their own integer
+- ``sensitivity``: Sensitivity of the answers to candidates to one row, from their own integer
   rows
 - ``spent``: The sums that a budget holds, and what they still admit
-- ``status``: What a ledger shows of itself: totals, sums, and the largest requests still admitted
+- ``status``: Status of a ledger: totals, sums, and the largest requests still admitted
 - ``tails``: Exponentials and tails as fractions that are bounds for certain: sixty digits, and a
   pad
 - ``truth``: True answers, counted once per set of attributes; nothing of them leaves but under

@@ -45,7 +45,7 @@ _CTX = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _PAD = Fraction(1, 10**40)
 """Added to every bound, so that it is one in spite of rounding."""
 _LARGEST_ORDER = 2**40
-"""Where the search for the best order ends."""
+"""The order at which the search for the best one ends."""
 
 
 @lru_cache(maxsize=4096)

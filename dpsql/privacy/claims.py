@@ -35,7 +35,7 @@ from dpsql.records import asdict, dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Which ledger a source is charged to, and by what the file was known then.
+    """A claim on a source: the ledger it is charged to, and by what the file was known then.
 
     ``stamp`` is its size and time of modification: a place on the disk that is used again by
     another file has other ones. ``anchors`` is the folder of the ledger's anchor.
@@ -276,7 +276,7 @@ class Sources:
             return False
 
     def _places(self, table: Table) -> set[tuple[int, int] | str]:
-        """Where the files of a table are on the disk, by their names where they are not there."""
+        """Return the files of a table as places on the disk, as names where they are not there."""
         found: set[tuple[int, int] | str] = set()
         for path in self.stored(table)[0] if table.engine else files_of(table.source):
             try:
@@ -295,7 +295,7 @@ def files_of(source: str) -> tuple[str, ...]:
 
 
 def _contradiction(one: Table, other: Table) -> str | None:
-    """Why two tables must not be of one file."""
+    """Tell why two tables must not be of one file; None where they may."""
     if one.public and other.public:
         return None
     if one.public or other.public:

@@ -125,7 +125,7 @@ def largest_request(
 
 
 def ledger_file(catalog: Catalog) -> Path:
-    """Where the ledger of a catalog lies."""
+    """Return the path of the ledger of a catalog."""
     return catalog.path.with_suffix(".ledger")
 
 
@@ -136,12 +136,12 @@ def ledger_files(catalog: Catalog) -> tuple[Path, Path]:
 
 
 def anchor_folder(catalog: Catalog) -> Path:
-    """Where the anchor of a catalog's ledger lies: by default, away from the ledger it guards."""
+    """Return the folder of a ledger's anchor: by default, away from the ledger it guards."""
     return user_folder() if catalog.anchors is None else catalog.anchors
 
 
 def user_folder() -> Path:
-    """Where the anchors of a user's ledgers lie, and what all catalogs note of their sources."""
+    """Return the folder of a user's anchors, and of what all catalogs note of their sources."""
     home = os.environ.get("XDG_STATE_HOME") or os.path.join(Path.home(), ".local", "state")
     return Path(home) / "dpsql" / "anchors"
 

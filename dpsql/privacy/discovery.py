@@ -81,7 +81,7 @@ class CountedDiscovery(Discovery):
         return least_shown(self.noise, self.scale, self.delta, self.sought.max_keys)
 
     def shown(self, passed: tuple[Key, ...]) -> tuple[Key, ...]:
-        """Those of the keys that passed which become cells."""
+        """Return the keys, of those that passed, which become cells."""
         return tell_apart(passed, self.label, self.room)
 
 

@@ -1,4 +1,4 @@
-"""Which strategy has the least expected error for a workload (stage 5).
+"""Search for the strategy of least expected error for a workload (stage 5).
 
 Problem: a workload as searches see it: traces of its factors, weights of its components.
 Components: all subsets of attributes that are asked together, each with its weight R_c.

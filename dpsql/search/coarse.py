@@ -67,7 +67,7 @@ def is_coarse(strategy: Strategy) -> bool:
 
 @dataclass(slots=True)
 class Contest:
-    """Who has the least error at each of some budgets, of the strategies that were seen."""
+    """The strategies of least error at each of some budgets, of those that were seen."""
 
     workload: Workload
     least: list[float] = field(default_factory=([math.inf] * len(AMOUNTS)).copy)

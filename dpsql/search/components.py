@@ -1,4 +1,4 @@
-"""Which attributes are asked together: the weight of every subset, and its derivatives."""
+"""Sets of attributes that are asked together: the weight of every subset, and its derivatives."""
 
 from __future__ import annotations
 

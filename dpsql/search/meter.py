@@ -89,7 +89,7 @@ class Listener(Protocol):
         """Planning begins, which may do so many products of numbers."""
 
     def add(self, amount: float) -> None:
-        """So many more are done."""
+        """Count so many more products as done."""
 
     def end(self) -> None:
         """Planning has ended, or failed."""

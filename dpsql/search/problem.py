@@ -145,7 +145,7 @@ class FactorSet:
 
     @cached_property
     def _cells(self) -> list[int]:
-        """Which factors ask for cells alone."""
+        """The places of factors that ask for cells alone."""
         return [
             f for f, op in enumerate(self.operators) if isinstance(op, Identity) or _is_alone(op)
         ]

@@ -114,7 +114,7 @@ def _near(problem: Problem) -> set[int]:
 
 
 def _are_short(problem: Problem, strategy: Strategy, sets: list[int]) -> NDArray[np.bool_]:
-    """Which sets have no more attributes with rounded rows than a block of the strategy has."""
+    """Mark sets with no more attributes of rounded rows than a block of the strategy has."""
     long = {
         name
         for name, rows in (strategy.shared_rows or {}).items()

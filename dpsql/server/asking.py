@@ -177,7 +177,7 @@ class Asker:
 
     @property
     def manner(self) -> Hashable:
-        """Who asks, on what terms, and how it is told."""
+        """Identity of who asks, on what terms, and of how it is told."""
         terms, analyst = self.connection.terms, self.connection.analyst
         if self._told is None or self._told[0] is not terms:
             self._told = terms, repr(terms)

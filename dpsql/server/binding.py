@@ -51,7 +51,7 @@ def _signed_with(der: bytes) -> bytes:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int]:
-    """Where the content of an element begins and ends. Raises: IndexError."""
+    """Return the start and the end of the content of an element. Raises: IndexError."""
     length, start = der[at + 1], at + 2
     if length & 0x80:
         count = length & 0x7F

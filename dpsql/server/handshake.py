@@ -62,7 +62,7 @@ SETTING = re.compile(r"(?:^|\s)(?:-c\s*|--)([\w-]+)=((?:\\.|[^\s\\])*)")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """Who has signed in: the name, the analyst that is charged, and what the client said."""
+    """A guest who has signed in: name, analyst that is charged, and what the client said."""
 
     user: str
     analyst: str | None

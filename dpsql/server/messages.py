@@ -110,7 +110,7 @@ class Fields:
         return self.take(len(self._body) - self._at)
 
     def end(self) -> None:
-        """Nothing is left. Raises: ProtocolError."""
+        """Refuse what is left. Raises: ProtocolError."""
         if self._at != len(self._body):
             raise ProtocolError("invalid message format")
 

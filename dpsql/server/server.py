@@ -51,7 +51,7 @@ SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the server listens."""
+    """The address on which the server listens."""
 
     host: str
     port: int

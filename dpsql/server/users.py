@@ -1,4 +1,4 @@
-"""Who may sign in: a file of names and verifiers, which its owner alone may read."""
+"""Users who may sign in: a file of names and verifiers, which its owner alone may read."""
 
 from __future__ import annotations
 

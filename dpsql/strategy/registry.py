@@ -13,7 +13,7 @@ OWN = ("product", "queries", "separate", "symmetric")
 """Each is a module of this package, which registers it when it is imported."""
 
 KINDS: dict[str, type[Strategy]] = {}
-"""Those that are imported."""
+"""The kinds that are imported."""
 
 S = TypeVar("S", bound=Strategy)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def users_path(catalog: str, users: str | None) -> Path:
-    """Where the users of a catalog are: beside it unless another file is named."""
+    """Return the path of a catalog's users: beside it unless another file is named."""
     return Path(users) if users else Path(catalog).with_suffix(".users")
 
 

@@ -98,7 +98,7 @@ class Cells:
 
     @property
     def facts(self) -> tuple[object, ...]:
-        """Everything but the arrays."""
+        """The facts beside the arrays."""
         return ("cells", self.columns)
 
     def arrays(self) -> tuple[Integers, ...]:
@@ -154,7 +154,7 @@ class Unions:
 
     @property
     def facts(self) -> tuple[object, ...]:
-        """Everything but the arrays."""
+        """The facts beside the arrays."""
         return ("unions", self.columns)
 
     def arrays(self) -> tuple[Integers, ...]:
@@ -220,7 +220,7 @@ class Nodes:
 
     @property
     def facts(self) -> tuple[object, ...]:
-        """Everything there is: there are no arrays."""
+        """The facts, all there are: there are no arrays."""
         clipped = [None if each is None else str(each) for each in (self.low, self.high)]
         kind, steps = ("nodes", self.grid) if self.grid else ("moments", self.steps)
         return (
@@ -256,7 +256,7 @@ class Steps:
 
     @property
     def facts(self) -> tuple[object, ...]:
-        """Everything there is: there are no arrays."""
+        """The facts, all there are: there are no arrays."""
         return ("steps", self.column, *map(str, self.levels))
 
     def arrays(self) -> tuple[Integers, ...]:

@@ -61,7 +61,7 @@ def find_nodes(table: Table, terms: Sequence[Term]) -> dict[str, Nodes]:
 
 
 def _find_runs(name: str, bins: int, terms: Sequence[Term]) -> tuple[tuple[int, ...], bool]:
-    """Where the runs of bins begin that no sum tells apart, and whether counts share them.
+    """Return the starts of runs of bins that no sum tells apart, and whether counts share them.
 
     Where they do, no count tells the bins of a run apart either.
     """
@@ -75,7 +75,7 @@ def _find_runs(name: str, bins: int, terms: Sequence[Term]) -> tuple[tuple[int, 
 
 
 def _changes(name: str, bins: int, terms: Sequence[Term]) -> NDArray[np.bool_]:
-    """Which bins some term tells from the bin before; the first one always."""
+    """Mark bins that some term tells from the bin before; the first one always."""
     found = np.zeros(bins, dtype=np.bool_)
     found[0] = True
     distinct = {t.factors[name].key: t.factors[name] for t in terms if name in t.factors}

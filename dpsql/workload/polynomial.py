@@ -78,7 +78,7 @@ class Polynomial:
         return float(a + (b + c * place) * place)
 
     def plus(self, other: Polynomial, own: float, others: float) -> Polynomial:
-        """So many times this and so many times another one of the same values.
+        """Return so many times this polynomial and so many times another one of the same values.
 
         Args:
             other: of the same column, clipped alike.

@@ -34,7 +34,7 @@ ALL = (1 << 32) - 1
 SINES = [int(abs(math.sin(i + 1)) * 2**32) for i in range(BLOCK)]
 TURNS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))
 TAKEN = ((1, 0), (5, 1), (3, 5), (7, 0))
-"""Which word a step takes in every round: its number times the first, plus the second."""
+"""The word that a step takes in every round: its number times the first, plus the second."""
 
 
 def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:

@@ -38,7 +38,7 @@ SPARE, MOST_BITS = 4, 16
 
 
 class TextPlaces:
-    """Where the texts of a list are in it, found by their hashes, of which there are buckets.
+    """The places of texts in a list, found by their hashes, of which there are buckets.
 
     Guarantee: elementwise, and by the same steps whether a text is listed or not. A text that is
     not listed and has the hash of one that is counts as that one: one text in 2^63 by chance.

@@ -100,14 +100,14 @@ class Lane:
         return found
 
     def is_declared(self) -> Flags:
-        """Which rows (rows,) have a declared value, NULL among them where it is declared."""
+        """Mark rows (rows,) with a declared value, NULL among them where it is declared."""
         if self.codes is not None:
             return np.asarray(self.codes < self.column.size)
         assert self.numbers is not None
         return np.asarray(self.numbers != OUTSIDE)
 
     def has_value(self) -> Flags:
-        """Which rows (rows,) have a declared value that is not NULL."""
+        """Mark rows (rows,) with a declared value that is not NULL."""
         if self.codes is not None:
             return np.asarray(self.codes < self.column.size - self.column.null)
         assert self.numbers is not None

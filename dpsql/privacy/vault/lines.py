@@ -42,7 +42,7 @@ REMEDIES = {
     UNCLOSED: "write values that hold line ends as Parquet; a quote within quotes is doubled",
     FIELDS: "write as many delimiters in every line as in the header",
 }
-"""Why a line is no row, and what would make it one."""
+"""Reasons why a line is no row, and what would make it one."""
 
 
 def read_header(path: str) -> list[str]:

@@ -33,7 +33,7 @@ MOST_VIEWS = 16
 
 
 class PileRoom:
-    """Where the piles of a table are: in a folder, or in memory, each with room for ``rows`` rows.
+    """The room of a table's piles: a folder, or memory, for ``rows`` rows each.
 
     Guarantee: nothing is counted here, so that no number of rows is one too many. Whether there is
     room is decided before, by a public number of rows (see :func:`no_room`), and that much is taken
@@ -127,7 +127,7 @@ class Pile:
 
 
 def no_room(table: Table) -> tuple[str, str] | None:
-    """Why the codes of a table have no room, and what helps; None where they have some.
+    """Tell why the codes of a table have no room, and what helps; None where they have some.
 
     Decided by ``row_count_hint``, what the catalog declares, and the machine: never by rows. Where
     it is not stated, there is room for as many as :func:`room_for` says, whatever that is.

@@ -217,7 +217,7 @@ _HINT = f"{NAMED}, and the rights of the role"
 
 
 def _fault(table: Table, kind: str, is_filtered: bool, encoding: str, version: int) -> str | None:
-    """Why a table must not be read, from its schema alone."""
+    """Tell why a table must not be read, from its schema alone; None where it may be."""
     if version < OLDEST:
         return f"the server is older than PostgreSQL {OLDEST // 10_000}"
     if encoding != "UTF8":

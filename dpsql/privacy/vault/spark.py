@@ -35,7 +35,7 @@ from dpsql.records import dataclass
 
 FORMATS = ("parquet", "orc", "delta")
 PADDED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where a schema notes that a text is padded with blanks."""
+"""The key under which a schema notes that a text is padded with blanks."""
 
 _kept = itertools.count()
 

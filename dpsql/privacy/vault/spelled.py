@@ -1,4 +1,4 @@
-"""Which texts of a CSV file are numbers, flags, dates and times: patterns of what DuckDB reads.
+"""Spellings of numbers, flags, dates and times in CSV files: patterns of what DuckDB reads.
 
 DuckDB takes five to twenty times as long for a text that it cannot convert, since it writes an
 error that nobody sees. So a text is converted where it has the form of a value, and a conversion

@@ -200,7 +200,7 @@ def _number_parts(window: WindowRows, rows: Frame, people: People) -> Lane:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where rows stand that are lined up group by group: arrays of places, (rows,) each.
+    """Places of rows that are lined up group by group: arrays of places, (rows,) each.
 
     ``start`` and ``stop`` are the first and last row of a row's group, ``first`` and ``last`` those
     of the rows that the order does not tell from it, ``ties`` what these share.

@@ -36,7 +36,7 @@ Chunk = slice | Counts
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """Where some rows fall on an axis: in one cell each, or between the nodes of a number.
+    """The places of some rows on an axis: in one cell each, or between the nodes of a number.
 
     ``cells`` has the cell of every row, once for each node; outside is < 0. ``part`` says where
     numbers lie between their nodes, 0 to 1.
@@ -50,10 +50,10 @@ WHOLE = Weights(1, (), 0, Fraction(0))
 """The weights where no axis has nodes: a row counts one."""
 
 Spread = Callable[[Chunk], Fall]
-"""Where some rows fall."""
+"""A function to the places of some rows."""
 
 Axis = Callable[[int], Spread]
-"""Where rows fall along one axis of a tally, in cell numbers times the stride of the axis."""
+"""The places of rows along one axis of a tally: cell numbers times the stride of the axis."""
 
 
 def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:

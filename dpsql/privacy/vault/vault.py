@@ -114,7 +114,7 @@ class Vault(Protocol):
 
 
 class RowReader(Protocol):
-    """Where a vault has its rows from."""
+    """The source of a vault's rows."""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ FOLDER := $(shell df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000 { pri
 # Workers, and the command lines that tests start, read compiled modules where those may be kept.
 TESTS  := $(FOLDER) PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-fast check format bench accuracy audit fuzz docs clean
+.PHONY: demo test test-fast check format bench accuracy audit fuzz gate docs clean
 
 demo: $(VENV)/.demo
 	@mkdir -p build/demo
@@ -43,6 +43,10 @@ fuzz: export EFFORT ?= 50
 fuzz: $(VENV)/.test
 	$(TESTS) $(shell grep -rl support.effort tests --include='test_*.py')
 	$(BIN)/python -m tests.privacy.executors
+
+# What every statement of the tests compiles to, beside what is recorded of it.
+gate: $(VENV)/.test
+	$(BIN)/python -m tests.gate
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make.py

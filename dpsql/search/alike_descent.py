@@ -64,8 +64,11 @@ def descend_alike(
 ) -> Combined:
     """Return combinations of the least error under Laplace noise that is found.
 
-    ``effort`` scales the number of starts. Bounds, of mean variances at a unit budget, may be
-    missed. Source: LRM (Yuan et al. 2012) asks for the optimum over all combinations.
+    Args:
+        effort: scales the number of starts.
+        bounds: limits of mean variances at a unit budget; they may be missed.
+
+    Source: LRM (Yuan et al. 2012) asks for the optimum over all combinations.
     """
     few = in_sizes(few, alike)
     if bounds is not None:

@@ -63,12 +63,12 @@ class Objective:
         self.alike = [tuple(op.key for op in factors.operators) for factors in problem.factors]
 
     def tables(self, thetas: Sequence[Floats | None]) -> tuple[Floats, Floats]:
-        """Return (R, 1/tau) for fixed factors."""
+        """Return (R, 1/tau) for factors (p_i, n_i), one per attribute, None for the identity."""
         t, r, totals = self.values(thetas)
         return self.problem.components.values(t, r), totals
 
     def values(self, thetas: Sequence[Floats | None]) -> tuple[list[Floats], list[Floats], Floats]:
-        """Return (t, r, 1/tau) for fixed factors."""
+        """Return (t, r, 1/tau) for factors as of ``tables``."""
         return self._tables(thetas)[:3]
 
     def _tables(
@@ -155,7 +155,13 @@ def descend(
     weights_only: bool = False,
     thetas_only: bool = False,
 ) -> Found:
-    """Return the local optimum reached from a start, by descent on the log of the error."""
+    """Return the local optimum reached from a start, by descent on the log of the error.
+
+    Args:
+        ftol: relative decrease per step at which it ends.
+        maxiter: most steps, where they are within the work of a search.
+        weights_only, thetas_only: the parameters that move, if not all.
+    """
     packing = _Packing(objective.problem, start, weights_only, thetas_only)
     if any(theta is not None and theta.shape[1] >= STRUCTURED_FROM for theta in start.thetas):
         ftol = max(ftol, ROUGH)
@@ -222,7 +228,11 @@ def minimise_log(
     """Minimise the log of a positive function over x >= 0, or over all x if ``signed``.
 
     Infinite values are stepped back from.
-    ``start`` and the result are (size,); ``function`` gives its value and gradient (size,).
+
+    Args:
+        function: returns its value and gradient (size,).
+        start: (size,), as the result.
+        ftol, maxiter, cost, lull: as of ``minimise``.
     """
 
     def log_function(x: Floats) -> tuple[float, Floats]:
@@ -367,7 +377,12 @@ def random_thetas(
 
 
 def realise(problem: Problem, family: Family, union: Union, method: str) -> ProductStrategy:
-    """Return the integer strategy of a union."""
+    """Return the integer strategy of a union.
+
+    Args:
+        union: over the sets of the family.
+        method: the name of the search, for people.
+    """
     factors: dict[str, NDArray[np.float64] | Structured | None] = {}
     for name, asked, theta in zip(problem.names, problem.factors, union.thetas, strict=True):
         factors[name] = asked.base.rows

@@ -99,7 +99,11 @@ class Room:
         return self.effort * WEIGHT_SECONDS
 
     def joint_starts(self, thetas: tuple[Floats | None, ...]) -> int:
-        """Return how many joint descents to start."""
+        """Return how many joint descents to start.
+
+        Args:
+            thetas: (p_i, n_i) per attribute, None for the identity.
+        """
         count = len(self.family.sets) if self.open else 100
         cost = 3e-4 + count * len(self.family.components) * 2e-9
         for theta, factors in zip(thetas, self.problem.factors, strict=True):
@@ -110,7 +114,12 @@ class Room:
 
 
 def room(problem: Problem, limit: int, effort: float) -> Room:
-    """Return the candidate sets: all subsets for few attributes, else those near the supports."""
+    """Return the candidate sets: all subsets for few attributes, else those near the supports.
+
+    Args:
+        limit: most numbers of one block.
+        effort: scales the work.
+    """
     components = problem.components
     largest = max(problem.cells(M) for M in components.supports)
     bound = min(limit, max(BLOCK_LIMIT, largest))
@@ -138,6 +147,11 @@ def laplace_candidates(
     """Yield the strategies of a mechanism.
 
     Where both are too many to search over, one block per support replaces the search for weights.
+
+    Args:
+        mechanism: a family, or "auto" or "hdmm" for several.
+        limit: most numbers of one block.
+        effort: scales the work.
     """
     if problem.d == 1:
         yield from single_candidates(problem, effort)  # there is no other family
@@ -187,7 +201,12 @@ def union_candidates(problem: Problem) -> Iterator[ProductStrategy]:
 
 
 def marginals_candidates(problem: Problem, limit: int, effort: float) -> Iterator[ProductStrategy]:
-    """Yield the best weighted union of identities."""
+    """Yield the best weighted union of identities.
+
+    Args:
+        limit: most numbers of one block.
+        effort: scales the work.
+    """
     space = room(problem, limit, effort)
     if space.crowded:
         return

@@ -250,7 +250,12 @@ def _counting(meter: WorkDone) -> Iterator[None]:
 
 
 def spend(amount: float, is_cut: bool = False, is_tight: bool = False) -> None:
-    """Count some work, of something that may have been cut short itself."""
+    """Count some work, of something that may have been cut short itself.
+
+    Args:
+        amount: products of numbers.
+        is_cut, is_tight: as of ``WorkDone``.
+    """
     meter, listener, ceiling = _meter.get(), _listener.get(), _ceiling.get()
     if ceiling is not None:
         ceiling.done += amount

@@ -45,6 +45,11 @@ def steps_within(work: float, most: int, effort: float = 1.0) -> int:
 
     It depends on public sizes and the effort alone, so that plans can be made again.
 
+    Args:
+        work: products of numbers of one step.
+        most: steps, whatever they take.
+        effort: above one scales the work.
+
     >>> steps_within(1e6, 500), steps_within(1e9, 500), steps_within(1e9, 500, effort=4)
     (500, 100, 400)
     """
@@ -64,11 +69,18 @@ def minimise(
 ) -> tuple[float, Floats]:
     """Return (value, x) of a local minimum over x >= 0, or over all x if ``signed``.
 
-    ``cost`` is the work of one evaluation, in products of numbers; where no more may be done, the
-    descent ends where it is. It ends when steps in a row lower the value by less than ``ftol``
-    relative to the larger of it and one, or LULL_STEPS of them together by less than ``lull``.
     Variables at zero whose derivative is positive stay there for the step; the others move along
     the quasi-Newton direction and are projected.
+
+    Args:
+        function: returns its value and gradient (size,).
+        start: (size,), as x.
+        ftol: decrease of some steps in a row that ends it, over the larger of the value and one.
+        maxiter: most steps.
+        memory: steps that the direction is made from.
+        cost: work of one evaluation, in products of numbers; where no more may be done, the descent
+            ends where it is.
+        lull: decrease of LULL_STEPS steps together that ends it, as well.
 
     Source: Bertsekas 1982, two-metric projection, with the two-loop recursion of Nocedal 1980.
 
@@ -193,6 +205,10 @@ def matrix(theta: Floats) -> Floats:
 def loss_and_grad(theta: Floats, gram: Floats | Operator | AppliedGram) -> tuple[float, Floats]:
     """Return tr(V K) and its gradient in Theta, in O(p n^2), or O(p^2 n) for a structured Gram.
 
+    Args:
+        theta: (p, n).
+        gram: V, (n, n).
+
     Source: HDMM, section 4.3 (OPT_0), in the lean form that never builds an n x n inverse.
     """
     return _evaluate(np.asarray(theta, dtype=np.float64), applied(gram))
@@ -233,11 +249,17 @@ def optimise(
 ) -> Floats:
     """Return Theta >= 0 of shape (p, n) with the least tr(V K) found.
 
-    Many starts are run loosely and the best few tightly. ``init`` warm-starts the search, and is
-    then the only start unless ``restarts`` asks for more. Without ``p``, starts vary it too.
-    ``ftol`` is the relative decrease of the loss per step at which a search ends; ``effort`` above
-    1 asks for more starts and a smaller decrease. The result is never worse than the identity,
-    which it is when Theta is all zero. Same arguments, same result.
+    Many starts are run loosely and the best few tightly. The result is never worse than the
+    identity, which it is when Theta is all zero. Same arguments, same result.
+
+    Args:
+        gram: V, (n, n).
+        p: rows of Theta; without it, starts vary it too.
+        restarts: starts beside ``init``.
+        init: (p, n) to begin with, and then the only start unless ``restarts`` asks for more.
+        ftol: relative decrease of the loss per step at which a search ends.
+        maxiter: most steps.
+        effort: above one asks for more starts and a smaller decrease.
 
     Source: HDMM, section 4.3 (OPT_0).
     """

@@ -169,7 +169,11 @@ def identity_unions(problem: Problem, limit: int) -> list[tuple[Family, Found]]:
 
 
 def split_weights(objective: Objective, thetas: tuple[Floats | None, ...]) -> Floats:
-    """Return the OPT_+ weights: each support is answered by the smallest set that contains it."""
+    """Return the OPT_+ weights: each support is answered by the smallest set that contains it.
+
+    Args:
+        thetas: (p_i, n_i) per attribute, None for the identity.
+    """
     problem, family = objective.problem, objective.family
     t, r, totals = objective.values(thetas)
     errors = np.zeros(len(family.sets))
@@ -199,7 +203,11 @@ def search_union(
     """Return the best union of one block per support, or per maximal support.
 
     The budget starts at the cube-root split and is then optimised together with the factors.
-    A theta has shape (p_i, n_i), one per attribute; None is an attribute without one.
+
+    Args:
+        thetas: (p_i, n_i) per attribute to begin with, None for the identity.
+        maxiter: most steps.
+
     Source: HDMM, section 6.2 (OPT_+).
     """
     base = initial_thetas(problem) if thetas is None else thetas

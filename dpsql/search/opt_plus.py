@@ -75,8 +75,9 @@ def separate_strategy(
 ) -> SeparateStrategy | None:
     """Return the best strategy with a block per group, None where there is nothing to separate.
 
-    Groups that would have an error much larger ``than`` this, each alone, are not looked at.
-    ``by_name`` runs the paper's algorithm, worthwhile or not, with its split of the budget.
+    Args:
+        than: groups that would have an error much larger, each alone, are not looked at.
+        by_name: run the paper's algorithm, worthwhile or not, with its split of the budget.
     """
     if not by_name and not _is_worthwhile(workload, noise):
         return None

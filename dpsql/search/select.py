@@ -110,7 +110,12 @@ def select(
 
     Templates are tried in the order of their planning cost; the search stops early at a certified
     optimum. What is compared is the error of the integer strategy that would be measured. Equal
-    arguments give equal strategies; ``effort`` scales the work, and more is never worse than one.
+    arguments give equal strategies.
+
+    Args:
+        noise: the law.
+        mechanism: "auto", or the name of a family, an algorithm or a template.
+        effort: scales the work, and more is never worse than one.
 
     Raises ProgrammingError E_TOO_LARGE or E_SETTING.
 
@@ -126,7 +131,10 @@ def choose(
     mechanism: str = "auto",
     effort: float = 1.0,
 ) -> Selection:
-    """Return what ``select`` does, with the best lower bound that was found on the way."""
+    """Return what ``select`` does, with the best lower bound that was found on the way.
+
+    Args: as of ``select``.
+    """
     if mechanism not in {*FAMILIES, *PUBLISHED, *TEMPLATES, ALIKE} or not is_law(noise):
         raise ProgrammingError(
             "E_SETTING",
@@ -314,7 +322,10 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
 def candidates(
     problem: Problem, mechanism: str, effort: float
 ) -> Iterator[tuple[ProductStrategy, float]]:
-    """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first."""
+    """Yield the strategies of a mechanism and lower bounds on any, cheapest to plan first.
+
+    Args: as of ``select``.
+    """
     if mechanism in PUBLISHED:
         from dpsql.search.papers import published  # few requests name one
 

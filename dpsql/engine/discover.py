@@ -203,7 +203,7 @@ class FindingKeys(Finding):
         return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), keys)
 
     def facts(self) -> tuple[Row, ...]:
-        """Return how keys are chosen, and how many units they need: not how many will be found."""
+        """Describe the choice of keys, and the units that one needs: not how many will be found."""
         assert self.column.sought is not None
         most = self.column.sought.max_keys
         whose = self.table.unit.column or "row"
@@ -250,7 +250,7 @@ class FindingBounds(Finding):
         return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), (), bounds)
 
     def facts(self) -> tuple[Row, ...]:
-        """Return how bounds are chosen."""
+        """Describe the choice of bounds."""
         first, last = self.edges[0], self.edges[-1]
         bins = f"{len(self.edges) - 1} bins between powers of two, {float(first):g} to"
         return (

@@ -71,7 +71,7 @@ def plain_cost(target: Target, noise: Noise) -> float:
 
 
 def _most(asked: Wanted) -> float:
-    """Return the largest value of one union: one, or the largest of different values."""
+    """Return the most that one union counts for: one, or the largest of different values."""
     return 1.0 if asked.distinct is None else max(map(abs, asked.distinct[1]), default=1.0)
 
 

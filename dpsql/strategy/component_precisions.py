@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredBlocks(Protocol):
-    """The part of a union's forecast that is read here: its blocks, and the components of one."""
+    """The part of a union's forecast that is read here: its blocks, and their precisions."""
 
     domain: Mapping[str, int]
     blocks: Sequence[ProductBlock]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +19,8 @@ from dpsql.catalog.catalog import Catalog
 from dpsql.catalog.read import COLUMN_KEYS, TABLE_KEYS
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.lexemes import split_statements
-from dpsql.ui.cli import choose_command
-
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [path for path in DOCS.rglob("*.md") if path.parent.name not in ("decisions", "reference")]
+from dpsql.ui.cli import choose_command, run_command_line
+from tests.support.pages import DOCS, PAGES, ROOT, blocks, commands, fences, name
 
 COLUMNS = """
 [table.patients.column]
@@ -45,19 +45,52 @@ STORED = {
 }
 
 
-def blocks(page: Path, *languages: str) -> list[str]:
-    """The fenced blocks of a page in some languages."""
-    listed = "|".join(languages)
-    text = page.read_text("utf-8")
-    return re.findall(rf"^```(?:{listed})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+README = ROOT / "README.md"
+COMMANDED = [README, DOCS / "curator.md", DOCS / "install.md", *sorted(DOCS.glob("howto/*.md"))]
+WAITS = ("serve",)
+"""Commands that go on until they are ended: tests/server starts them."""
+
+GUIDE = "tests/whole/test_guide.py"
+HERE = "tests/whole/test_examples.py"
+TUTORIAL = "tests/ui/test_tutorial.py"
+RUN_BY = {
+    ("", "console"): HERE,
+    ("", "toml"): HERE,
+    ("", "{toctree}"): "tests/whole/test_site.py",
+    **{("docs/tutorial.md", kind): TUTORIAL for kind in ("python", "sql", "")},
+    **{
+        (f"docs/{name}.md", "sql"): GUIDE
+        for name in ("guide", "sums", "options", "analyst", "statistician")
+    },
+    **{(name, "python"): GUIDE for name in ("README.md", "docs/python.md", "docs/analyst.md")},
+    ("README.md", ""): GUIDE,
+    ("docs/index.md", ""): GUIDE,
+    ("docs/synthetic.md", "sql"): "tests/whole/test_docs_synthetic.py",
+    ("docs/synthetic.md", "python"): "tests/whole/test_docs_synthetic.py",
+    ("docs/curator.md", "sql"): HERE,
+    ("docs/keys.md", "sql"): HERE,
+    ("docs/tables.md", "sql"): HERE,
+    ("docs/engines.md", "sh"): HERE,
+    ("docs/sql.md", "sql"): "tests/grammar",
+    ("docs/howto/tools.md", "python"): "tests/integrations/test_ibis.py",
+    ("docs/howto/tools.md", ""): "tests/server, tests/integrations: addresses and a magic",
+    ("docs/python.md", ""): "tests/integrations: a magic",
+    ("docs/analyst.md", ""): "an answer, and an address as in howto/tools.md",
+    ("docs/server.md", ""): f"{HERE}, tests/server",
+    ("docs/threat-model.md", ""): HERE,
+    ("docs/options.md", "json"): "tests/sql: a report",
+    ("docs/architecture.md", ""): "a picture",
+    ("docs/speed.md", ""): "commands of benchmarks",
+}
+"""Which test runs the blocks of a page, by page (of any where it is empty) and language."""
 
 
 @pytest.fixture(scope="module")
 def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     """The catalog of docs/tables.md, all of its blocks together, over one row a table."""
     folder = tmp_path_factory.mktemp("clinic")
-    for name, row in STORED.items():
-        duckdb.sql(f"COPY (SELECT {row}) TO '{folder / name}.parquet'")
+    for table, row in STORED.items():
+        duckdb.sql(f"COPY (SELECT {row}) TO '{folder / table}.parquet'")
     text = "\n".join(["[budget]\nepsilon = 1", *blocks(DOCS / "tables.md", "toml"), COLUMNS])
     (folder / "clinic.toml").write_text(text)
     with dpsql.connect(folder / "clinic.toml", epsilon=1) as connection:
@@ -68,7 +101,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     "sql",
     [
         fragment.body
-        for block in blocks(DOCS / "tables.md", "text")
+        for block in blocks(DOCS / "tables.md", "sql")
         for fragment in split_statements(block)
     ],
 )
@@ -101,20 +134,63 @@ def test_parts_of_catalogs_have_known_keys() -> None:
                     assert value.keys() <= set(COLUMN_KEYS), (page.name, key)
 
 
+def understand(line: str) -> None:
+    """Fail unless a command line has a command, and options, that there are."""
+    command, called, arguments = choose_command(shlex.split(line, comments=True))
+    if arguments != ["--version"]:
+        command.make_context(called, list(arguments))
+
+
 def test_command_lines_are_understood() -> None:
     seen = 0
-    for page in [*PAGES, DOCS.parent / "README.md"]:
-        for text in blocks(page, "console", "sh"):
-            for line in re.findall(r"^(?:\$ )?(?:\.venv/bin/)?dpsql (.*)$", text, re.MULTILINE):
-                command, name, arguments = choose_command(shlex.split(line, comments=True))
-                if arguments == ["--version"]:
-                    continue
-                try:
-                    command.make_context(name, list(arguments))
-                except click.UsageError as error:
-                    pytest.fail(f"{page.name}: dpsql {line}: {error.format_message()}")
-                seen += 1
+    for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]:
+        for line in commands(page):
+            try:
+                understand(line)
+            except click.UsageError as error:
+                pytest.fail(f"{page.name}: dpsql {line}: {error.format_message()}")
+            seen += 1
     assert seen > 20
+
+
+@pytest.mark.parametrize("page", [page for page in COMMANDED if commands(page)], ids=name)
+def test_command_lines_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One after another over the clinic of the tutorial, in a folder with a report to write."""
+    home = tmp_path / "clinic"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    exec(blocks(DOCS / "tutorial.md", "python")[0], {})
+    duckdb.sql("COPY (FROM 'clinic.csv') TO 'visits.parquet'")
+    (catalog,) = blocks(DOCS / "curator.md", "toml")
+    (report,) = blocks(DOCS / "curator.md", "sql")
+    Path("clinic.toml").write_text(catalog.replace("epsilon = 3", "epsilon = 99"))
+    Path("tables.sql").write_text(report)
+    Path("report.sql").write_text(report.replace("clinic", "visits"))
+    assert run_command_line(["clinic.toml", "-e", "1", "-c", "SELECT COUNT(*) FROM clinic"]) == 0
+    for line in commands(page):
+        arguments = shlex.split(line, comments=True)
+        if arguments[0] in WAITS or "build/demo" in line:
+            continue
+        if arguments[:2] == ["ledger", "adopt"]:
+            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+        secret = io.TextIOWrapper(io.BytesIO(b"a long password\n"), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", secret)
+        assert run_command_line(arguments) == 0, (line, capsys.readouterr().err)
+        if arguments[0] == "init":  # and its reader decides
+            source, drafted = arguments[1], Path(arguments[3])
+            decided = catalog.replace("clinic.csv", source)
+            drafted.write_text(decided.replace("table.clinic", f"table.{Path(source).stem}"))
+
+
+def test_every_block_has_a_test_that_runs_it() -> None:
+    """A block of another kind, or on another page, needs a test of its own and a line here."""
+    for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]:
+        for language, text in fences(page):
+            runner = RUN_BY.get((name(page), language)) or RUN_BY.get(("", language))
+            assert runner is not None, (name(page), language, text)
 
 
 def test_the_statements_about_keys_run(tmp_path: Path) -> None:
@@ -135,7 +211,7 @@ def test_the_statements_about_keys_run(tmp_path: Path) -> None:
 
 
 def test_what_can_be_installed_is_on_the_page_and_is_all_there_is() -> None:
-    root = DOCS.parent
+    root = ROOT
     extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     offered = extras["optional-dependencies"].keys() - {"docs", "test"}
     page = re.findall(r"dpsql\[(\w+)\]", (DOCS / "install.md").read_text("utf-8"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dpsql.ui.commands  # noqa: F401  registers them
 from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS
 from dpsql.ui.command import COMMANDS
+from tests.support.pages import fences
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "decisions")
@@ -42,15 +44,52 @@ def test_every_command_and_code_has_a_place() -> None:
     assert "`epsilon`" in pages["reference/options.md"]()
 
 
-def test_links_and_contents_lead_to_pages_that_are_there() -> None:
-    for page in PAGES:
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page, one for each heading, as GitHub and the site write them."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", head.replace("`", "").lower()) for head in heads]
+    return {head.replace(" ", "-") for head in plain}
+
+
+def test_links_and_contents_lead_to_places_that_are_there() -> None:
+    for page in [*PAGES, DOCS.parent / "README.md"]:
         text = page.read_text("utf-8")
-        links = re.findall(r"\]\((?!https?:)([^)#\s]+)[^)\s]*\)", text)
+        links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", text)
         for block in re.findall(r"```\{toctree\}\n(.*?)```", text, re.DOTALL):
-            links += [f"{line}.md" for line in block.split("\n") if line and line[0] not in ":"]
-        for link in links:
+            links += [(f"{line}.md", "") for line in block.split("\n") if line and line[0] != ":"]
+        for link, anchor in links:
             if not link.startswith(MADE):
-                assert (page.parent / link).exists(), (page.name, link)
+                target = page.parent / link if link else page
+                assert target.exists(), (page.name, link)
+                assert not anchor or anchor in anchors(target), (page.name, link, anchor)
+
+
+def test_no_block_of_code_is_wider_than_the_site() -> None:
+    """Long lines wrap there; a table in a box, or a picture, would fall apart."""
+    for page in PAGES:
+        for _kind, text in fences(page):
+            widest = max(text.split("\n"), key=len)
+            drawn = re.search("[│┌▶]", widest)
+            limit = 88 if drawn else 110
+            assert page.name in ("sql.md", "server.md") or len(widest) <= limit, (page.name, widest)
+
+
+def test_words_of_the_house_lead_to_their_explanation() -> None:
+    conf = (DOCS / "conf.py").read_text("utf-8").split("\nWORDS = ")[1]
+    made: dict[str, Any] = {"re": re, "Any": Any}
+    exec("WORDS = " + conf, made)
+    assert set(made["WORDS"]) <= anchors(DOCS / "words.md")
+    text = "# A cell\n\n`cell` and [a cell](x.md)\n```\ncell\n```\nA Cell, a cell.\n"
+    linked = text.replace("A Cell,", "A [Cell](../words.md#cell),")
+    assert made["link_words"]("howto/any", text) == linked
+    for page in PAGES:
+        name = str(page.relative_to(DOCS).with_suffix(""))
+        text = page.read_text("utf-8")
+        there = re.sub(r"\[([^\]]*)\]\((?:\.\./)?words\.md#[\w-]+\)", r"\1", text)
+        back = re.sub(
+            r"\[([^\]]*)\]\((?:\.\./)*words\.md#[\w-]+\)", r"\1", made["link_words"](name, text)
+        )
+        assert back == there, name
 
 
 def test_every_page_is_in_the_contents() -> None:

@@ -52,6 +52,7 @@ from dpsql.privacy.curator import (
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
 from dpsql.privacy.vaults import refuse_unreadable
+from dpsql.records import replace
 from dpsql.settings import SETTINGS
 from dpsql.sql.lexemes import split_script as _split_script
 from dpsql.sql.parse import Statement
@@ -192,6 +193,24 @@ class Connection(Exceptions):
         )
         self._process = os.getpid()
         self._turn = threading.RLock()
+
+    def go_on_from(self, before: Connection) -> None:
+        """Have the settings, the open workload and the charges of one to the catalog as it was.
+
+        What its next charge may cost (``at_most``) is bounded as before. Raises: ProgrammingError.
+        """
+        engine, collected = self.engine, before.collected
+        self.terms = replace(self.terms, values=before.terms.values)
+        if collected is not None:
+            self.collected = [engine.read(statement.fragment) for statement in collected]
+        engine.charges, engine.demanded = before.engine.charges, before.engine.demanded
+        self.paramstyle, self.show_stddev = before.paramstyle, before.show_stddev
+        self.report = before.report
+
+    @property
+    def charged(self) -> int:
+        """How many charges were made by statements here, and by those that it goes on from."""
+        return self._charges.made
 
     @property
     def engine(self) -> Engine:

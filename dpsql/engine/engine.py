@@ -55,7 +55,8 @@ class Engine(Desk):
     """Answers workloads over one catalog; owns the ledger, and the vaults unless it shares them.
 
     ``shared`` is another engine over the same catalog, with whose threads it takes turns, and whose
-    handle on the ledger it has; ``before`` is one over the catalog as it was.
+    handle on the ledger it has; ``before`` is one over the catalog as it was, whose rows it counts
+    if they are the same.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Engine(Desk):
         self.ledger_id = self.ledger.ledger_id
         self._is_alone = shared is None
         self.rehearses = False
-        self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if shared is None else shared.vaults
+        kept = shared or (before if before is not None and before.has_rows_of(catalog) else None)
+        self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if kept is None else kept.vaults
         super().__init__(catalog, analyst, granted)
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
@@ -209,6 +211,17 @@ class Engine(Desk):
     ) -> None:
         claim({table: vaults[table].sources for table in price.tables}, self.ledger_id)
         vaults.prepare(price.reads, price.sought)
+
+    def has_rows_of(self, catalog: Catalog) -> bool:
+        """Say whether a catalog differs from the one in use in budgets alone."""
+        mine = self.catalog
+        budgets = mine.budget, mine.analysts, mine.scratch
+        spent = replace(catalog, budget=budgets[0], analysts=budgets[1], scratch=budgets[2])
+        return spent == mine
+
+    def is_in_force(self) -> bool:
+        """Say whether the ledger goes by the catalog of this engine. Raises: LedgerError."""
+        return self.ledger.is_in_force()
 
     def check_sources(self) -> None:
         """Open every table as a run would, but read no row of a private one, and note nothing.

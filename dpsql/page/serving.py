@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -75,6 +76,7 @@ class Page:
 
     visits: Visits
     port: int
+    tls: ssl.SSLContext | None
     _server: uvicorn.Server
     _thread: threading.Thread
 
@@ -93,7 +95,7 @@ def open_page(
     listening = address.listen()
     port: int = listening.getsockname()[1]
     visits = Visits(server.site, server.most, server.ticks)
-    entrance = Entrance(server.users, server.site.catalog.analysts, server.failures)
+    entrance = Entrance(server.users, server.site.analysts, server.failures)
     app = Application(entrance, visits, Teller(server.meter), secure, server.meter).build()
     fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(
@@ -115,7 +117,8 @@ def open_page(
     thread.start()
     while not served.started and thread.is_alive():
         time.sleep(0.01)
-    return Page(visits, port, served, thread)
+    tls = config.ssl if isinstance(config.ssl, ssl.SSLContext) else None
+    return Page(visits, port, tls, served, thread)
 
 
 def _names(address: Address, port: int) -> frozenset[str]:

@@ -61,6 +61,7 @@ class Teller:
         wish = visit.running = Cancellation()
 
         def work() -> Shape:
+            visit.caller.follow()
             connection = visit.caller.connection
             connection.set("epsilon", epsilon)
             shown = connection.terms.epsilon if price is None else price
@@ -88,6 +89,7 @@ class Teller:
 
         def work() -> Shape:
             caller = visit.caller
+            caller.follow()
             return caller.within(
                 lambda: _forecast(caller.connection, text, epsilon), LONGEST_FORECAST, wish
             )
@@ -100,7 +102,12 @@ class Teller:
 
     async def look(self, request: Request, visit: Visit, work: Callable[[], Shape]) -> Shape:
         """Look at public facts in the thread of a visit. Raises: Busy; Gone."""
-        return await self._carry_out(request, visit, Cancellation(), lambda: self._told(work, ""))
+
+        def looked() -> Shape:
+            visit.caller.follow()
+            return work()
+
+        return await self._carry_out(request, visit, Cancellation(), lambda: self._told(looked, ""))
 
     def _told(self, work: Callable[[], Shape], text: str) -> Shape:
         """Return the outcome of some work, or its failure; nothing is raised in the event loop."""

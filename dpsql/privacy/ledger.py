@@ -136,6 +136,10 @@ class Ledger:
         self.check()
         self._require(policy)
 
+    def is_in_force(self) -> bool:
+        """Say whether the catalog of this handle is the one in force. Raises: LedgerError."""
+        return self.check().terms.policy_hash == self._policy_hash
+
     def _require(self, policy: Policy) -> None:
         """Refuse a catalog that is not in force. Raises: LedgerError E_POLICY_CHANGED."""
         terms = self._known().terms

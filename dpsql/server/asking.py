@@ -60,7 +60,7 @@ class Asker:
         ticks: Ticks | None = None,
         shows_errors: bool = False,
     ) -> None:
-        self._caller = Caller(site, analyst, ticks)
+        self._caller = Caller(site, analyst, ticks, is_strict=True)
         self._twin = twin
         self.last_charge = "nothing was asked"
         self._ticks = ticks or Ticks()
@@ -72,6 +72,7 @@ class Asker:
         self._first = dict(self.settings)
         self._local: dict[str, object] = {}
         self.cancel = self._caller.cancel
+        self.follow = self._caller.follow
         self.close = self._caller.close
 
     @property
@@ -158,6 +159,11 @@ class Asker:
         return self._caller.repeated
 
     @property
+    def is_outlived(self) -> bool:
+        """Whether the tables or the analyst of the session are no more what they were."""
+        return self._caller.is_outlived
+
+    @property
     def is_late(self) -> bool:
         """True if the last question was ended since it took too long."""
         return self._caller.is_late
@@ -171,7 +177,10 @@ class Asker:
 
         Whoever is told at ticks, or collects a workload, is told nothing at once.
         """
-        if self._ticks.period or not self._caller.is_open or self.connection.collected is not None:
+        caller = self._caller
+        if self._ticks.period or not (caller.is_open and caller.is_current):
+            return None
+        if self.connection.collected is not None:
             return None
         return self._caller.repeats.stamp(self.connection)
 

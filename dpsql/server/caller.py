@@ -10,9 +10,9 @@ from typing import TypeVar
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, Cursor
 from dpsql.dbapi.repeats import Repeats
-from dpsql.dbapi.site import Site
+from dpsql.dbapi.site import Site, leaves_alone
 from dpsql.engine.terms import Terms
-from dpsql.errors import DataUnavailable
+from dpsql.errors import DataUnavailable, LedgerError
 from dpsql.interrupts import Cancellation
 from dpsql.records import dataclass
 from dpsql.server.ticks import Ticks
@@ -28,8 +28,15 @@ class Repeated:
     stamp: Hashable
 
 
+class Outlived(Exception):
+    """A session whose tables or analyst are no more what they were: its client connects again."""
+
+
 class Caller:
     """One analyst's connection, opened by the first statement; one thread at a time uses it.
+
+    Where a curator changes the catalog, it goes on with the one in force; one that ``is_strict``
+    only where that leaves its tables alone, since its client remembers what they were.
 
     What it comes back with, and what ends it before that, waits for a tick. ``first_terms`` are
     those that the session begins with, None as long as nothing was asked. ``repeated`` is what
@@ -37,7 +44,14 @@ class Caller:
     it took too long.
     """
 
-    def __init__(self, site: Site, analyst: str | None, ticks: Ticks | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        analyst: str | None,
+        ticks: Ticks | None = None,
+        is_strict: bool = False,
+    ) -> None:
+        self._is_strict = is_strict
         self._ticks = ticks or Ticks()
         self._site = site
         self._analyst = analyst
@@ -56,6 +70,35 @@ class Caller:
             self._connection, self._repeats = self._site.admit(self._analyst)
             self.first_terms = self._connection.terms
         return self._connection
+
+    @property
+    def is_current(self) -> bool:
+        """True if the catalog that it knows is the one in force, as far as the site knows."""
+        return self._connection is None or self._repeats is self._site.repeats
+
+    @property
+    def is_outlived(self) -> bool:
+        """True if what its client remembers is no more as it was."""
+        if self._connection is None or self.is_current:
+            return False
+        after = self._site.catalog
+        is_here = self._analyst in after.analysts if after.analysts else self._analyst is None
+        return not (is_here and leaves_alone(self._connection.catalog, after))
+
+    def follow(self) -> None:
+        """Go on with the catalog in force, between statements.
+
+        Raises: Outlived, where it is strict; DataError (E_ANALYST), LedgerError.
+        """
+        if self.is_current or self._connection is None:
+            return
+        if self._is_strict and self.is_outlived:
+            raise Outlived
+        before = self._connection
+        found, repeats = self._site.admit(self._analyst)
+        found.go_on_from(before)
+        self._connection, self._repeats = found, repeats
+        before.close()
 
     @property
     def repeats(self) -> Repeats:
@@ -120,7 +163,24 @@ class Caller:
         """The results of a statement, or of ``many`` as a script. Raises: Error; Interrupted."""
         self.repeated = None
         ask = self._script if many else self._statement
-        return self.within(lambda: ask(text), milliseconds, wish)
+        return self.within(lambda: self._following(ask, text), milliseconds, wish)
+
+    def _following(self, ask: Callable[[str], list[Result]], text: str) -> list[Result]:
+        """Ask; where that is refused since another catalog is in force, go on with that one.
+
+        Guarantee: what was charged for is not asked again.
+        """
+        charged = self.connection.charged
+        try:
+            return ask(text)
+        except LedgerError as error:
+            if error.code != "E_POLICY_CHANGED" or self.connection.charged != charged:
+                raise
+            self._site.refresh()
+            if self.is_current:
+                raise
+        self.follow()
+        return ask(text)
 
     def _statement(self, text: str) -> list[Result]:
         repeats, connection = self.repeats, self.connection

@@ -8,11 +8,13 @@ from collections.abc import Callable, Hashable, Iterator
 from dpsql.errors import Error, Interrupted
 from dpsql.server.asking import Asker, Reply
 from dpsql.server.bursts import LONGEST_TOLD, Burst, Echo, Remembered, first_burst
+from dpsql.server.caller import Outlived
 from dpsql.server.clerk import Clerk
 from dpsql.server.lobby import Lobby
 from dpsql.server.messages import (
     EMPTY_QUERY,
     Fields,
+    Hangup,
     Message,
     ProtocolError,
     Told,
@@ -21,6 +23,7 @@ from dpsql.server.messages import (
 )
 from dpsql.server.metrics import Meter
 from dpsql.server.portals import Portals
+from dpsql.server.presence import OUTLIVED, Presence, ended
 from dpsql.server.route import Errand
 from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
 from dpsql.server.twin import TwinError
@@ -44,7 +47,9 @@ class Dialogue:
         meter: Meter | None = None,
         lobby: Lobby | None = None,
         remembered: Remembered | None = None,
+        presence: Presence | None = None,
     ) -> None:
+        self._presence = presence
         self._meter = meter or Meter()
         self._wire = wire
         self._asker = asker
@@ -57,9 +62,24 @@ class Dialogue:
         self._only: Errand | None = None
 
     def run(self) -> None:
-        """Answer message after message. Raises: Hangup."""
+        """Answer message after message, until the client leaves or is ended. Raises: Hangup."""
+        try:
+            self._run()
+        except Outlived:
+            self._clerk.tell(ended(OUTLIVED))
+        except Hangup:
+            if not self._is_ended:
+                raise
+        if self._presence is not None and self._presence.told is not None:
+            self._clerk.tell(self._presence.told)
+
+    @property
+    def _is_ended(self) -> bool:
+        return self._presence is not None and self._presence.told is not None
+
+    def _run(self) -> None:
         self._wire.write(ready(self._clerk.state))
-        while True:
+        while not self._is_ended:
             self._wire.flush()
             if self._lobby is not None:
                 self._lobby.wait(self._wire, self._repeat)
@@ -101,10 +121,13 @@ class Dialogue:
         burst, stamp = first_burst(self._wire.come), self._asker.stamp()
         key = None if burst is None or stamp is None else self._key(burst)
         echo = None if key is None else self._remembered.find(key)
-        if burst is None or echo is None or echo.stamp != stamp:
+        if burst is None or echo is None or echo.stamp != stamp or self._is_ended:
             return None
         del self._wire.come[: len(burst.data)]
         self._meter.serve()
+        if self._presence is not None:
+            self._presence.work()
+            self._presence.rest()
         self._asker.last_charge = echo.charge
         if burst.form != b"Q":
             self._portals.repeat(echo.parsed)
@@ -128,6 +151,19 @@ class Dialogue:
             self._remembered.keep(key, Echo(bytes(told[:-LAST]), *facts))
 
     def _serve(self, found: Message) -> None:
+        """Serve one message, by the catalog in force. Raises: Outlived."""
+        if self._is_ended:  # whatever has come since: nothing more is asked in this name
+            raise Hangup
+        if self._presence is None:
+            return self._answer(found)
+        self._presence.work()
+        try:
+            self._answer(found)
+        finally:
+            self._presence.rest()
+
+    def _answer(self, found: Message) -> None:
+        self._guarded(self._asker.follow)
         if found.kind == b"S":
             self._skipping = False
             self._portals.synchronise()

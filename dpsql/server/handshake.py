@@ -62,13 +62,17 @@ SETTING = re.compile(r"(?:^|\s)(?:-c\s*|--)([\w-]+)=((?:\\.|[^\s\\])*)")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest who has signed in: name, analyst that is charged, and what the client said."""
+    """A guest who has signed in: name, analyst that is charged, and what the client said.
+
+    ``verifier`` is what the password was held against.
+    """
 
     user: str
     analyst: str | None
     options: dict[str, str]
     process: int
     secret: int
+    verifier: Verifier
 
     @property
     def settings(self) -> dict[str, str]:
@@ -128,7 +132,7 @@ class Failures:
         return [at for at in self._times.get(key, ()) if at > self.clock() - 60]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Door:
     """The decision on who comes in. ``cancel`` ends the statement of the session with such a key.
 
@@ -159,7 +163,7 @@ class Door:
             return None
         user = options.get("user", "")
         try:
-            self._sign_in(wire, user)
+            verifier = self._sign_in(wire, user)
             key = user.casefold()
             if self.analysts and key not in self.analysts:
                 raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
@@ -171,9 +175,9 @@ class Door:
         if asked.casefold() not in (self.database.casefold(), key, "postgres"):
             text = f'database "{printable(asked)}" does not exist'
             raise Refusal("3D000", text, f"connect to {self.database}")
-        guest = Guest(
-            user, key if self.analysts else None, options, self.number(), secrets.randbits(32)
-        )
+        analyst = key if self.analysts else None
+        numbers = self.number(), secrets.randbits(32)
+        guest = Guest(user, analyst, options, *numbers, verifier)
         self._introduce(wire, guest)
         wire.expect(None)
         return guest
@@ -220,7 +224,7 @@ class Door:
             raise Refusal("22023", text, "UTF8")
         return options
 
-    def _sign_in(self, wire: Wire, user: str) -> None:
+    def _sign_in(self, wire: Wire, user: str) -> Verifier:
         """SCRAM; a name that nobody has fails as a wrong password does. Raises: Refusal."""
         known = self.users.find(user)
         verifier = known or Verifier.mock(self.secret, user.casefold())
@@ -247,6 +251,7 @@ class Door:
         self.failures.wait(user.casefold(), wire.address)
         wire.write(authentication(12, proof))
         wire.write(authentication(0))
+        return known
 
     def _answer(self, wire: Wire) -> bytes:
         found = read_message(wire, MOST_SECRET)

@@ -25,10 +25,12 @@ from dpsql.server.handshake import Door, Failures, Refusal
 from dpsql.server.lobby import Lobby
 from dpsql.server.messages import Hangup, ProtocolError, Told
 from dpsql.server.metrics import Meter
+from dpsql.server.presence import Presence
 from dpsql.server.sqlstates import tell
 from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
+from dpsql.server.watch import Certificate, Watch
 from dpsql.server.wire import Wire
 
 log = logging.getLogger("dpsql.server")
@@ -47,6 +49,10 @@ SPARE = 24
 """Descriptors that clients leave free, for the ledger, users and what a session opens."""
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors after which whoever leaves makes room."""
+
+
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""Seconds of silence, seconds between questions, and how many remain without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +126,20 @@ def read_tls(cert: Path | None, key: Path | None, address: Address) -> ssl.SSLCo
     return context
 
 
+def keep_alive(connection: socket.socket) -> None:
+    """Have the kernel ask clients that are silent whether they are there. Raises: OSError."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):  # not all of them on macOS
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 @dataclass
 class Server:
     """Listens at an address, until it is closed.
 
-    ``shows_errors`` says that sessions begin with columns of standard errors.
+    ``shows_errors`` says that sessions begin with columns of standard errors; ``idle`` and
+    ``lifetime`` are the seconds after which one ends that asks nothing, and any, 0 without a limit.
     """
 
     site: Site
@@ -138,7 +153,10 @@ class Server:
     shows_errors: bool = False
     meter: Meter = field(default_factory=Meter)
     failures: Failures = field(default_factory=Failures)
-    _askers: dict[tuple[int, int], Asker] = field(default_factory=dict)
+    idle: float = 0.0
+    lifetime: float = 0.0
+    certificate: Certificate | None = None
+    _here: dict[tuple[int, int], Presence] = field(default_factory=dict)
     _open: dict[Wire, None] = field(default_factory=dict)
     _arriving: dict[Wire, None] = field(default_factory=dict)
     _threads: set[threading.Thread] = field(default_factory=set)
@@ -152,7 +170,7 @@ class Server:
             self.users,
             self.tls,
             not self.address.is_loopback,
-            catalog.analysts,
+            self.site.analysts,
             catalog.path.stem,
             self._cancel,
             lambda: next(numbers),
@@ -163,6 +181,7 @@ class Server:
         )
         self._socket = self.address.listen()
         self._lobby, self._remembered = Lobby(), Remembered()
+        self.watch = Watch(self)
 
     @property
     def port(self) -> int:
@@ -173,7 +192,16 @@ class Server:
     @property
     def sessions(self) -> int:
         """The number of clients that have signed in and are here."""
-        return len(self._askers)
+        return len(self._here)
+
+    def present(self) -> list[Presence]:
+        """The clients that have signed in and are here."""
+        with self._lock:
+            return list(self._here.values())
+
+    def bind(self, binding: bytes | None) -> None:
+        """Bind sign-ins under TLS to another certificate from now on."""
+        self._door.binding = binding
 
     def serve(self) -> None:
         """Accept clients until the server is closed; what fails for a while is waited for.
@@ -181,6 +209,7 @@ class Server:
         Raises: OperationalError (E_LISTEN) where the socket will take nobody any more.
         """
         pause, longest = PAUSES
+        self.watch.start()
         while not self._is_closed:
             try:
                 connection, peer = self._socket.accept()
@@ -218,7 +247,7 @@ class Server:
         thread = threading.Thread(target=self._attend, args=(wire,), daemon=True)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            keep_alive(connection)
             self._admit(wire, connection.fileno())
             with self._lock:
                 self._threads.add(thread)
@@ -274,35 +303,37 @@ class Server:
             return
         key = (guest.process, guest.secret)
         asker = Asker(self.site, self.twin, guest.analyst, self.ticks, self.shows_errors)
+        presence = Presence(guest, asker, wire)
         with self._lock:
-            if len(self._askers) >= self.most:
+            if len(self._here) >= self.most:
                 raise Refusal("53300", "sorry, too many clients already")
-            self._askers[key] = asker
+            self._here[key] = presence
         try:
             asker.begin(guest.settings)
-            Dialogue(wire, asker, self.meter, self._lobby, self._remembered).run()
+            Dialogue(wire, asker, self.meter, self._lobby, self._remembered, presence).run()
         finally:
             with self._lock:
-                del self._askers[key]
+                del self._here[key]
             asker.close()
             log.info("user=%s out", guest.user)
 
     def _cancel(self, process: int, secret: int) -> None:
         """End what a session asks; a wrong key does nothing, and nobody is told."""
         with self._lock:
-            asker = self._askers.get((process, secret))
-        if asker is not None:
-            asker.cancel()
+            presence = self._here.get((process, secret))
+        if presence is not None:
+            presence.asker.cancel()
 
     def close(self) -> None:
         """Stop listening, hang up, and let go of the data; what was charged is stored first."""
         self._is_closed = True
+        self.watch.close()
         self.failures.close()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         with self._lock:
-            askers, wires = list(self._askers.values()), list(self._open)
+            askers, wires = [each.asker for each in self._here.values()], list(self._open)
             threads = list(self._threads)
         for asker in askers:
             asker.cancel()

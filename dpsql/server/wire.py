@@ -138,6 +138,11 @@ class Wire:
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
+    def stop_reading(self) -> None:
+        """Have whoever waits for bytes from another thread be told that none will come any more."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+
     def close(self) -> None:
         """Say goodbye and hang up."""
         with contextlib.suppress(Hangup):

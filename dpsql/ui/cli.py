@@ -46,6 +46,7 @@ Commands:
   dpsql upgrade --check CATALOG                what this version would charge again
   dpsql serve CATALOG                          a server that speaks PostgreSQL's protocol
   dpsql user add|passwd|remove|list CATALOG NAME    who may sign in there
+  dpsql sessions list|end CATALOG [NUMBER]...  who is there now
 \b
 Exit status: 0 ok, 1 query refused or failed, 2 usage or catalog,
 3 data, ledger or a defect of dpsql, 5 budget refused, 130 interrupted.
@@ -278,11 +279,15 @@ def choose_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]
         return acts[rest[0]], f"dpsql {first} {rest[0]}", rest[1:]
     if acts:
         _refuse_misspelt(rest, "act", acts)
-    if first == "user" and not Path(first).exists() and not {"-h", "--help"} & set(rest):
+    if (
+        first in ("user", "sessions")
+        and not Path(first).exists()
+        and not {"-h", "--help"} & set(rest)
+    ):
         raise UsageError("E_USAGE", "name an act", hint=f"acts: {', '.join(acts)}")
     if first in SUBCOMMANDS:
         return SUBCOMMANDS[first](), f"dpsql {first}", rest
-    _refuse_misspelt(arguments, "command", [*SUBCOMMANDS, "user"])
+    _refuse_misspelt(arguments, "command", [*SUBCOMMANDS, "user", "sessions"])
     return query, "dpsql", arguments
 
 
@@ -296,6 +301,10 @@ def _acts_of(command: str) -> Mapping[str, click.Command]:
         from dpsql.ui.serve import USER_ACTS
 
         return USER_ACTS
+    if command == "sessions":
+        from dpsql.ui.serve import SESSION_ACTS
+
+        return SESSION_ACTS
     return {}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import sys
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,6 +39,8 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--show-stddev", is_flag=True, help="Columns of standard errors unless SET off.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
+@click.option("--idle", metavar="30min", help="End sessions that ask nothing for so long.")
+@click.option("--lifetime", metavar="12h", help="End sessions that have been there for so long.")
 @click.option("--check", is_flag=True, help="Look at permissions, options and sources, and stop.")
 def serve(
     catalog: str,
@@ -51,12 +54,18 @@ def serve(
     show_stddev: bool,
     metrics: str | None,
     http: str | None,
+    idle: str | None,
+    lifetime: str | None,
     check: bool,
 ) -> int:
-    """Serve the tables of CATALOG to analysts over PostgreSQL's protocol."""
+    """Serve the tables of CATALOG to analysts over PostgreSQL's protocol.
+
+    SIGHUP reads users, catalog and certificates anew; so does a change of their files.
+    """
     from dpsql.catalog.view import of_sources
     from dpsql.dbapi.site import open_site  # the engine: a second
     from dpsql.server.binding import end_point
+    from dpsql.server.control import open_control
     from dpsql.server.lobby import SWITCHING
     from dpsql.server.metrics import open_metrics
     from dpsql.server.modules import import_all
@@ -65,8 +74,10 @@ def serve(
     from dpsql.server.ticks import Ticks
     from dpsql.server.twin import open_twin
     from dpsql.server.users import Users
+    from dpsql.server.watch import Certificate
 
     address = Address.parse(listen)
+    limits = _seconds(idle, "--idle"), _seconds(lifetime, "--lifetime")
     paged = None if http is None else Address.parse(f":{http}" if http.isdigit() else http)
     if paged is not None:
         read_tls(_path(tls_cert), _path(tls_key), paged)
@@ -89,11 +100,16 @@ def serve(
         site.close()
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to be read anew
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     import_all()
     made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
     server = Server(
         site, known, address, context, made, sessions, ticks, binding, shows_errors=show_stddev
     )
+    server.idle, server.lifetime = limits
+    if context is not None and tls_cert is not None:
+        server.certificate = Certificate(Path(tls_cert), _path(tls_key), [context])
     database = site.catalog.path.stem
     tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
     for note in of_sources(site.catalog.tables.values()):
@@ -102,12 +118,19 @@ def serve(
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
+    def reload(number: int, frame: FrameType | None) -> None:
+        server.watch.reload()
+
     signal.signal(signal.SIGTERM, stop)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, reload)
     sys.setswitchinterval(SWITCHING)
-    page, watched = None, None
+    page, watched, control = None, None, open_control(server)
     try:
         if paged is not None:
             page = _open_page(server, paged, tls_cert, tls_key)
+            if page.tls is not None and server.certificate is not None:
+                server.certificate.contexts.append(page.tls)
         if at is not None:
             here = partial(_sessions, server, page)
             watched = open_metrics(at.host, at.port, server.meter, here, site)
@@ -115,6 +138,8 @@ def serve(
     except KeyboardInterrupt:
         tell("stopped")
     finally:
+        if control is not None:
+            control.close()
         if watched is not None:
             watched.shutdown()
             watched.server_close()
@@ -137,6 +162,20 @@ def _open_page(server: Server, at: Address, cert: str | None, key: str | None) -
 
 def _sessions(server: Server, page: Page | None) -> int:
     return server.sessions + (0 if page is None else len(page.visits))
+
+
+def _seconds(text: str | None, option: str) -> float:
+    """A time as it is typed, 0 for none. Raises: UsageError (E_LISTEN).
+
+    >>> _seconds("30min", "--idle"), _seconds("12h", "--idle"), _seconds(None, "--idle")
+    (1800.0, 43200.0, 0.0)
+    """
+    if text is None:
+        return 0.0
+    found = re.fullmatch(r"([1-9]\d{0,8})(s|min|h|d)", text)
+    if found is None:
+        raise UsageError("E_LISTEN", f"{option} {printable(text)}", hint="30s, 30min, 12h or 7d")
+    return float(found[1]) * {"s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def _path(text: str | None) -> Path | None:
@@ -191,11 +230,11 @@ def _read_password() -> str:
 @click.argument("name")
 @click.option("--users", metavar="FILE", help="The users file; CATALOG's .users by default.")
 def remove(catalog: str, name: str, users: str | None) -> int:
-    """Take NAME out; sessions that are open stay open."""
+    """Take NAME out; a server ends the sessions of NAME within a second."""
     from dpsql.server.users import Users
 
     Users(users_path(catalog, users)).remove(name)
-    tell(f"{name} may not sign in any more")
+    tell(f"{name} may not sign in any more; a server that runs ends open sessions within a second")
     return 0
 
 
@@ -217,3 +256,42 @@ USER_ACTS: dict[str, click.Command] = {
     "remove": remove,
     "list": list_users,
 }
+
+
+@click.command("list", context_settings=WIDE)
+@click.argument("catalog")
+def list_sessions(catalog: str) -> int:
+    """List the sessions of the servers of CATALOG that run on this machine."""
+    from dpsql.server.control import ask_servers
+
+    _tell_sessions(ask_servers(Path(catalog), act="list"))
+    return 0
+
+
+@click.command("end", context_settings=WIDE)
+@click.argument("catalog")
+@click.argument("numbers", metavar="[NUMBER]...", nargs=-1, type=int)
+@click.option("--user", metavar="NAME", help="All sessions of NAME.")
+def end_sessions(catalog: str, numbers: tuple[int, ...], user: str | None) -> int:
+    """End sessions by their numbers or their user; what was charged is stored first."""
+    from dpsql.server.control import ask_servers
+
+    if not numbers and user is None:
+        what = "name sessions by number, or --user NAME"
+        raise UsageError("E_USAGE", what, hint=f"dpsql sessions list {catalog}")
+    gone = ask_servers(Path(catalog), act="end", numbers=numbers, user=user)
+    if not gone:
+        raise UsageError("E_USAGE", "there is no such session")
+    _tell_sessions(gone)
+    return 0
+
+
+def _tell_sessions(found: list[dict[str, Any]]) -> None:
+    """Print one line for each session, the oldest first, for people and for ``cut -f``."""
+    names = ("number", "user", "address", "since", "state", "idle", "statements", "application")
+    print("\t".join(names))
+    for each in found:
+        print("\t".join(printable(str(each[name])) for name in names))
+
+
+SESSION_ACTS: dict[str, click.Command] = {"list": list_sessions, "end": end_sessions}

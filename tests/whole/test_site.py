@@ -13,7 +13,7 @@ import dpsql.ui.commands  # noqa: F401  registers them
 from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS
 from dpsql.ui.command import COMMANDS
 from tests.support.pages import PAGES as WRITTEN
-from tests.support.pages import fences
+from tests.support.pages import ROOT, fences
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "decisions")
@@ -74,6 +74,15 @@ def test_no_block_of_code_is_wider_than_the_site() -> None:
             widest = max(text.split("\n"), key=len)
             drawn = re.search("[│┌▶]", widest)
             assert len(widest) <= (88 if drawn else 110), (page.name, widest)
+
+
+def test_programs_that_print_figures_are_there() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in WRITTEN)
+    named = set(re.findall(r"python -m ((?:benchmarks|tests)(?:\.\w+)*)", text))
+    assert len(named) > 15
+    for program in named:
+        path = ROOT / program.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), program
 
 
 def test_words_of_the_house_lead_to_their_explanation() -> None:

@@ -134,6 +134,12 @@ def _read_positive(text: str, given: Given) -> float | None:
     return float(text) if 0 < float(text) < math.inf else None
 
 
+def _read_part(text: str, given: Given) -> float | None:
+    found = _read_positive(text.removesuffix("%").strip(), given)
+    part = found if found is None else found / (100 if text.endswith("%") else 1)
+    return None if part is None or part > 1 else part
+
+
 def _read_whole(text: str, given: Given) -> int | None:
     return int(text) or None if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
@@ -203,6 +209,9 @@ KEYS = ("listed", "private")
 SUM_MECHANISMS = ("tamm", "timm", "identity", "workload", "sqm")
 """Designs of a batch of clipped sums."""
 
+DEMANDS = ("max_stddev", "within")
+"""Settings that say how far off an answer may be."""
+
 CLIPPING = ("clip", "sum_mechanism")
 """Settings under which a threshold is chosen for sums of values."""
 
@@ -219,6 +228,7 @@ _DELTA = Kind(
 _NOISE = Kind(_read_noise, offered=_noises, is_word=True, take=_read_noise)
 _EFFORT = Kind(_read_effort, f"a number above 0, at most {MOST_EFFORT}", decimal_text)
 _POSITIVE = Kind(_read_positive, "a positive number: {} = 2")
+_PART = Kind(_read_part, "a part, as {} = '5%' or 0.05")
 _CLIP = Kind(_read_clip, f"one of {', '.join(_quoted(CLIPS))}, or a number above 0", known=CLIPS)
 _WHOLE = Kind(_read_whole, "a whole number from 1: {} = 10")
 _TEXT = Kind(lambda text, given: text)
@@ -344,6 +354,9 @@ _ALL = (
     ),
     _own("weight", "how much the errors of this statement count in a workload", _POSITIVE, 1.0),
     _own("max_stddev", "the least epsilon at which no number shown has a larger error", _POSITIVE),
+    _own(
+        "within", "the least epsilon at which no count shown is further off than this part", _PART
+    ),
     _own("max_groups_contributed", "groups that a privacy unit counts in, by lot", _WHOLE),
     _own("max_rows_contributed", "rows that a privacy unit counts with, by lot", _WHOLE),
     _own("min_privacy_units_per_group", "leave out groups of fewer units, with noise", _WHOLE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -187,13 +187,37 @@ def find_errors(
     answers = read_answers(request, readings, estimates, whole_places(readings, estimates))
     variances = read_variances(request, places, forecasts)
     settle(answers, variances)
-    cost = CostInfo(request.epsilon, request.delta, noise, True)
-    found = []
     for index, item in enumerate(request.statements):
         _ask_models(index, item, synthetics, None, answers, variances)
-        filled = _fill(index, item, answers, variances, places, forecasts, cost)
-        joint = _joint_of(index, item, variances, places, forecasts)
-        found.append(build_result(item, filled, cost, None, sealed, joint).stddev)
+    every = range(len(request.statements))
+    found = results_at(request, every, answers, variances, other, noise, sealed)
+    return tuple(result.stddev for result in found)
+
+
+def results_at(
+    request: Request,
+    statements: Iterable[int],
+    answers: Mapping[Place, Floats],
+    variances: Mapping[Place, Floats],
+    forecast: tuple[Readings, Mapping[int, Forecast]],
+    noise: str,
+    sealed: Sealed,
+) -> tuple[Result, ...]:
+    """Return what statements show for some answers, with the standard errors of a forecast.
+
+    Args:
+        statements: the numbers of those that are wanted.
+        answers, variances: (rows,) of each place, in result order.
+        forecast: how answers are read off the parts, and the forecasts by the number of the part.
+    """
+    readings, forecasts = forecast
+    cost = CostInfo(request.epsilon, request.delta, noise, True)
+    found = []
+    for index in statements:
+        item = request.statements[index]
+        filled = _fill(index, item, answers, variances, readings, forecasts, cost)
+        joint = _joint_of(index, item, variances, readings, forecasts)
+        found.append(build_result(item, filled, cost, None, sealed, joint))
     return tuple(found)
 
 

@@ -46,7 +46,7 @@ def foresee(desk: Desk, text: str) -> tuple[Foreseen, ...]:
         raise ProgrammingError("E_STATEMENT", "only a SELECT can be described")
     compiled = desk.compile([statement])
     terms = Terms(desk.catalog.budget.max_epsilon_per_request)
-    request = form_request(compiled, terms, Fraction(1))
+    request = form_request(compiled, terms, Fraction(1), desk.sealed)
     (found,) = assemble_results(request, {}, {}, None, None, desk.sealed, desk.models)
     noisy = [each is not None for each in found.stddev]
     return tuple(map(Foreseen, found.columns, found.types, noisy))

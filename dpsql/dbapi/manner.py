@@ -21,14 +21,17 @@ def ask_from(desk: Desk, source: str) -> str:
     return before
 
 
-def demand(desk: Desk, max_stddev: str | None) -> None:
-    """Have every statement that does not say otherwise keep to an error (max_stddev).
+def demand(desk: Desk, max_stddev: str | None, within: str | None = None) -> None:
+    """Have every statement that does not say otherwise keep to an error (max_stddev, within).
 
     Raises: DataError (E_SETTING).
     """
-    own = SETTINGS["max_stddev"]
-    wanted = None if max_stddev is None else own.read(max_stddev, error=DataError)
-    desk.demanded = wanted
+    given = {"max_stddev": max_stddev, "within": within}
+    desk.demanded = {
+        name: SETTINGS[name].read(text, error=DataError)
+        for name, text in given.items()
+        if text is not None
+    }
 
 
 def refuse_other_terms(desk: Desk, text: str, terms: Terms, given: Collection[str]) -> None:

@@ -45,7 +45,7 @@ from dpsql.learn.thresholds import (
 from dpsql.privacy.accounting import budget_for
 from dpsql.privacy.filter import Run, SumView
 from dpsql.records import dataclass, replace
-from dpsql.settings import LEARNED
+from dpsql.settings import DEMANDS, LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.target import find_released, find_views, notes_of, view_rows
@@ -368,8 +368,9 @@ def contradict(item: Compiled, mechanism: str = "auto") -> None:
 
     Raises: ProgrammingError (E_SETTING).
     """
-    if item.max_stddev is not None:
-        _refuse_beside(item, "max_stddev")
+    for name in DEMANDS:
+        if getattr(item, name) is not None:
+            _refuse_beside(item, name)
     if mechanism in LEARNED:
         _refuse_beside(item, f"mechanism = '{mechanism}'")
 

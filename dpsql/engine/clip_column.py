@@ -93,7 +93,7 @@ def advise_clip(item: Compiled, plan: Plan) -> str | None:
     statement takes no clip, or the rows that it leaves above are many.
     Guarantee: a function of the statement, the catalog and the budget.
     """
-    if item.truncation is not None or item.is_static or item.max_stddev is not None:
+    if item.truncation is not None or item.is_static or item.demands:
         return None
     words = Truncation(ADVISED, None, None, Span("", 0, 0))
     asked = replace(item, truncation=words)

@@ -94,7 +94,7 @@ class Desk(ABC):
         self.analyst = analyst
         self.granted = granted
         self.charges = Charges()
-        self.demanded: float | None = None
+        self.demanded: Mapping[str, float] = {}
         self.scratch = False
         self.store = Store(catalog.path)
         self.models: dict[str, Synthetic] = {}
@@ -264,10 +264,11 @@ class Desk(ABC):
         return tuple(map(self._demanding, found))
 
     def _demanding(self, item: Compiled) -> Compiled:
-        """A statement with the largest error that all counts and sums of a session keep to."""
-        if self.demanded is None or item.max_stddev is not None or not item.shown():
+        """A statement with the largest error that all of a session keep to."""
+        if not self.demanded or item.demands or item.is_static or item.is_modelled:
             return item
-        return replace(item, max_stddev=self.demanded)
+        wanted: Any = self.demanded
+        return replace(item, lenient=True, **wanted)
 
     def cut(self, workload: Sequence[Compiled], cuts: Iterable[Cut | None]) -> tuple[Compiled, ...]:
         """The statements with the values of a column clipped, where that is wanted of them."""
@@ -284,11 +285,14 @@ class Desk(ABC):
                 statement = replace(parse(statement.fragment), cut=cut)
             options = statement.options
             bound = self._bound(statement)
-            weight, most, how = read_own(options, "weight", "max_stddev", "reconstruct")
+            weight, most, part, how = read_own(
+                options, "weight", "max_stddev", "within", "reconstruct"
+            )
             found = self._compiled[text, cut] = replace(
                 bound,
                 weight=weight,
                 max_stddev=most,
+                within=part,
                 reconstruct=how,
                 truncation=read_truncation(statement.fragment, options),
             )
@@ -357,7 +361,7 @@ class Desk(ABC):
         known = self._asked.get(name)
         if known is not None and (known.terms, known.default) == (terms, default):
             return known.request
-        request = form_request(workload, terms, default)
+        request = form_request(workload, terms, default, self.sealed)
         if max(request.size.fields, request.size.cells) <= SMALL:
             while len(self._asked) >= ASKED:
                 del self._asked[next(iter(self._asked))]

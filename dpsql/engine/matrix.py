@@ -287,6 +287,12 @@ class Asking(Measuring, Job[Release]):
             if self.request.mechanism in PUBLISHED:
                 found = found.adding(self._beside_auto(desk, assumed, found))
         advice = dict.fromkeys(each for some in self._advice(plan) for each in some)
+        if any(item.demands for item in self.request.statements):
+            from dpsql.engine.demands import told  # few statements demand an error
+            from dpsql.engine.explanation import SHOWN
+
+            readings = choice.readings
+            found = found.adding(told(self.request, plan, readings, desk.sealed, SHOWN))
         return found.adding(choice.rows).adding(("hint", each) for each in advice)
 
     def _beside_auto(self, desk: Desk, assumed: bool, own: Explanation) -> tuple[Row, ...]:
@@ -326,7 +332,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     stored = releases.candidates(names, scopes)
     changes = stored.changes
     if stored.own is not None:
-        found = _own(request, name, stored.own)
+        found = _own(desk, request, name, stored.own)
         if found is not None:
             return Choice(name, found)
         stored = releases.candidates(names, scopes, own=False)
@@ -377,14 +383,14 @@ def _is_owned(desk: Desk, request: Request, release: Release) -> bool:
 def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
     """The release that was made for an identical request."""
     own = desk.store.releases.find(name)
-    return None if own is None else _own(request, name, own)
+    return None if own is None else _own(desk, request, name, own)
 
 
-def _own(request: Request, name: str, release: Release) -> Implied | None:
+def _own(desk: Desk, request: Request, name: str, release: Release) -> Implied | None:
     from dpsql.answer.implied import imply  # nothing is known to a new catalog
 
     found = imply(request, name, release)
-    return found if found is not None and _keeps(request, found) else None
+    return found if found is not None and _keeps(desk, request, found) else None
 
 
 def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
@@ -411,19 +417,19 @@ def _determining(desk: Desk, request: Request, stored: Stored) -> Iterator[Impli
     declared = set(desk.scopes((), desk.released))
     for group in groups:
         found = {n: e for n, e in group.items() if declared >= {*e.scopes[len(e.plan.parts) :]}}
-        yield from (each for each in find_implied(request, found) if _keeps(request, each))
+        yield from (each for each in find_implied(request, found) if _keeps(desk, request, each))
 
 
-def _keeps(request: Request, known: Implied) -> bool:
-    """True if a release keeps to what a request demands of any: max_stddev, and how it is read."""
+def _keeps(desk: Desk, request: Request, known: Implied) -> bool:
+    """True if a release keeps to what a request demands of any: errors, and how it is read."""
     plan, readings = known.release.plan, known.readings
     try:
         check_methods(request, plan, readings)
     except (NotSupportedError, ProgrammingError):
         return False
-    from dpsql.plan.goal import worst_ratio  # nothing is known to a new catalog
+    from dpsql.engine.demands import worst_ratio  # nothing is known to a new catalog
 
-    return worst_ratio(request, plan, readings) <= 1
+    return worst_ratio(request, plan, readings, desk.sealed) <= 1
 
 
 def _plan(desk: Desk, request: Request, is_determined: bool) -> Planned | None:

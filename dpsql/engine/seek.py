@@ -109,8 +109,8 @@ def plan_seeking(desk: Desk, workload: Sequence[Compiled], terms: Terms) -> Seek
     asked = [item for item in workload if item.seeks]
     if not asked:
         return None
-    if any(item.max_stddev is not None for item in workload):
-        what, hint = "max_stddev beside keys = 'private'", "CREATE DOMAIN first, then max_stddev"
+    if any(item.demands for item in workload):
+        what, hint = "an error beside keys = 'private'", "CREATE DOMAIN first, then max_stddev"
         raise NotSupportedError("E_SETTING", f"{what} is not supported", hint=hint)
     epsilon = require_epsilon(terms)
     part = Fraction(units_down(SHARE * epsilon), UNITS)

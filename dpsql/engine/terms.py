@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from dpsql.catalog import Catalog
@@ -11,6 +12,7 @@ from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
 from dpsql.plan.request import Request
 from dpsql.plan.rounds import Rounds
 from dpsql.records import dataclass, field, replace
+from dpsql.sealed import Sealed
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.compiled import Compiled
 
@@ -110,8 +112,15 @@ class Terms:
         return {each.name: each.kind.show(self.values[each.key]) for each in session}
 
 
-def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction | None) -> Request:
+def form_request(
+    workload: Sequence[Compiled],
+    terms: Terms,
+    default: Fraction | None,
+    sealed: Sealed | None = None,
+) -> Request:
     """Form the request for statements on given terms; ``default`` is the epsilon where none is set.
+
+    ``sealed`` works out the errors of what is computed from noisy numbers, where those are wanted.
 
     Raises: DataError (E_EPSILON) where there is no default either.
     """
@@ -131,10 +140,13 @@ def form_request(workload: Sequence[Compiled], terms: Terms, default: Fraction |
         )
 
     measured = (item for item in workload if not (item.is_static or item.is_modelled))
-    if any(item.max_stddev is not None for item in measured):
-        from dpsql.plan.goal import least_epsilon  # few statements demand an error
+    if any(item.demands for item in measured):
+        # few statements demand an error
+        from dpsql.engine.demands import worst_ratio
+        from dpsql.plan.goal import least_epsilon
 
-        return request_at(least_epsilon(request_at, terms.limit))
+        ratio = partial(worst_ratio, sealed=sealed)
+        return request_at(least_epsilon(request_at, terms.limit, ratio))
     return request_at(require_epsilon(terms, default))
 
 

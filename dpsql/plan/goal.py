@@ -1,4 +1,4 @@
-"""max_stddev: the least budget that reaches a wanted standard error, from public facts only."""
+"""Targets: the least budget that reaches a wanted standard error, from public facts only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpsql.errors import DataError, ProgrammingError, decimal_text
+from dpsql.errors import DataError, decimal_text
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.amounts import MIN_EPSILON
 from dpsql.records import replace
-from dpsql.workload.target import Readings, reading_variance
 
 DIGITS = 4
 """Significant digits of the epsilon that is found; it is rounded up."""
@@ -24,13 +23,17 @@ CLOSE = 0.995
 """Part of the wanted error that a plan must come to for the search to end."""
 
 
-def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) -> Fraction:
-    """Return the least epsilon at which every statement keeps to its ``max_stddev``.
+def least_epsilon(
+    request_at: Callable[[Fraction], Request], limit: Fraction, worst: Callable[..., float]
+) -> Fraction:
+    """Return the least epsilon at which every statement keeps to the error that it demands.
 
     It is one that can be asked for: not below MIN_EPSILON.
-    ``request_at`` forms the request at an epsilon. The error falls as epsilon grows, for most in
-    proportion, so a few plans suffice: a guess in proportion is taken where it lies between what
-    failed and what held, else their geometric mean. Strategies do not depend on epsilon.
+    ``request_at`` forms the request at an epsilon, ``worst`` is the largest error of a request
+    under a plan with its readings, as a multiple of what is demanded. The error falls as epsilon
+    grows, for most in proportion, so a few plans suffice: a guess in proportion is taken where it
+    lies between what failed and what held, else their geometric mean. Strategies do not depend on
+    epsilon.
     Raises: DataError (E_EPSILON) where more than ``limit`` is needed; ProgrammingError (E_SETTING).
     """
     failed, held = Fraction(0), None
@@ -42,7 +45,7 @@ def least_epsilon(request_at: Callable[[Fraction], Request], limit: Fraction) ->
             planned = make_plan(request)
         else:
             planned = _rescaled(request, planned)
-        ratio = worst_ratio(request, planned.plan, planned.readings)
+        ratio = worst(request, planned.plan, planned.readings)
         if ratio > 1:
             failed = epsilon
             if failed == limit:
@@ -86,9 +89,9 @@ def _out_of_reach(ratio: float, limit: Fraction) -> DataError:
     times = f"{ratio:.3g}" if ratio >= 1.1 else f"{ratio:.6g}"
     return DataError(
         "E_EPSILON",
-        f"max_stddev needs an epsilon above the limit of {decimal_text(limit)} for one request:"
+        f"the error needs an epsilon above the limit of {decimal_text(limit)} for one request:"
         f" there the error is {times} times as large",
-        hint="ask for a larger max_stddev, or for coarser groups",
+        hint="ask for a larger max_stddev or within, or for coarser groups",
     )
 
 
@@ -101,23 +104,3 @@ def round_up(value: Fraction) -> Fraction:
     exponent = math.floor(math.log10(value)) - DIGITS + 1
     unit = Fraction(10) ** exponent
     return -(-value // unit) * unit
-
-
-def worst_ratio(request: Request, plan: Plan, readings: Readings) -> float:
-    """The largest standard error, as a multiple of what its statement may have at most."""
-    worst = 0.0
-    for i, item in enumerate(request.statements):
-        if item.max_stddev is None or item.is_static or item.is_modelled:
-            continue
-        shown = [j for j in item.shown() if (i, j) in readings]
-        if not shown:
-            raise ProgrammingError(
-                "E_SETTING",
-                "max_stddev needs a column that is a COUNT or a SUM itself",
-                hint="SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_stddev = 5) COUNT(*) ...",
-            )
-        for j in shown:
-            part, reading, _ = readings[i, j]
-            variance = reading_variance(plan.forecasts[part], reading)
-            worst = max(worst, math.sqrt(float(variance.max(initial=0))) / item.max_stddev)
-    return worst

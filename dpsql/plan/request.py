@@ -144,6 +144,11 @@ class Request:
         asked = [pair for target in self.targets for pair in target.asked.items()]
         return {place: each.weight**-2 for place, each in asked}
 
+    @property
+    def is_aimed(self) -> bool:
+        """Whether errors are aimed at: the budget is looked for, and plans do not depend on it."""
+        return bool(self.aims) or any(item.demands for item in self.statements)
+
     def method_of(self, statement: Compiled) -> str:
         """Return the method by which the answers of a statement follow from the release."""
         return statement.reconstruct or self.reconstruct
@@ -162,6 +167,7 @@ class Request:
             given = {
                 "reconstruct": item.reconstruct is not None,
                 "max_stddev": item.max_stddev is not None,
+                "within": item.within is not None,
                 "weight": item.weight != 1,
             }
             for name in [name for name, is_given in given.items() if is_given]:
@@ -353,7 +359,7 @@ def _together(
     """
     plan = partial(_shared, request, noise)
     is_fair = request.mechanism == "auto" and request.metric == "fair" and not request.is_modelled
-    if not is_fair or request.aims:
+    if not is_fair or request.is_aimed:
         return plan(request.targets, amount), {}
     whole = find_targets(request.statements, request.views)
     apart = Apart.of(request.statements, whole, noise, amount, plan)
@@ -416,17 +422,19 @@ def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fr
         parted = nullcontext() if number == count else share(1 / (count + 1 - number))
         with parted, portion(1.0):
             groups.append(_pieces(request, target, noise, amount))
-    if len(groups) > 1 and not request.aims:
+    if len(groups) > 1 and not request.is_aimed:
         groups = eased(groups)
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
-    least = () if len(pieces) == 1 or request.aims else least_parts(groups, noise)
+    least = () if len(pieces) == 1 or request.is_aimed else least_parts(groups, noise)
     return Divided(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
 
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
     """Return a target as one piece, or as pieces where these gain or keep answers within limits."""
-    is_one = request.mechanism != "auto" or request.aims or target.units or len(target.asked) == 1
+    is_one = (
+        request.mechanism != "auto" or request.is_aimed or target.units or len(target.asked) == 1
+    )
 
     def choose(part: Target, earnest: bool = False) -> Chosen:
         return choose_one(request, part, noise, amount, earnest)
@@ -463,7 +471,7 @@ def choose_one(
     elif aims:
         best = aimed(chooser, aims)
     else:
-        best = chooser.best() if request.aims else best_drawn(chooser, amount, earnest, most)
+        best = chooser.best() if request.is_aimed else best_drawn(chooser, amount, earnest, most)
     return replace(best, error=best.error * target.rows_per_unit**2)
 
 

@@ -134,12 +134,14 @@ class Select:
 class Compiled:
     """A statement as one SELECT over a private table, or several that ``outer`` puts together.
 
-    ``weight`` says how much its errors count, ``max_stddev`` which standard error its counts and
-    sums may have at most, ``reconstruct`` how answers follow from what was measured. ``outer`` is
-    SQL over ``t0``, ``t1``, ..., the results of the selects, each with its own column names; None
-    where there is one select and nothing else. ``truncation`` says where values are clipped that
-    are summed. ``seeks`` are columns (table, column) whose keys are found first where they were
-    not, and ``chance`` is the discovery_delta for it; until then it is compiled with one key each.
+    ``weight`` says how much its errors count, ``max_stddev`` which standard error its columns may
+    have at most, ``within`` which part of what public facts say they are; where ``lenient``, those
+    are left alone of whose errors nothing is known. ``reconstruct`` says how answers follow from
+    what was measured. ``outer`` is SQL over ``t0``, ``t1``, ..., the results of the selects, each
+    with its own column names; None where there is one select and nothing else. ``truncation`` says
+    where values are clipped that are summed. ``seeks`` are columns (table, column) whose keys are
+    found first where they were not, and ``chance`` is the discovery_delta for it; until then it is
+    compiled with one key each.
     """
 
     text: str
@@ -147,6 +149,8 @@ class Compiled:
     outer: Outside | None = None
     weight: float = 1.0
     max_stddev: float | None = None
+    within: float | None = None
+    lenient: bool = False
     reconstruct: str | None = None
     truncation: Truncation | None = None
     seeks: tuple[tuple[str, str], ...] = ()
@@ -178,6 +182,11 @@ class Compiled:
         """What the declared domains decide by themselves, in words."""
         said = [each for select in self.selects for each in select.decided]
         return tuple(dict.fromkeys([*said, *(self.outer.notes if self.outer else ())]))
+
+    @property
+    def demands(self) -> bool:
+        """Whether its errors have to keep to something."""
+        return self.max_stddev is not None or self.within is not None
 
     def shown(self) -> list[int]:
         """The places of the answers that are columns of their own, no ranks and not known."""

@@ -155,6 +155,7 @@ def _run_prompt(session: Session) -> int:
     "--stddev/--no-stddev", default=None, help="Error columns in csv, tsv, json; default in files."
 )
 @click.option("--max-stddev", metavar="S", help="Least epsilon at which no error is larger.")
+@click.option("--within", metavar="PART", help="The same beside public row counts, as 5%.")
 @click.option("--report", metavar="HTML", help="Write one self-contained page.")
 def run(
     file: str,
@@ -165,6 +166,7 @@ def run(
     format_: str | None,
     stddev: bool | None,
     max_stddev: str | None,
+    within: str | None,
     report: str | None,
     scratch: bool,
     **options: str | None,
@@ -186,7 +188,8 @@ def run(
         refuse_draft(scratch, force or dry_run)
     connection = open_connection(catalog, options, scratch)
     with blaming_options():
-        sit(connection, lambda: _run_demanding(connection, max_stddev, order), connection.close)
+        demanded = (max_stddev, within)
+        sit(connection, lambda: _run_demanding(connection, demanded, order), connection.close)
     return OK
 
 
@@ -225,11 +228,13 @@ def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[st
     return OK
 
 
-def _run_demanding(connection: Connection, max_stddev: str | None, order: Order) -> None:
+def _run_demanding(
+    connection: Connection, demanded: tuple[str | None, str | None], order: Order
+) -> None:
     from dpsql.dbapi.manner import demand
     from dpsql.ui.run import run_batch
 
-    demand(connection.engine, max_stddev)
+    demand(connection.engine, *demanded)
     run_batch(connection, order)
 
 

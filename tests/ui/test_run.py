@@ -167,6 +167,20 @@ def test_the_least_epsilon_for_an_error_is_found(dpsql: Run, adult: Path, worklo
     assert dpsql(*asked, "none").status == 2
 
 
+def test_a_part_of_public_row_counts_is_kept_to(dpsql: Run, adult: Path, workload: Path) -> None:
+    asked = ["run", workload, "--catalog", adult, "--within"]
+    refused = dpsql(*asked, "5%")
+    assert refused.status == 1
+    assert "is not public" in refused.err
+    text = adult.read_text()
+    adult.write_text(text.replace("[table.adult]", "[table.adult]\nrow_count_hint = 48842", 1))
+    done = dpsql(*asked, "5%", "--dry-run")
+    assert done.status == 0
+    assert " within " in done.out
+    assert "row_count_hint states" in done.out
+    assert dpsql(*asked, "none").status == 2
+
+
 def test_a_catalog_may_say_what_a_request_costs(dpsql: Run, adult: Path, workload: Path) -> None:
     text = adult.read_text()
     adult.write_text(text.replace("epsilon = 3.0", "epsilon = 3.0\ndefault_epsilon = 0.25"))

@@ -43,7 +43,7 @@ SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class DemandedColumn:
     """A noisy column before it is measured: its largest error, and that beside what it is.
 
     ``error`` is None where it is not known, or depends on rows that nobody states; ``part`` is it
@@ -133,7 +133,7 @@ def foresee(
     readings: Readings,
     sealed: Sealed,
     variances: Mapping[Place, Floats] | None = None,
-) -> tuple[Foreseen, ...]:
+) -> tuple[DemandedColumn, ...]:
     """Return what is known of the noisy columns of a statement at public reference values."""
     forecasts = dict(enumerate(plan.forecasts))
     known = read_variances(request, readings, forecasts) if variances is None else variances
@@ -153,13 +153,13 @@ def foresee(
     )
 
 
-def _foreseen(name: str, at: int, results: Sequence[Result], is_stated: bool) -> Foreseen:
+def _foreseen(name: str, at: int, results: Sequence[Result], is_stated: bool) -> DemandedColumn:
     errors = [_finite(result.stddev[at] or ()) for result in results]
     values = [_finite([row[at] for row in result.rows]) for result in results]
     most = [float(each.max()) for each in errors if each is not None and each.size]
     is_known = len(most) == len(errors) and max(most) <= min(most) * (1 + SAME)
     if errors[0] is None or not errors[0].size or not (is_stated or is_known):
-        return Foreseen(name, None, None, None)
+        return DemandedColumn(name, None, None, None)
     first, same = values[0], is_stated and values[0] is not None
     for value in values:
         if value is None or first is None or len(value) != len(first):
@@ -167,10 +167,10 @@ def _foreseen(name: str, at: int, results: Sequence[Result], is_stated: bool) ->
         else:
             same = same and np.allclose(value, first, rtol=SAME, atol=0)
     if not same or first is None or not (first != 0).all():
-        return Foreseen(name, max(most), None, None)
+        return DemandedColumn(name, max(most), None, None)
     parts = errors[0] / np.abs(first)
     place = int(parts.argmax())
-    return Foreseen(name, max(most), float(parts[place]), float(first[place]))
+    return DemandedColumn(name, max(most), float(parts[place]), float(first[place]))
 
 
 def _finite(values: Sequence[object]) -> Floats | None:
@@ -242,7 +242,7 @@ def told(
     return tuple(rows)
 
 
-def _text(item: Compiled, column: Foreseen) -> str:
+def _text(item: Compiled, column: DemandedColumn) -> str:
     if item.within is not None and item.max_stddev is None:
         if column.part is None:
             return f"{column.name}: left alone, what it comes to is not public"

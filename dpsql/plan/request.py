@@ -128,17 +128,22 @@ class Request:
     def aims(self) -> dict[Place, float]:
         """The largest variances that are wanted, up to a common factor; none where means count.
 
-        Those of ``max_stddev`` where a statement has one, else equal ones, weighted, where
-        ``metric`` is max.
+        Those of ``max_stddev`` and ``within`` where a statement has one, else equal ones, weighted,
+        where ``metric`` is max.
         """
         if self.is_learned:
             return {}
         wanted = {
-            (i, j): item.max_stddev**2
+            (i, j): wanted**2
             for i, item in enumerate(self.statements)
-            if item.max_stddev is not None
+            if item.demands
             for j in item.shown()
+            if (wanted := _demanded(item, j)) is not None
         }
+        if any(item.within is not None for item in self.statements):
+            # numbers of other units beside counts have no weight that fits these
+            asked_for = {place for target in self.targets for place in target.asked}
+            return wanted if asked_for <= wanted.keys() else {}
         if wanted or self.metric != "max":
             return wanted
         asked = [pair for target in self.targets for pair in target.asked.items()]
@@ -283,6 +288,18 @@ def make_plan(request: Request) -> Planned:
         if len(request.noises) == 1:
             return _checked_plan(request, request.noises[0])
         return _best_noise(request)
+
+
+def _demanded(item: Compiled, place: int) -> float | None:
+    """The standard error that an answer may have; a part of a count is of an equal group's rows."""
+    select, answer = item.answers()[place]
+    counts = not answer.units and answer.distinct is None
+    counts &= all(not term.polynomials and term.largest == 1 for term in answer.whole)
+    found = [] if item.max_stddev is None else [item.max_stddev]
+    if item.within is not None and counts and select.table.row_count_hint is not None:
+        rows = select.branches[answer.branch].rows
+        found.append(item.within * select.table.row_count_hint / rows)
+    return min(found, default=None)
 
 
 def _best_noise(request: Request) -> Planned:

@@ -102,10 +102,11 @@ def _refused(
     fitting = [name for name in others if REASONS[name](problem, limit, effort) is None]
     named = [f"'{name}'" for name in (*fitting, "auto")]
     words = " or ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    other = "" if law(problem.noise).norm == 2 else "; SET delta = 1e-9 allows for gaussian noise"
     return ProgrammingError(
         "E_SETTING",
         f"mechanism = '{mechanism}' does not fit this workload: {reason}",
-        hint=f"mechanism = {words} fits under {problem.noise} noise",
+        hint=f"mechanism = {words} fits under {problem.noise} noise{other}",
     )
 
 

@@ -1,8 +1,9 @@
 """The gate's command: what statements compile to, beside what is recorded of them.
 
-``python -m tests.gate`` compares all of them, some minutes; ``write`` records them anew, all or
-those of the worlds named. ``grid`` lists anew which forms do
-not work together; ``collect`` asks the oracle's tests for their statements again.
+``python -m tests.gate`` compares all of them, some minutes; ``write`` records them anew: answers
+are asked for where the verdict is another one, and of all statements of the worlds that are named.
+``respell`` lists anew which spellings are unequal, ``grid`` which forms do not work together,
+``bind`` which statements the binder does not bind; ``collect`` asks the oracle's tests for theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections import Counter
 from tests.gate.collect import collect
 from tests.gate.grid import write_holes
 from tests.gate.record import FREE, RED, Change, counted, differences, read_record, write_record
+from tests.gate.spellings import write_unequal
+from tests.logical.shadow import write_unbound
 
 
 def main(arguments: list[str]) -> int:
@@ -42,8 +45,18 @@ def _write(names: list[str]) -> int:
     return 0
 
 
+def _respell(names: list[str]) -> int:
+    print(", ".join(f"{count:,} {name}" for name, count in write_unequal().items()))
+    return 0
+
+
 def _grid(names: list[str]) -> int:
     print(", ".join(f"{count:,} {name}" for name, count in write_holes().items()))
+    return 0
+
+
+def _bind(names: list[str]) -> int:
+    print("{:,} that DuckDB binds, {:,} of them not bound".format(*write_unbound()))
     return 0
 
 
@@ -54,7 +67,9 @@ def _collect(names: list[str]) -> int:
 COMMANDS = {
     "compare": _compare,
     "write": _write,
+    "respell": _respell,
     "grid": _grid,
+    "bind": _bind,
     "collect": _collect,
 }
 

@@ -49,8 +49,8 @@ class Change(Enum):
     LOST = "refused now"
 
 
-FREE = frozenset({Change.SAME, Change.SHOWN})
-"""Changes that need no look: the same is measured, and the same is answered."""
+FREE = frozenset({Change.SAME, Change.SHOWN, Change.NEW})
+"""Changes that need no look: the same is measured and answered, or nothing was known of it."""
 RED = frozenset({Change.WORSE, Change.OTHER, Change.LOST})
 """Changes that no list excuses."""
 
@@ -96,17 +96,19 @@ def read_record(path: Path = RECORD) -> dict[str, Line]:
 
 
 def write_record(names: Collection[str] = (), path: Path = RECORD) -> Counter[str]:
-    """Write the lines of worlds anew, of all unless some are named; return what is counted."""
+    """Write all lines anew; return what is counted.
+
+    A line stays as it is where the verdict does, but in the worlds that are named.
+    """
     known = read_record(path) if path.exists() else {}
     lines = []
     for world in worlds():
-        if names and world.name not in names:
-            keys = [key_of(world.name, sql) for sql in world.asked]
-            lines += [known[key] for key in keys if key in known]
-            continue
         with opened(world) as connections:
             for sql in world.asked:
-                lines.append(_line(world, connections, sql))
+                line = known.get(key_of(world.name, sql))
+                now = judged(connections, sql)
+                kept = line is not None and line.verdict == now and world.name not in names
+                lines.append(line if line and kept else _line(world, connections, sql, now))
         print(f"{world.name}: {len(world.asked)}", file=sys.stderr, flush=True)
     text = "".join("\t".join(astuple(line)) + "\n" for line in lines)
     path.write_text(text, encoding="utf-8")
@@ -150,8 +152,8 @@ def judged(world: World, sql: str) -> str:
     return OWN if found is None else refused(found)
 
 
-def _line(world: GateWorld, connections: World, sql: str) -> Line:
-    line = Line(key_of(world.name, sql), judged(connections, sql))
+def _line(world: GateWorld, connections: World, sql: str, now: str) -> Line:
+    line = Line(key_of(world.name, sql), now)
     if not line.is_accepted or line.verdict == OWN:
         return line
     try:

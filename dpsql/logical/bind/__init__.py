@@ -1,0 +1,1 @@
+"""The binder: a syntax tree and a schema to a plan. Only here is a name looked up."""

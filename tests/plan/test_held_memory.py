@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells peaks"),
 ]
 
-STATEMENTS = effort(3)
+STATEMENTS = effort(2)
 FEW, SOME, MANY = 30_000, 999_999, 1_000_000
 """Cells of all columns together, at most: in every run, and in a long one."""
 

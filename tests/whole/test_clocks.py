@@ -31,6 +31,7 @@ READERS = {
     "sealed.py": "ends statements at their timeout, with an error",
     "search/cache.py": "writes plans to disk that took long; they are the same without",
     "server/handshake.py": "ends connections that do not sign in",
+    "server/presence.py": "tells how long sessions have been open and idle",
     "server/server.py": "waits for sessions at the end",
     "server/ticks.py": "tells the age of sessions, and slows down after wrong passwords",
     "ui/session.py": "tells how long a statement took",

@@ -88,25 +88,6 @@ def test_no_modules_import_each_other_but_for_a_reason() -> None:
     assert len(found) == len(CIRCLES)
 
 
-FIRST = """
-import importlib, sys, numpy
-for name in sys.argv[1:]:
-    for known in [each for each in sys.modules if each.split(".")[0] == "dpsql"]:
-        del sys.modules[known]
-    importlib.import_module(name)
-"""
-
-
-@pytest.mark.slow
-def test_every_module_of_planning_can_be_imported_first() -> None:
-    rooms = ("algebra", "plan", "search", "strategy", "workload")
-    paths = [path for room in rooms for path in sorted((ROOT / "dpsql" / room).glob("*.py"))]
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
-    command = [sys.executable, "-c", FIRST, *(name.removesuffix(".__init__") for name in names)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-
-
 def lint(root: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
     place = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "400"}

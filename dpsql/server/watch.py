@@ -87,13 +87,14 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._seen["users"] = _touched(server.users.path)
         self._seen["catalog"] = _touched(*server.site.paths)
-        self._looking = threading.Lock()
+        self._looking, self._starting = threading.Lock(), threading.Lock()
 
     def start(self) -> None:
         """Look a few times a second from now on, until it is closed."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-            self._thread.start()
+        with self._starting:  # whoever closes meanwhile could not wait for one not yet begun
+            if self._thread is None and not self._is_over.is_set():
+                self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+                self._thread.start()
 
     def reload(self) -> None:
         """Read everything anew, soon: what a signal may call."""
@@ -102,8 +103,9 @@ class Watch:
 
     def close(self) -> None:
         """Look no more."""
-        self._is_over.set()
-        self._wanted.set()
+        with self._starting:
+            self._is_over.set()
+            self._wanted.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,8 +17,10 @@ import pytest
 import sqlalchemy
 
 from dpsql.dbapi.connection import migrate_ledger, raise_budget
+from dpsql.dbapi.site import open_site
 from dpsql.errors import LedgerError, OperationalError
 from dpsql.server.caller import Caller
+from dpsql.server.server import Address, Server
 from dpsql.server.twin import open_twin
 from dpsql.server.users import Users
 from dpsql.server.watch import Certificate
@@ -357,3 +360,29 @@ def test_certificates_are_renewed_while_sessions_go_on(catalog: Path) -> None:
             with psycopg.connect(trusting, autocommit=True) as second:
                 second.execute("SHOW epsilon")
             first.execute(COUNT)
+
+
+def test_a_watch_may_be_closed_while_it_starts(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = threading.Thread.start
+    closing: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "watch":  # somebody closes it before its thread has begun
+            closer = threading.Thread(target=server.watch.close)
+            closing.append(closer)
+            real(closer)
+            time.sleep(0.05)
+        real(thread)
+
+    wrong: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: wrong.append(told.exc_value))
+    site = open_site(catalog)
+    server = Server(site, users(catalog), Address("127.0.0.1", 0))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    server.watch.start()
+    closing[0].join()
+    monkeypatch.undo()
+    server.close()
+    assert wrong == []

@@ -28,6 +28,7 @@ from dpsql.page.teller import Busy, Gone, Teller
 from dpsql.page.visits import Visit, Visits
 from dpsql.records import dataclass
 from dpsql.server.copying import copied
+from dpsql.server.messages import MOST_SECRET
 from dpsql.server.metrics import Meter
 from dpsql.server.returned import ResultTable
 
@@ -112,6 +113,8 @@ class Application:
     async def _enter(self, request: Request) -> Response:
         try:
             asked = await _read(request, name=str, password=str)
+            if len(asked["password"].encode()) > MOST_SECRET:  # each byte would cost work
+                raise Unfit(f"a password has at most {MOST_SECRET} bytes")
             name, address = asked["name"], request.client.host if request.client else ""
             given = (name, asked["password"], address)
             who = await asyncio.to_thread(self.entrance.sign_in, *given)

@@ -1,7 +1,7 @@
 """Routing of statements: to dpsql, to the twin, or to the session itself.
 
 A statement that names a declared table, view or model, or has a form of dpsql's own, is dpsql's.
-The twin holds no row of data, so nothing that goes there needs to be judged.
+The twin holds no row of data, and judges by itself what it answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The twin: an empty PostgreSQL with the declared tables, which answers questions about catalogs.
 
-It holds names, types and comments and no row of data, so nothing that is sent there needs to be
-judged. Analysts are roles that may read and nothing else.
+It holds names, types and comments and no row of data. Analysts are one role there that may read,
+and only questions about catalogs are sent there (see ``questions``). Nobody waits for it with
+Python's lock in hand.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ import contextlib
 import logging
 import resource
 import secrets
+import selectors
 import shutil
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, UsageError
+from dpsql.interrupts import check
 from dpsql.records import dataclass, field
 from dpsql.server.messages import BINARY, TEXT, Head
+from dpsql.server.questions import refusal, unlisted
 from dpsql.server.returned import spread
 
 if TYPE_CHECKING:
@@ -47,6 +52,14 @@ MEMORY = 1 << 30
 """Bytes of the address space of each process of a twin of the server's own."""
 LIMIT = "5s"
 """Time of one statement in the twin."""
+PATIENCE = 15.0
+"""Seconds without a word after which a twin that does not keep to that is given up."""
+STEP = 0.2
+"""Seconds between looks at whether an interrupt was asked for."""
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_DONE = (0, 3)
+"""libpq's PGRES_POLLING_FAILED and PGRES_POLLING_OK."""
+HINT = "the twin answers SELECTs over PostgreSQL's catalogs, by functions that are listed"
 
 
 class TwinError(Exception):
@@ -86,6 +99,7 @@ class Twin:
     _idle: list[PGconn] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: Declared | None = None
+    _refused: frozenset[str] = frozenset()
     _password: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     def declare(self, tables: Declared) -> None:
@@ -122,6 +136,14 @@ class Twin:
             f"ALTER ROLE {role} SET statement_timeout = '{LIMIT}'",
         ):
             self._administer("postgres", statement)
+        found = self._administer(self.database, "SELECT DISTINCT proname FROM pg_proc")
+        self._refused = unlisted((row[0] or b"").decode() for row in found)
+
+    def _check(self, sql: str) -> None:
+        """Refuse what is no question about catalogs. Raises: TwinError."""
+        found = refusal(sql, self._refused)
+        if found is not None:
+            raise TwinError("0A000", found, "", HINT, 0)
 
     @property
     def role(self) -> str:
@@ -130,9 +152,12 @@ class Twin:
 
     def describe(self, sql: str, oids: Sequence[int]) -> tuple[list[int], tuple[Head, ...]]:
         """The types of the parameters and the columns of a statement. Raises: TwinError."""
+        self._check(sql)
         with self._lent() as connection:
-            _check(connection.prepare(b"", sql.encode(), list(oids)))
-            found = _check(connection.describe_prepared(b""))
+            connection.send_prepare(b"", sql.encode(), list(oids))
+            _last_of(connection)
+            connection.send_describe_prepared(b"")
+            found = _last_of(connection)
             return [found.param_type(k) for k in range(found.nparams)], _heads(found)
 
     def run(
@@ -148,6 +173,7 @@ class Twin:
         They are there in every format that is ``wanted``: the twin sends one at a time, so that a
         statement whose columns come in both is run for each. Raises: TwinError.
         """
+        self._check(sql)
         kinds = [*oids, *[0] * len(parameters)][: len(parameters)]
         given = spread(formats, len(parameters))
         found: dict[int, list[list[bytes | None]]] = {}
@@ -175,7 +201,8 @@ class Twin:
             connection = _connect(self.admin, self.database, access)
         try:
             yield connection
-            _check(connection.exec_(b"DISCARD ALL"))
+            connection.send_query(b"DISCARD ALL")
+            _last_of(connection)
         except BaseException:
             connection.finish()
             raise
@@ -185,10 +212,16 @@ class Twin:
                 return
         connection.finish()
 
-    def _administer(self, database: str, sql: str) -> None:
+    def _administer(self, database: str, sql: str) -> list[list[bytes | None]]:
+        """The rows of the last of some statements. Raises: OperationalError (E_TWIN)."""
         connection = _connect(self.admin, database)
         try:
-            _check(connection.exec_(sql.encode()))
+            connection.send_query(sql.encode())
+            found = _last_of(connection)
+            return [
+                [found.get_value(row, k) for k in range(found.nfields)]
+                for row in range(found.ntuples)
+            ]
         except TwinError as error:
             raise OperationalError("E_TWIN", f"the twin refused: {error.text}") from None
         finally:
@@ -244,12 +277,59 @@ def _connect(admin: str, database: str, access: Mapping[str, str] | None = None)
     from psycopg import conninfo, pq  # of the extra dpsql[server]
 
     dsn = conninfo.make_conninfo(admin, dbname=database, client_encoding="UTF8", **(access or {}))
-    connection = pq.PGconn.connect(dsn.encode())
-    if connection.status != pq.ConnStatus.OK:
+    connection = pq.PGconn.connect_start(dsn.encode())
+    try:
+        how: int = pq.PollingStatus.WRITING
+        while connection.status != pq.ConnStatus.BAD and how not in _DONE:
+            _wait(connection, WRITE if how == pq.PollingStatus.WRITING else READ)
+            how = connection.connect_poll()
+    except (TwinError, OSError, ValueError):  # no answer; no descriptor; no socket any more
+        how = pq.PollingStatus.FAILED
+    except BaseException:
+        connection.finish()
+        raise
+    if connection.status != pq.ConnStatus.OK or how != pq.PollingStatus.OK:
         connection.finish()
         raise OperationalError("E_TWIN", "the twin cannot be reached")
     connection.notice_handler = None
+    connection.nonblocking = 1
     return connection
+
+
+def _wait(connection: PGconn, events: int) -> None:
+    """Wait for the socket of a connection, so that other threads run meanwhile.
+
+    libpq's own functions wait with Python's lock held: whatever one statement takes, nobody else
+    would be served. Raises: TwinError after ``PATIENCE`` seconds; KeyboardInterrupt, if asked for.
+    """
+    end = time.monotonic() + PATIENCE
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(connection.socket, events)
+        while not waiting.select(STEP):
+            check()
+            if time.monotonic() > end:
+                raise TwinError("57014", "canceling statement due to statement timeout", "", "", 0)
+
+
+def _next_of(connection: PGconn) -> PGresult | None:
+    """The next result of what a connection has been sent, None after the last; no lock is held."""
+    while connection.flush():
+        _wait(connection, READ | WRITE)
+        connection.consume_input()
+    while connection.is_busy():
+        _wait(connection, READ)
+        connection.consume_input()
+    return connection.get_result()
+
+
+def _last_of(connection: PGconn) -> PGresult:
+    """The last result of what a connection has been sent. Raises: TwinError."""
+    last = None
+    while (found := _next_of(connection)) is not None:
+        last = found
+    if last is None:
+        raise TwinError("XX000", "the twin has not answered", "", "", 0)
+    return _check(last)
 
 
 def _all_of(connection: PGconn) -> tuple[tuple[Head, ...], list[list[bytes | None]], str]:
@@ -258,7 +338,7 @@ def _all_of(connection: PGconn) -> tuple[tuple[Head, ...], list[list[bytes | Non
     heads: tuple[Head, ...] = ()
     rows: list[list[bytes | None]] = []
     tag, size = "", 0
-    while (found := connection.get_result()) is not None:
+    while (found := _next_of(connection)) is not None:
         _check(found)
         heads, tag = heads or _heads(found), (found.command_status or b"").decode()
         for row in range(found.ntuples):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpsql.errors import CatalogError, UsageError, printable
 from dpsql.files import exclusive, replace_file
+from dpsql.server.messages import MOST_SECRET
 from dpsql.server.scram import Verifier
 
 CURATOR = ":curator"
@@ -68,6 +69,8 @@ class Users:
             raise UsageError("E_USERS", what, hint="letters, digits and . @ - _, a letter first")
         if not password:
             raise UsageError("E_USERS", "a password cannot be empty")
+        if len(password.encode()) > MOST_SECRET:
+            raise UsageError("E_USERS", f"a password has at most {MOST_SECRET} bytes")
         with self._changing() as users:
             if new == (name.casefold() in users):
                 word, act = ("already", "passwd") if new else ("not", "add")

@@ -139,6 +139,8 @@ def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
             depth += (symbol == "(") - (symbol == ")")
         first = match.start() if first < 0 else first
         last = match.end()
+        if last - first > MAX_STATEMENT:  # before it is read further, or looked at twice
+            raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
         if len(opening) < 2:
             opening.append(match.group().lower())
     return fragments, Fragment(text, first, last) if first >= 0 else None, rest

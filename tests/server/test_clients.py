@@ -200,9 +200,15 @@ def test_nobody_gets_out_of_the_twin(twin: Twin, sql: str) -> None:
 
 
 def test_nothing_stays_in_the_twin_for_the_next(twin: Twin) -> None:
-    assert twin.run("SELECT set_config('statement_timeout', '0', false)")
-    assert twin.run("SELECT set_config('default_transaction_read_only', 'off', false)")
-    for name, wanted in (("statement_timeout", b"5s"), ("default_transaction_read_only", b"on")):
+    for name, value in (("statement_timeout", "0"), ("default_transaction_read_only", "off")):
+        with pytest.raises(TwinError, match="set_config"):
+            twin.run(f"SELECT set_config('{name}', '{value}', false)")
+    assert twin.run("SELECT set_config('extra_float_digits', '2', false)")
+    for name, wanted in (
+        ("statement_timeout", b"5s"),
+        ("default_transaction_read_only", b"on"),
+        ("extra_float_digits", b"1"),
+    ):
         table, _ = twin.run(f"SHOW {name}")
         assert table is not None
         assert list(table.rows([])) == [[wanted]]

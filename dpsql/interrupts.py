@@ -6,7 +6,9 @@ was there: it notes every SIGINT, keeps it back where it has to wait, and passes
 A SIGTERM that has a handler in Python, as in the ``dpsql`` command, waits in the same way.
 
 Other threads get no signals: a statement there runs under a ``Cancellation``, which another thread
-may ask for. It is raised where ``check`` is called, and waits in the same sections.
+may ask for. It is raised where ``check`` is called, and waits in the same sections. Work on a text
+alone, which shares nothing with other sessions, is ``ended_anywhere``: at any bytecode, as in the
+main thread, so that nothing in it has to look.
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import wraps
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from dpsql.forks import in_child
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -91,12 +97,14 @@ class Cancellation:
     ``ending`` is called where work outside of Python runs, which looks for nothing itself.
     """
 
-    __slots__ = ("_asked", "_ending", "_lock", "holding")
+    __slots__ = ("_anywhere", "_asked", "_ending", "_lock", "_thread", "_thrown", "holding")
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._ending: Callable[[], None] | None = None
         self._lock = threading.Lock()
+        self._thread = 0
+        self._anywhere = self._thrown = False
         self.holding = False
 
     def ask(self) -> None:
@@ -105,6 +113,27 @@ class Cancellation:
         with self._lock:
             if self._ending is not None and not self.holding:
                 self._ending()
+            if self._anywhere and not self._thrown:
+                self._thrown = True
+                _throw(self._thread)
+
+    def anywhere(self, ends: bool) -> bool:
+        """Say whether it ends this thread at any bytecode from now on; return what was before.
+
+        Guarantee: one that was thrown before, and has not arrived, does not arrive any more.
+        """
+        with self._lock:
+            before, self._anywhere = self._anywhere, ends
+            thrown, self._thrown = self._thrown, False
+        if thrown:
+            with suppress(KeyboardInterrupt):
+                for _ in range(3):
+                    _let_arrive()
+        return before
+
+    def arrived(self) -> None:
+        """Note that it was raised at some bytecode: nobody need raise it again."""
+        self._asked.clear()
 
     @contextmanager
     def ended_by(self, ending: Callable[[], None]) -> Iterator[None]:
@@ -126,16 +155,75 @@ class Cancellation:
 
     def __enter__(self) -> Cancellation:
         _threads.cancellation = self
+        self._thread = threading.get_ident()
         return self
 
     def __exit__(self, *_: object) -> None:
-        _threads.cancellation = None
+        self.anywhere(False)
+        self._ending, _threads.cancellation = None, None
 
 
 def _cancellation() -> Cancellation | None:
     """Return the cancellation of the statement which runs in this thread."""
     found: Cancellation | None = getattr(_threads, "cancellation", None)
     return found
+
+
+def _throw(thread: int) -> None:
+    """Raise KeyboardInterrupt in another thread, where it next calls a function or repeats.
+
+    Python could take it back, but goes on for ever then where it is traced.
+    """
+    import ctypes  # few statements are ended so
+
+    kind = ctypes.py_object(KeyboardInterrupt)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), kind)
+
+
+def _let_arrive() -> None:
+    """Call a function, which is where an exception of another thread arrives."""
+
+
+class Anywhere:
+    """Within, another thread ends what runs at any bytecode; where not ``ends``, where it looks.
+
+    It is for what shares nothing with others that could be left half done: no lock in Python, no
+    state of a session but what is written whole.
+    Raises: KeyboardInterrupt, at the beginning and at the end if it was asked for before.
+    """
+
+    __slots__ = ("_asked", "_ends", "_outer")
+
+    def __init__(self, ends: bool = True) -> None:
+        self._asked, self._ends = _cancellation(), ends
+
+    def __enter__(self) -> None:
+        if self._asked is None:
+            return
+        try:
+            self._outer = self._asked.anywhere(self._ends)
+            self._asked.check()
+        except KeyboardInterrupt:
+            self._asked.anywhere(False)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._asked is not None:
+            self._asked.anywhere(self._outer)
+            if kind is not None and issubclass(kind, KeyboardInterrupt):
+                self._asked.arrived()
+            self._asked.check()
+
+
+def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
+    """Let a function be ended at any bytecode: see ``Anywhere``."""
+
+    @wraps(work)
+    def ended(*given: P.args, **named: P.kwargs) -> T:
+        with Anywhere():
+            return work(*given, **named)
+
+    return ended
 
 
 def ended_by(ending: Callable[[], None]) -> AbstractContextManager[None]:

@@ -663,6 +663,9 @@ SELECT COUNT(*) FROM t WHERE a IN UNNEST([1, 3]) OR b = ANY(['x', '']) OR LIST_C
 -- everything
 -- -1 x a: 1x8 Dense; b: 1x6 Dense; e: 1x8 Dense
 
+SELECT COUNT(*) FROM t WHERE NOT LIST_CONTAINS([2, NULL], e);
+-- e: 1x8 Dense
+
 
 --- queries within queries
 

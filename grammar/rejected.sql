@@ -543,6 +543,18 @@ SELECT * FROM t UNPIVOT (v FOR n IN (a, e));
 -- E_NO_AGGREGATE at line 1, column 8: rows cannot be returned, only aggregates
 -- hint: SELECT COUNT(*) FROM ..., with GROUP BY for one count per value
 
+SELECT SUM(~a - e) FROM t;
+-- E_FUNCTION at line 1, column 13: ~ beside other operators is not supported
+-- hint: write (~x)
+
+PIVOT t ON USING COUNT(*) GROUP BY a;
+-- E_STATEMENT at line 1, column 7: PIVOT ON nothing is not supported
+-- hint: PIVOT t ON b USING COUNT(*) GROUP BY c
+
+SELECT AVG(DISTINCT 1 + INTERVAL '1' YEAR) FROM t;
+-- E_AGGREGATE at line 1, column 8: the aggregate AVG(DISTINCT) is not supported
+-- hint: COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE work
+
 PIVOT (SELECT * FROM t) ON b IN ('x') USING COUNT(*);
 -- E_GROUP_BY at line 1, column 15: PIVOT of this without GROUP BY is not supported
 -- hint: PIVOT t ON b USING COUNT(*) GROUP BY c

@@ -28,6 +28,7 @@ from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
 from dpsql.engine.terms import Terms, form_request
 from dpsql.errors import Error, NotSupportedError, ProgrammingError
+from dpsql.interrupts import Anywhere
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.chain import ANALYST
@@ -348,7 +349,8 @@ class Desk(ABC):
     def _public_rows(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table, read once."""
         if table.name not in self._public:
-            self._public[table.name] = self.read_public(table)
+            with Anywhere(ends=False):  # sources are shared: a read ends where it looks
+                self._public[table.name] = self.read_public(table)
         return self._public[table.name]
 
     def ask(self, workload: Sequence[Compiled], terms: Terms, default: Fraction | None) -> Request:

@@ -382,9 +382,15 @@ class Aggregates:
 
     def answers(self, node: exp.Expr) -> bool:
         """Whether an aggregate would be answered here; nothing is noted."""
+        from dpsql.sql.evaluate import Operand  # only what is refused needs it
+
         kept = len(self.found)
         try:
             self.build(node, Aggregate())
+            for found in () if self.scope.joined else list(self.found)[kept:]:
+                for each in found.expressions():
+                    column = None if each.column is None else self.scope.table.columns[each.column]
+                    self.scope.evaluator.values(Operand(self.scope.table.name, column), each)
         except Error:
             return False
         finally:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
+from dpsql.interrupts import ended_anywhere
 from dpsql.records import replace
 from dpsql.sql.bind import bind
 from dpsql.sql.compiled import Compiled, Select
@@ -35,6 +36,7 @@ _RELATING = (exp.Join, exp.Exists, exp.Or, exp.In, exp.EQ, exp.NEQ, exp.SetOpera
 """What may bring rows together."""
 
 
+@ended_anywhere
 def compile_statement(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
     """Bind and compile a statement.
 

@@ -88,7 +88,10 @@ def _keeps_public(tree: exp.Select, tables: Mapping[str, Table]) -> bool:
     """Whether the one join of a SELECT keeps public rows that no private one meets."""
     if len(tree.args.get("joins") or ()) != 1:
         return False
-    element = read_from(tree)[-1]
+    elements = read_from(tree)
+    if not elements:
+        return False
+    element = elements[-1]
     join, table = element.join, tables.get(element.node.name.casefold())
     is_list = isinstance(element.node, exp.Values)
     if join is None or (table is None and not is_list):

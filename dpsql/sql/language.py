@@ -92,6 +92,19 @@ def check_calls(tree: exp.Expr, locate: Locate) -> None:
             raise _refuse(node, f"{name}() of these arguments", locate)
 
 
+def check_inverted(tree: exp.Expr, locate: Locate) -> None:
+    """Refuse ``~`` beside operators: ``~a - b`` is ``~(a - b)`` to DuckDB, and not to the parser.
+
+    Raises: NotSupportedError (E_FUNCTION).
+    """
+    for node in tree.find_all(exp.BitwiseNot):
+        around = node.parent
+        is_called = isinstance(around, exp.Func) and not isinstance(around, exp.Pow)
+        is_compared = isinstance(around, exp.Predicate | exp.Connector)
+        if isinstance(around, exp.Binary | exp.Neg) and not (is_called or is_compared):
+            refuse(around, "E_FUNCTION", "~ beside other operators", "write (~x)", locate)
+
+
 def _is_writable(node: exp.Expr) -> bool:
     if type(node) in SCALARS or type(node) in AGGREGATES or type(node) in WINDOWS:
         return True

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple, NoReturn
 
 from dpsql.errors import ProgrammingError, Span
-from dpsql.interrupts import check
+from dpsql.interrupts import ended_anywhere
 from dpsql.records import dataclass, field
 
 MAX_TEXT = 64 * 1024
@@ -119,6 +119,7 @@ def split_statements(text: str) -> list[Fragment]:
     return fragments if last is None else [*fragments, last]
 
 
+@ended_anywhere
 def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
     """The complete statements, the one without semicolon if any, and where the rest starts."""
     fragments: list[Fragment] = []
@@ -148,7 +149,6 @@ def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
 
 def _check_script(fragments: Sequence[Fragment]) -> None:
     """Refuse a script of too many statements, before it is split further."""
-    check()
     if len(fragments) > MAX_STATEMENTS:
         raise ProgrammingError(
             "E_TOO_LARGE",

@@ -133,10 +133,22 @@ def _membership(node: exp.Expr) -> None:
         listed = constants(unnested[0]) if len(unnested) == 1 else None
     elif isinstance(node, exp.ArrayContains):
         listed, one = constants(node.this), node.expression
-        # a list with a NULL contains nothing else for certain, but DuckDB says no
-        listed = None if listed and any(isinstance(e, exp.Null) for e in listed) else listed
-    if listed:
-        _replace(node, exp.In(this=one.copy(), expressions=[each.copy() for each in listed]))
+    if not listed:
+        return
+    found: exp.Expr = exp.In(this=one.copy(), expressions=[each.copy() for each in listed])
+    if isinstance(node, exp.ArrayContains) and not all(map(_is_known, listed)):
+        # beside a NULL, IN of another value is NULL, while a list contains it or not
+        absent = exp.Nullif(
+            this=exp.paren(exp.Is(this=one.copy(), expression=exp.null()), copy=False),
+            expression=exp.true(),
+        )
+        found = exp.Coalesce(this=found, expressions=[absent])
+    _replace(node, found)
+
+
+def _is_known(node: exp.Expr) -> bool:
+    """Whether a constant is a literal, which is never NULL."""
+    return isinstance(node.unnest(), exp.Literal | exp.Boolean)
 
 
 def _replace(node: exp.Expr, other: exp.Expr) -> None:

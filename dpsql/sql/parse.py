@@ -17,7 +17,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.interrupts import check
+from dpsql.interrupts import ended_anywhere
 from dpsql.records import dataclass, field, replace
 from dpsql.settings import CLIPPING
 from dpsql.sql.anonymized import MARK, renewed
@@ -26,7 +26,7 @@ from dpsql.sql.constants import constants_of
 from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts
 from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
-from dpsql.sql.language import check_calls, locate
+from dpsql.sql.language import check_calls, check_inverted, locate
 from dpsql.sql.lexemes import (
     MAX_NUMBER,
     MAX_TEXT,
@@ -118,6 +118,7 @@ class Statement:
         return any(name in CLIPPING for name, _ in self.options)
 
 
+@ended_anywhere
 def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:
     """Recognise one statement; one of ``known`` parts is not parsed again.
 
@@ -225,7 +226,6 @@ def reparse(text: str) -> Statement:
 
 def check_limits(fragment: Fragment) -> list[Lexeme]:
     """Check size, characters, nesting, literals and list lengths; return the solid lexemes."""
-    check()
     body = fragment.body
     if len(body) > MAX_TEXT or len(body.encode("utf-8", "surrogatepass")) > MAX_TEXT:
         raise ProgrammingError(
@@ -354,8 +354,10 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             what, hint = "TOP beside LIMIT or a set operation", "LIMIT at the end of all of it"
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
+    here = partial(locate, fragment=fragment)
+    check_inverted(tree, here)
     tree = plain(tree, NodeLimit(len(lexemes)))
-    check_calls(tree, partial(locate, fragment=fragment))
+    check_calls(tree, here)
     note_texts(tree, fragment.body, left, lexemes)
     if clips:
         note_clips(tree, clips, fragment)

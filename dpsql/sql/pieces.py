@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError
-from dpsql.interrupts import check
 from dpsql.records import dataclass
 from dpsql.sql.combinations import Given
 from dpsql.sql.evaluate import Evaluator, Operand
@@ -134,7 +133,6 @@ class Pieces:
 
     def where(self, row: int) -> dict[str | None, Mask]:
         """``masks`` of the conditions of a row, worked out once."""
-        check()
         if row not in self._where:
             self._where[row] = self.masks(self.conditions(row), row)
         return self._where[row]
@@ -176,7 +174,6 @@ class Pieces:
 
     def pieces(self, aggregate: Aggregate, row: int) -> Split:
         """The summands of an aggregate on one row of the listing."""
-        check()
         if (aggregate, row) not in self.known:
             self.known[aggregate, row] = self._pieces(aggregate, row)
         return self.known[aggregate, row]

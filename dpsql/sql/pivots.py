@@ -82,6 +82,9 @@ class _Spread:
 
     def select(self) -> exp.Select:
         """The keys, and an aggregate for every combination of values."""
+        if not self.over:
+            hint = "PIVOT t ON b USING COUNT(*) GROUP BY c"
+            self.wrong("E_STATEMENT", "PIVOT ON nothing is not supported", hint)
         values = [self.values(each) for each in self.over]
         if math.prod(map(len, values)) * max(len(self.using), 1) > MAX_COLUMNS:
             self.wrong("E_TOO_LARGE", f"PIVOT makes over {MAX_COLUMNS:,} columns", _LISTED)

@@ -110,6 +110,16 @@ class Aggregate:
     counts: Expression | None = None
     part: float = 1.0
 
+    def expressions(self) -> Iterator[Expression]:
+        """Every expression over columns or constants, some twice."""
+        yield from _parts(self.conditions)
+        if self.rank is not None:
+            yield self.rank.value
+        yield from (each for each in (self.distinct, self.counts) if each is not None)
+        for summand in self.summands:
+            yield from summand.factors
+            yield from _parts(summand.conditions)
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -305,16 +315,7 @@ class Query:
         yield from _parts(self.where)
         yield from _parts(() if self.listing is None else self.listing.tests)
         for aggregate in self.aggregates:
-            yield from _parts(aggregate.conditions)
-            if aggregate.rank is not None:
-                yield aggregate.rank.value
-            if aggregate.distinct is not None:
-                yield aggregate.distinct
-            if aggregate.counts is not None:
-                yield aggregate.counts
-            for summand in aggregate.summands:
-                yield from summand.factors
-                yield from _parts(summand.conditions)
+            yield from aggregate.expressions()
 
     @property
     def mentioned(self) -> frozenset[str]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
-from dpsql.interrupts import check
 
 LEAST_ROOM, MOST_ROOM = 5_000, 100_000
 """Nodes that any statement may grow by, and that the longest one may, when it is written out."""
@@ -28,9 +27,8 @@ class NodeLimit:
     def take(self, nodes: int) -> None:
         """Take so much of it, before that is written.
 
-        Raises: ProgrammingError (E_TOO_COMPLEX); KeyboardInterrupt.
+        Raises: ProgrammingError (E_TOO_COMPLEX).
         """
-        check()
         self.left -= nodes
         if self.left < 0:
             raise ProgrammingError(

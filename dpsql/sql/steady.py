@@ -15,7 +15,6 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column
-from dpsql.interrupts import check as check_interrupts
 from dpsql.records import dataclass, field
 
 Same = Callable[[Column, str], bool]
@@ -113,7 +112,6 @@ class Steadiness:
         return self._known[id(node)][1]
 
     def _is_settled(self, node: exp.Expr) -> bool:
-        check_interrupts()
         if node.find(exp.Column) is None:
             return True
         if isinstance(node, exp.Column):

@@ -15,7 +15,6 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
-from dpsql.interrupts import check
 from dpsql.records import dataclass, replace
 from dpsql.sql.centred import shifted
 from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, constant_of, lifted, read_clipped
@@ -84,9 +83,8 @@ class _Amounts:
     def count(self, products: int) -> None:
         """Refuse so many products, before they are made.
 
-        Raises: NotSupportedError (E_EXPR_IN_AGG); KeyboardInterrupt.
+        Raises: NotSupportedError (E_EXPR_IN_AGG).
         """
-        check()
         if products > MAX_SUMMANDS:
             raise NotSupportedError(
                 "E_EXPR_IN_AGG",

@@ -205,6 +205,10 @@ SCALARS = (
 BY_UNIT = "SELECT COUNT(*) FROM (SELECT {} AS n FROM visits) AS v"
 
 RULES: list[tuple[str, Follow]] = [
+    (
+        r"SELECT DISTINCT \.\.\. FROM \(SELECT \.\.\. GROUP BY \.\.\.\) works",
+        always(f"SELECT DISTINCT k FROM {SUB}"),
+    ),
     # rows of one unit
     (r"COUNT\(DISTINCT \w+\) works, or (?P<what>SELECT n, .*)", over),
     (
@@ -621,10 +625,6 @@ RULES: list[tuple[str, Follow]] = [
         always(f"SELECT SUM(k) FROM {SUB}", "SELECT COUNT(*) / (SELECT COUNT(*) FROM t) FROM t"),
     ),
     (r"use a sub-query", nothing),
-    (
-        r"SELECT DISTINCT \.\.\. FROM \(SELECT \.\.\. GROUP BY \.\.\.\) works",
-        always(f"SELECT DISTINCT k FROM {SUB}"),
-    ),
     (
         r"UNION, INTERSECT and EXCEPT work, each with ALL or without; .*"
         r"|give each column of a side a name of its own, with AS",

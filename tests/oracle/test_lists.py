@@ -19,7 +19,7 @@ import dpsql
 from dpsql.sql.pieces import Pieces
 from dpsql.sql.query import Expression
 from dpsql.workload.term import Pattern
-from tests.support.differences import agree, differences
+from tests.support.differences import agree, answerable, differences
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
@@ -175,6 +175,31 @@ def statements(count: int) -> Iterator[str]:
 
 def test_answers_are_those_of_the_database(world: World) -> None:
     agree(world, statements(STATEMENTS), alike)
+
+
+ABSENT = ("NULL", "(NULL)", "CAST(NULL AS VARCHAR)")
+MEMBERS = {
+    "age": ("1", "3", "11", "99", "(7)", "NULLIF(1, 1)", *ABSENT[:2]),
+    "sex": ("'F'", "'M'", "NULLIF('M', 'M')", *ABSENT),
+}
+
+
+def memberships(count: int) -> Iterator[str]:
+    """Conditions on what lists contain, some of them beside a NULL."""
+    rng = random.Random(18)
+    for _ in range(count):
+        name = rng.choice(list(MEMBERS))
+        listed = ", ".join(rng.choices(MEMBERS[name], k=rng.choice([1, 1, 2, 3])))
+        form = rng.choice(
+            ["LIST_CONTAINS([{}], {})", "ARRAY_CONTAINS([{}], {})", "{1} = ANY([{0}])"]
+        )
+        test = form.format(listed, name)
+        test = rng.choice(["{}", "NOT {}", "({}) IS NULL", "({}) IS NOT TRUE"]).format(test)
+        yield f"SELECT COUNT(*) FROM t WHERE {test}"
+
+
+def test_what_lists_contain_is_what_the_database_says(world: World) -> None:
+    agree(world, answerable(world[1], memberships(STATEMENTS)), alike)
 
 
 V = "(VALUES (1, 4, 'F'), (3, 9, 'M'), (3, 9, 'F')) AS v(lo, hi, s)"

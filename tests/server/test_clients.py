@@ -179,6 +179,54 @@ def test_psql(server: Server, tmp_path: Path) -> None:
     assert "LINE 1: SELECT COUNT(nope) FROM t" in found.stderr
 
 
+WHERE = "SELECT COUNT(*) FROM t WHERE "
+TAKES_LONG = {
+    "reading": WHERE
+    + " AND ".join(f"list_contains({'[' * 40}1{']' * 40}, size)" for _ in range(60)),
+    "writing otherwise": WHERE
+    + " AND ".join(f"size > (SELECT COUNT(*) FROM t WHERE size = {k % 9})" for k in range(200)),
+    "binding": "SELECT "
+    + ", ".join(f"SUM(CASE WHEN size = {k % 9} THEN {k} ELSE size END)" for k in range(500))
+    + " FROM t",
+    "pairs": WHERE + "(size, kind) IN (" + ", ".join(f"({k}, 'x')" for k in range(900)) + ")",
+    "answers": f"SELECT {', '.join(f'AVG(size + {k})' for k in range(900))} FROM t",
+}
+"""Statements that take half a second and more, each in another stage before rows are read."""
+
+
+@pytest.mark.parametrize("stage", TAKES_LONG)
+def test_a_statement_ends_at_its_timeout_wherever_it_is(
+    server: Server, dsn: str, stage: str
+) -> None:
+    """It has not come to its end, which would be an answer, or another error."""
+    before = len(server.site.engine.entries())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET epsilon = 0.1")
+        connection.execute("SET statement_timeout = 60")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout") as ended:
+            connection.execute(TAKES_LONG[stage])
+        assert "nothing was charged" in str(ended.value.diag.message_detail)
+        connection.execute("SET statement_timeout = 0")
+        assert connection.execute("SELECT COUNT(*) FROM t").fetchone()
+    assert len(server.site.engine.entries()) - before <= 1
+
+
+def test_psql_is_told_of_timeouts(server: Server, tmp_path: Path) -> None:
+    before = len(server.site.engine.entries())
+    script = tmp_path / "script.sql"
+    script.write_text("SET statement_timeout = 60;\n" + ";\n".join(TAKES_LONG.values()) + ";\n")
+    found = subprocess.run(
+        [PSQL, "-h", "127.0.0.1", "-p", str(server.port), "-U", "ana", "-f", script, "clinic"],
+        env={"PGPASSWORD": PASSWORD, "PATH": "/usr/bin:/bin", "PGCLIENTENCODING": "UTF8"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = "ERROR:  canceling statement due to statement timeout"
+    assert found.stderr.count(told) == len(TAKES_LONG), found.stderr
+    assert len(server.site.engine.entries()) == before
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial, reduce
+from pathlib import Path
 from types import FrameType
 
+import duckdb
 import pytest
 from sqlglot import exp, parse_one
 
@@ -23,6 +25,7 @@ from dpsql.sql.lexemes import split_statements
 from dpsql.sql.mentioned import Below
 from dpsql.sql.parse import parse
 from dpsql.sql.rewritten import any_of
+from tests.support.effort import IS_LARGE
 from tests.support.forked import world
 
 SIZE = 8
@@ -32,7 +35,14 @@ MORE = 2.7
 
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
-    with dpsql.connect(world(tmp_path_factory.mktemp("work"), "t"), epsilon=1) as opened:
+    path = world(tmp_path_factory.mktemp("work"), "t")
+    seen = 'seen = { type = "date", domain = ["2000-01-01", "2009-12-31"], by = "month" }'
+    path.write_text(f"{path.read_text()}{seen}\n")
+    with duckdb.connect() as scribe:
+        data = path.with_suffix(".parquet")
+        rows = f"SELECT *, DATE '2001-01-01' + 100 * age::INTEGER AS seen FROM '{data}'"
+        scribe.execute(f"CREATE TABLE t AS {rows}; COPY t TO '{data}'")
+    with dpsql.connect(path, epsilon=1) as opened:
         yield opened
 
 
@@ -262,8 +272,9 @@ def test_a_table_without_rows_is_made_once_and_one_with_rows_anew() -> None:
     sealed.close()
 
 
+SIZES = (1, 2, 4, 8, 16) if IS_LARGE else (2,)
 LONG: dict[str, str] = {
-    **{kind: text(SIZE) for kind, text in GROWING.items()},
+    **{f"{kind}, {n}": text(n) for kind, text in GROWING.items() for n in SIZES},
     "a sum of many products": f"SELECT SUM({' * '.join(['(age + 1)'] * 40)}) FROM t",
     "CASE in CASE": "SELECT SUM("
     + "CASE WHEN age > 1 THEN 1 ELSE " * 15
@@ -276,50 +287,88 @@ LONG: dict[str, str] = {
     "public rows": "SELECT COUNT(*) FROM t JOIN (VALUES "
     + ", ".join(f"({k}, 'f')" for k in range(50))
     + ") AS p(k, s) ON t.age = p.k AND t.sex = p.s",
+    "months": "SELECT COUNT(*) FROM t WHERE "
+    + " OR ".join(f"month(seen) = {k % 12} AND year(seen) > {2000 + k}" for k in range(10)),
     "many aggregates": "SELECT "
     + ", ".join(f"COUNT(*) FILTER (WHERE age > {k % 9})" for k in range(30))
     + " FROM t",
 }
-PATIENCE, PER_CHARACTER = 20_000, 250
-"""Calls of Python that a statement may go on after somebody ended it: what parses it looks for
-nothing, and takes a hundred a character."""
+STAGES = (
+    *("lexemes", "parse", "written_tokens", "rewritten", "sugar", "compose", "shape", "scope"),
+    *("expressions", "sums", "steady", "products", "pieces", "evaluate"),
+)
+"""Modules in which statements take long, from their text to their products."""
+USUAL = (
+    *("groups joined with themselves, 2", "a sum of many products", "months", "public rows"),
+    *("many aggregates", "pairs in a list, 2"),
+)
+"""Statements that go through all of these."""
+PATIENCE = 20_000
+"""Calls of Python, some milliseconds, that may follow on the wish that a statement end."""
 
 
-class Watched(Cancellation):
-    """One that notes where it is asked whether anybody has asked for it."""
+class Clock:
+    """Counts the functions that work calls; at the given one it asks, as another thread would.
 
-    def __init__(self, calls: Callable[[], int]) -> None:
-        super().__init__()
-        self.calls = calls
-        self.looks: list[int] = []
+    ``entered`` are the counts at which functions of a module were called.
+    """
 
-    def check(self) -> None:
-        self.looks.append(self.calls())
-        super().check()
+    def __init__(self, ends: int = sys.maxsize) -> None:
+        self.wish = Cancellation()
+        self.ends = ends
+        self.count = 0
+        self.entered: dict[str, list[int]] = {}
+
+    def __call__(self, frame: FrameType, event: str, of: object) -> None:
+        if event != "call":
+            return
+        self.count += 1
+        path = frame.f_code.co_filename
+        if "/dpsql/sql/" in path:
+            self.entered.setdefault(Path(path).stem, []).append(self.count)
+        if self.count == self.ends:
+            self.wish.ask()
+
+    def run(self, work: Callable[[], object]) -> str:
+        """How it ends: with an error, not at all, or since that was asked for."""
+        before = sys.getprofile()
+        try:
+            with self.wish:
+                sys.setprofile(self)
+                work()
+        except dpsql.Error as error:
+            return str(error.code)
+        except KeyboardInterrupt:
+            return "ended"
+        finally:
+            sys.setprofile(before)
+        return "ok"
 
 
-@pytest.mark.parametrize("kind", LONG)
-def test_all_work_on_a_statement_looks_whether_it_is_to_end(
-    connection: Connection, kind: str
-) -> None:
-    compiled_before(connection, LONG[kind].replace("1", "2", 1))
-    count = 0
+def test_a_statement_is_ended_wherever_it_is(connection: Connection) -> None:
+    """Of every kind of work, and nothing is left half done: the statement is compiled after it."""
+    anew = itertools.count()
 
-    def counted(frame: FrameType, event: str, of: object) -> None:
-        nonlocal count
-        count += event == "call"
+    def work(sql: str) -> None:
+        connection.engine.compiler.known.clear()
+        compiled(connection, sql.replace("SELECT", f"SELECT /* {next(anew)} */", 1))
 
-    wish = Watched(lambda: count)
-    sys.setprofile(counted)
-    try:
-        with wish:
-            compiled_before(connection, LONG[kind])
-    finally:
-        sys.setprofile(None)
-    looks = [0, *wish.looks, count]
-    waits = [after - before for before, after in itertools.pairwise(looks)]
-    assert max(waits) < PATIENCE + PER_CHARACTER * len(LONG[kind]), sorted(waits)[-3:]
-    assert max(sorted(waits)[:-2], default=0) < PATIENCE + 50 * len(LONG[kind])
+    longest: dict[str, tuple[str, list[int]]] = {}
+    outcomes: dict[str, str] = {}
+    for sql in LONG.values() if IS_LARGE else map(LONG.__getitem__, USUAL):
+        compiled_before(connection, sql)
+        clock = Clock()
+        outcomes[sql] = clock.run(partial(work, sql))
+        for stage, entered in clock.entered.items():
+            if len(entered) > len(longest.get(stage, ("", []))[1]):
+                longest[stage] = sql, entered
+    assert set(STAGES) <= set(longest)
+    for stage, (sql, entered) in longest.items() if IS_LARGE else [(s, longest[s]) for s in STAGES]:
+        for ends in {entered[0], entered[len(entered) // 2], entered[-1]}:
+            clock = Clock(ends)
+            assert clock.run(partial(work, sql)) == "ended", (stage, sql)
+            assert clock.count - ends < PATIENCE, (stage, sql)
+        assert Clock().run(partial(work, sql)) == outcomes[sql]
 
 
 def test_what_duckdb_evaluates_ends_when_another_thread_asks_for_it() -> None:

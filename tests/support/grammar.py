@@ -55,6 +55,7 @@ _WORDS_OF_CATALOG = (
     *("a table", "synthetic table"),
     # NULL[0] is a type to our parser.
     "DATATYPE with",
+    "the type NULL[",
     # a = b = c, though a = ANY(...) = c is none: one token ahead cannot tell them apart.
     "Chained comparisons",
 )
@@ -292,7 +293,8 @@ KINDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 MEASURES = ("a", "e", "m", "q", "r", "w")
 LADDER = {
-    *("either", "both", "denied", "compared", "tested", "bits", "sum", "product", "signed"),
+    *("either", "both", "denied", "compared", "tested", "bits", "mixed", "inverted"),
+    *("sum", "product", "signed"),
     *("typed", "row_atom", "cell_atom"),
 }
 RARE = {"nested", "subquery", "options", "clip", "derived", "with", "set_operator"}
@@ -319,6 +321,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 WORDS = {
     "NAME": ("k0", "k1", "total"),
     "LABEL": ("total", "limit"),
+    "WORD": ("a", "k0", "from", "total"),
     "QUOTED": ('"k 2"', '"a"'),
     "TEXT": ("'x'", "'y'", "'year'"),
     "NUMBER": ("0", "1", "2", "3", "0.5", "10"),

@@ -27,6 +27,9 @@ from dpsql.forks import in_child
 P = ParamSpec("P")
 T = TypeVar("T")
 
+AGAIN = 0.05
+"""Seconds after which work outside of Python that has not ended is told so again."""
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -110,12 +113,26 @@ class Cancellation:
     def ask(self) -> None:
         """Ask for it, from any thread."""
         self._asked.set()
+        if self._end():
+            threading.Thread(target=self._end_on, daemon=True).start()
         with self._lock:
-            if self._ending is not None and not self.holding:
-                self._ending()
             if self._anywhere and not self._thrown:
                 self._thrown = True
                 _throw(self._thread)
+
+    def _end(self) -> bool:
+        """End work outside of Python, if such is under way; say whether it is."""
+        with self._lock:
+            is_running = self._ending is not None and not self.holding
+            if is_running and self._ending is not None:
+                self._ending()
+        return is_running
+
+    def _end_on(self) -> None:
+        """End it until it is ended: DuckDB forgets what it is told before it runs."""
+        pause = threading.Event()
+        while not pause.wait(AGAIN) and self._end():
+            pass
 
     def anywhere(self, ends: bool) -> bool:
         """Say whether it ends this thread at any bytecode from now on; return what was before.

@@ -1,7 +1,7 @@
-"""Progress of planning, for whoever waits: how long it can still take, at most.
+"""Progress of planning, for whoever waits: its counted work beside the most that it may do.
 
-A search counts its work and has a limit (``search/meter.py``), so the time so far tells what the
-rest of the limit takes. Most plans are found long before; what is told decides nothing.
+A search counts its work and has a limit (``search/meter.py``), which most plans stay far below: a
+time to the limit would be no forecast of when they end. What is told decides nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY = 1.0
 
 @dataclass(slots=True)
 class Outlook:
-    """Counts the work of one planning, of at most ``most``, and says what is left of it."""
+    """Counts the work of one planning, of at most ``most``, and says which part of it is done."""
 
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
@@ -37,28 +37,27 @@ class Outlook:
         self.begun = self.told = self.clock()
 
     def add(self, amount: float) -> None:
-        """Count work that is done, and tell of it now and then."""
+        """Some of it is done."""
         self.done += amount
         now = self.clock()
-        if now - self.told < EVERY or not self.done:
+        if now - self.told < EVERY or not self.most:
             return
         self.told = now
-        rest = max(0.0, self.most - self.done) / self.done * (now - self.begun)
-        self.say(f"planning, at most {_duration(rest)} more")
+        self.say(f"planning: {_part(self.done / self.most)} of the most that it may do")
 
     def end(self) -> None:
-        """Say that planning is over, if it was told of: what comes is short, or tells of itself."""
+        """It has ended; what comes now is short, or tells of itself."""
         if self.told > self.begun:
             self.say("measuring")
 
 
-def _duration(seconds: float) -> str:
-    """Write a time as people do.
+def _part(share: float) -> str:
+    """Write a part in percent.
 
-    >>> _duration(0.2), _duration(47.1), _duration(400)
-    ('1 s', '48 s', '7 min')
+    >>> _part(0.0004), _part(0.256), _part(1.2)
+    ('under 1 %', '25 %', '100 %')
     """
-    return f"{int(seconds) + 1} s" if seconds < 100 else f"{int(seconds / 60) + 1} min"
+    return "under 1 %" if share < 0.01 else f"{min(100, int(100 * share))} %"
 
 
 @contextmanager

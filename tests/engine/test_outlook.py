@@ -7,7 +7,7 @@ from dpsql.engine.outlook import Outlook
 from dpsql.search.meter import heard, metered, spend
 
 
-def test_the_rest_of_the_limit_takes_as_long_as_what_was_done() -> None:
+def test_the_part_that_is_done_of_the_limit_is_told_and_no_time() -> None:
     said: list[str] = []
     now = iter(range(0, 100, 2))
     with heard(Outlook(said.append, lambda: float(next(now)))), metered(100.0) as outer:
@@ -15,7 +15,8 @@ def test_the_rest_of_the_limit_takes_as_long_as_what_was_done() -> None:
         with metered(50.0):
             spend(30.0)
         assert outer.done == 50.0
-    assert said == ["planning, at most 9 s more", "planning, at most 5 s more", "measuring"]
+    most = "of the most that it may do"
+    assert said == [f"planning: 20 % {most}", f"planning: 50 % {most}", "measuring"]
 
 
 def test_what_is_short_is_not_told() -> None:

@@ -20,6 +20,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import Cancellation
 from dpsql.sealed import Sealed
 from dpsql.sql.derivative import MAX_TEXT, NoDerivative, gradient
+from dpsql.sql.evaluate import MAX_LINKS
 from dpsql.sql.growth import bound_length
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.mentioned import Below
@@ -369,6 +370,29 @@ def test_a_statement_is_ended_wherever_it_is(connection: Connection) -> None:
             assert clock.run(partial(work, sql)) == "ended", (stage, sql)
             assert clock.count - ends < PATIENCE, (stage, sql)
         assert Clock().run(partial(work, sql)) == outcomes[sql]
+
+
+def test_work_that_forgets_that_it_is_to_end_is_told_again() -> None:
+    wish, told = Cancellation(), threading.Semaphore(0)
+    with wish:
+        with wish.ended_by(told.release):
+            wish.ask()
+            assert all(told.acquire(timeout=60) for _ in range(3))
+        with pytest.raises(KeyboardInterrupt):
+            wish.check()
+
+
+def test_many_joins_of_one_column_are_counted_before_duckdb_plans_them(
+    connection: Connection,
+) -> None:
+    def text(size: int) -> str:
+        joins = (f"JOIN (VALUES (1), (2)) AS v{k}(x) ON t.age = v{k}.x" for k in range(size))
+        return f"SELECT COUNT(*) FROM t {' '.join(joins)}"
+
+    compiled(connection, text(MAX_LINKS))
+    with pytest.raises(dpsql.ProgrammingError, match="over 50 lists") as caught:
+        compiled(connection, text(200))
+    assert caught.value.code == "E_TOO_COMPLEX"
 
 
 def test_what_duckdb_evaluates_ends_when_another_thread_asks_for_it() -> None:

@@ -25,7 +25,7 @@ CLOCKS |= {f"{name}_ns" for name in CLOCKS}
 
 READERS = {
     "dbapi/repeats.py": "tells files that were changed just now: those are looked at again",
-    "engine/outlook.py": "tells how long planning may still take",
+    "engine/outlook.py": "tells of planning once a second",
     "forks.py": "waits for other threads before a fork, and refuses after it",
     "page/visits.py": "ends visits to the page",
     "sealed.py": "ends statements at their timeout, with an error",

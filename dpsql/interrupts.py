@@ -100,12 +100,17 @@ class Cancellation:
     ``ending`` is called where work outside of Python runs, which looks for nothing itself.
     """
 
-    __slots__ = ("_anywhere", "_asked", "_ending", "_lock", "_thread", "_thrown", "holding")
+    __slots__ = (
+        *("_again", "_anywhere", "_asked", "_ended", "_ending", "_lock", "_thread", "_thrown"),
+        "holding",
+    )
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._ending: Callable[[], None] | None = None
         self._lock = threading.Lock()
+        self._again: threading.Thread | None = None
+        self._ended = threading.Event()
         self._thread = 0
         self._anywhere = self._thrown = False
         self.holding = False
@@ -113,26 +118,27 @@ class Cancellation:
     def ask(self) -> None:
         """Ask for it, from any thread."""
         self._asked.set()
-        if self._end():
-            threading.Thread(target=self._end_on, daemon=True).start()
         with self._lock:
+            if self._end() and self._again is None:
+                self._again = threading.Thread(target=self._end_on, daemon=True)
+                self._again.start()
             if self._anywhere and not self._thrown:
                 self._thrown = True
                 _throw(self._thread)
 
     def _end(self) -> bool:
         """End work outside of Python, if such is under way; say whether it is."""
-        with self._lock:
-            is_running = self._ending is not None and not self.holding
-            if is_running and self._ending is not None:
-                self._ending()
-        return is_running
+        if self._ending is None or self.holding:
+            return False
+        self._ending()
+        return True
 
     def _end_on(self) -> None:
         """End it until it is ended: DuckDB forgets what it is told before it runs."""
-        pause = threading.Event()
-        while not pause.wait(AGAIN) and self._end():
-            pass
+        while not self._ended.wait(AGAIN):
+            with self._lock:
+                if not self._end():
+                    return
 
     def anywhere(self, ends: bool) -> bool:
         """Say whether it ends this thread at any bytecode from now on; return what was before.
@@ -162,7 +168,11 @@ class Cancellation:
             yield
         finally:
             with self._lock:
-                self._ending = None
+                self._ending, again, self._again = None, self._again, None
+            if again is not None:
+                self._ended.set()
+                again.join()
+                self._ended.clear()
 
     def check(self) -> None:
         """Raise it, once, where it need not wait. Raises: KeyboardInterrupt."""

@@ -401,6 +401,7 @@ RULES: list[tuple[str, Follow]] = [
         r"windows are over groups: .*",
         always("SELECT b, SUM(COUNT(*)) OVER (ORDER BY b) FROM t GROUP BY b"),
     ),
+    (r"write \(~x\)", always("SELECT SUM((~a) - e) FROM t")),
     (r"ORDER BY a column that is shown", always("SELECT DISTINCT b FROM t ORDER BY b")),
     (
         r"COUNT\(\*\) counts rows; of one column by its name: COUNT\(a\), AVG\(b\)",

@@ -21,7 +21,9 @@ from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
 from dpsql.privacy.vault import duckdb as files
 from dpsql.privacy.vault import lines, owners
+from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.vault import TableVault, open_vault
+from tests.support.postgres import Server
 
 SALT = bytes(32)
 ROWS, BATCH = 6000, 500
@@ -151,6 +153,35 @@ def test_a_view_that_has_no_row_yet_ends_at_once(tmp_path: Path) -> None:
     with asked, pytest.raises(KeyboardInterrupt):
         vault.load()
     timer.join()
+
+
+@pytest.mark.parametrize("read", ["stream", "push"])
+def test_a_read_of_postgresql_ends_at_once_and_begins_anew(database: Server, read: str) -> None:
+    """Rows that are streamed, or kept there to be counted: without an end it would take hours."""
+
+    def view(seconds: int) -> None:
+        rows = f"SELECT i % 10 AS a FROM generate_series(1, 50) r(i), pg_sleep({seconds})"
+        database.run(f"CREATE OR REPLACE VIEW public.slow AS {rows}")
+
+    view(36_000)
+    options = {"engine": "postgresql", "table": "public.slow", "dsn_env": "CLINIC_DSN"}
+    options |= {"view": "true", "read": read, "version": "1"}
+    source = "postgresql://public.slow"
+    table = Table("slow", source, Unit(), {"a": A}, options=tuple(options.items()))
+    with one_snapshot():
+        vault, asked = open_vault(table, SALT), Cancellation()
+        timer = threading.Timer(0.3, asked.ask)
+        timer.start()
+        with asked, pytest.raises(KeyboardInterrupt):
+            vault.load()
+        timer.join()
+        vault.close()
+    view(0)
+    with one_snapshot():
+        vault = open_vault(table, SALT)
+        vault.load()
+        assert vault.tally([]) == 50
+        vault.close()
 
 
 def test_damage_found_while_keys_are_read_is_told_before_a_charge(tmp_path: Path) -> None:

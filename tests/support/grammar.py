@@ -282,7 +282,7 @@ def products_text(compiled: Compiled, most: int = 6) -> list[str]:
 CALLS = {"ONE", "ONE_OR_TWO", "TWO", "TWO_OR_THREE", "THREE", "MANY"}
 FREE = {
     *("add", "multiply", "minus", "bitwise", "or", "and", "not", "compare", "between", "in"),
-    *("in_query", "like", "is", "distinct_from", "cast_to"),
+    *("in_query", "like", "is", "distinct_from", "cast_to", "flipped"),
 }
 
 KINDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

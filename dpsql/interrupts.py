@@ -7,8 +7,8 @@ A SIGTERM that has a handler in Python, as in the ``dpsql`` command, waits in th
 
 Other threads get no signals: a statement there runs under a ``Cancellation``, which another thread
 may ask for. It is raised where ``check`` is called, and waits in the same sections. Work on a text
-alone, which shares nothing with other sessions, is ``ended_anywhere``: at any bytecode, as in the
-main thread, so that nothing in it has to look.
+alone, which shares nothing with other sessions, ends ``Anywhere``: at any bytecode, as in the main
+thread, so that nothing in it has to look.
 """
 
 from __future__ import annotations
@@ -18,14 +18,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import wraps
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from dpsql.forks import in_child
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 AGAIN = 0.05
 """Seconds after which work outside of Python that has not ended is told so again."""
@@ -215,7 +211,8 @@ class Anywhere:
     """Within, another thread ends what runs at any bytecode; where not ``ends``, where it looks.
 
     It is for what shares nothing with others that could be left half done: no lock in Python, no
-    state of a session but what is written whole.
+    state of a session but what is written whole, and no collection of cycles, which would run what
+    others have to do at their end (``dpsql.sql.collector.ended_anywhere``).
     Raises: KeyboardInterrupt, at the beginning and at the end if it was asked for before.
     """
 
@@ -240,17 +237,6 @@ class Anywhere:
             if kind is not None and issubclass(kind, KeyboardInterrupt):
                 self._asked.arrived()
             self._asked.check()
-
-
-def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
-    """Let a function be ended at any bytecode: see ``Anywhere``."""
-
-    @wraps(work)
-    def ended(*given: P.args, **named: P.kwargs) -> T:
-        with Anywhere():
-            return work(*given, **named)
-
-    return ended
 
 
 def ended_by(ending: Callable[[], None]) -> AbstractContextManager[None]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from threading import Lock
+from typing import ParamSpec, TypeVar
 
 from dpsql.forks import fresh, in_child
+from dpsql.interrupts import Anywhere
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _counting = fresh(Lock())
 _parsers, _was_on = 0, False
@@ -28,6 +34,20 @@ def uncollected() -> Iterator[None]:
             _parsers = max(0, _parsers - 1)
             if _was_on and not _parsers:
                 gc.enable()
+
+
+def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
+    """Let another thread end a function at any bytecode: see ``Anywhere``.
+
+    No cycles are looked for meanwhile: the end would come to what others do when they are let go.
+    """
+
+    @wraps(work)
+    def ended(*given: P.args, **named: P.kwargs) -> T:
+        with uncollected(), Anywhere():
+            return work(*given, **named)
+
+    return ended
 
 
 def _none_parses() -> None:

@@ -13,9 +13,9 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
-from dpsql.interrupts import ended_anywhere
 from dpsql.records import replace
 from dpsql.sql.bind import bind
+from dpsql.sql.collector import ended_anywhere
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.depth import too_deep

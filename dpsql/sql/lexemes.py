@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import NamedTuple, NoReturn
 
 from dpsql.errors import ProgrammingError, Span
-from dpsql.interrupts import ended_anywhere
 from dpsql.records import dataclass, field
+from dpsql.sql.collector import ended_anywhere
 
 MAX_TEXT = 64 * 1024
 """Longest statement, in bytes and in characters."""

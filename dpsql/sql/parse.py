@@ -17,11 +17,11 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.interrupts import ended_anywhere
 from dpsql.records import dataclass, field, replace
 from dpsql.settings import CLIPPING
 from dpsql.sql.anonymized import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
+from dpsql.sql.collector import ended_anywhere
 from dpsql.sql.constants import constants_of
 from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import threading
@@ -19,6 +20,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import Cancellation
 from dpsql.sealed import Sealed
+from dpsql.sql.collector import ended_anywhere
 from dpsql.sql.derivative import MAX_TEXT, NoDerivative, gradient
 from dpsql.sql.evaluate import MAX_LINKS
 from dpsql.sql.growth import bound_length
@@ -370,6 +372,36 @@ def test_a_statement_is_ended_wherever_it_is(connection: Connection) -> None:
             assert clock.run(partial(work, sql)) == "ended", (stage, sql)
             assert clock.count - ends < PATIENCE, (stage, sql)
         assert Clock().run(partial(work, sql)) == outcomes[sql]
+
+
+def test_what_others_let_go_of_is_not_finalised_within() -> None:
+    finalised: list[bool] = []
+
+    class Left:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            finalised.append(True)
+
+    @ended_anywhere
+    def work() -> list[list[int]]:
+        made = [[k] for k in range(10_000)]
+        assert not finalised
+        return made
+
+    before = gc.get_threshold()
+    gc.collect()
+    try:
+        gc.disable()
+        Left()
+        gc.set_threshold(2000, 1, 1)
+        with Cancellation():
+            gc.enable()
+            work()
+            assert gc.isenabled()
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_work_that_forgets_that_it_is_to_end_is_told_again() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from dpsql.dbapi.site import open_site
 from dpsql.server.binding import end_point
 from dpsql.server.handshake import Failures
+from dpsql.server.modules import import_all
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.twin import Twin
 from dpsql.server.users import Users
@@ -84,8 +85,10 @@ def served(
 ) -> Iterator[Server]:
     """A server of a catalog in a thread, on a port that the kernel chooses.
 
+    All modules are imported before, as the command does: none is while a statement may end.
     Sign-ins that fail cost no time unless a first delay is given.
     """
+    import_all()
     address = Address("127.0.0.1", 0)
     context = None if tls is None else read_tls(*tls, address)
     users = Users(catalog.with_suffix(".users"))

@@ -153,6 +153,20 @@ def test_command_lines_are_understood() -> None:
     assert seen > 20
 
 
+def test_other_commands_are_known() -> None:
+    """Beside dpsql: targets that the Makefile has, and programs that everybody has."""
+    made = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]:
+        for text in blocks(page, "console"):
+            for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+                program, first, *_ = [*shlex.split(line, comments=True), ""]
+                if program == "make":
+                    assert first in made, (name(page), line)
+                else:
+                    known = ("dpsql", ".venv/bin/dpsql", "pip", "psql")
+                    assert program in known, (name(page), line)
+
+
 @pytest.mark.parametrize("page", [page for page in COMMANDED if commands(page)], ids=name)
 def test_command_lines_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -31,7 +31,13 @@ SUITES = {
 }
 """Suites by the tables that they are asked of."""
 DEMOS = ("adult", "hospital", "census", "rand_hie")
-PAGES = ("README.md", "docs/guide.md", "docs/tutorial.md")
+PAGES = (
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in ["guide", "tutorial", "sums", "options", "analyst", "statistician"]
+    ),
+)
 LARGE = {"census_sf1.sql": 40}
 """Files of one form many thousand times: one in so many is asked."""
 _BUDGET = re.compile(r"^epsilon = [0-9.]+$", re.MULTILINE)

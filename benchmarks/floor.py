@@ -161,10 +161,10 @@ def measure(connection: Connection, case: Case) -> Outcome:
 
 
 def plan(connection: Connection, case: Case, mechanism: str) -> tuple[Request, Planned]:
-    """The plan of a workload by one mechanism."""
+    """The plan of a workload by one mechanism, with plain noise as what no answer is far above."""
     compiled = connection.engine.compile(parse_script(case.script))
     delta = Fraction(1, 10**9) if case.noise == "gaussian" else Fraction(0)
-    request = Request(compiled, Fraction(1), delta, case.noise, mechanism)
+    request = Request(compiled, Fraction(1), delta, case.noise, mechanism, metric="mean")
     return request, make_plan(request)
 
 

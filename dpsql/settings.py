@@ -293,10 +293,10 @@ _ALL = (
     ),
     Setting(
         "metric",
-        "which error is to be small: the mean, the largest, or each beside what it is alone",
+        "which error is to be small: each beside what it is alone, the mean, or the largest",
         BOTH | Taker.CREATE,
-        _words("mean", "fair", "max"),
-        "mean",
+        _words("fair", "mean", "max"),
+        "fair",
     ),
     Setting(
         "rounds",

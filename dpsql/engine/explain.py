@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.engine.explanation import (
+    ALL,
     BOUND,
     CATALOG,
     MODEL,
@@ -23,6 +24,8 @@ from dpsql.plan.limits import plain_cost
 from dpsql.plan.machine import show_bytes
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
+from dpsql.plan.shown import shown_columns
+from dpsql.records import replace
 from dpsql.search.meter import ROOM
 from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
@@ -68,11 +71,15 @@ def explain(
     alone = {} if planned is None else planned.alone
     plain = {} if planned is None or alone else _plain_errors(request, planned)
     lower = {} if planned is None else _lower_errors(request, planned)
+    ratios = _ratios(request, variances, alone) if alone else {}
     rows = sum(len(v) for v in variances.values())
     total = sum(float(v.sum()) for v in variances.values())
     return Explanation(
         tuple(
-            _forecast(request, i, variances, plain, lower, alone)
+            replace(
+                _forecast(request, i, variances, plain, lower, alone),
+                ratios=tuple(ratios.get(i, {}).items()),
+            )
             for i in range(len(request.statements))
         ),
         " + ".join(dict.fromkeys(part.strategy.method for part in plan.parts)),
@@ -183,6 +190,34 @@ def _forecast(
             )
     derived = tuple(o.name for o in outputs if o.stddev is not None and o.aggregate is None)
     return StatementForecast(item.text, item.rows, item.columns, tuple(errors), derived)
+
+
+def _ratios(
+    request: Request,
+    variances: Mapping[Place, NDArray[np.float64]],
+    alone: Mapping[Place, float],
+) -> dict[int, dict[str, float]]:
+    """By statement and column, errors that have no unit before the answer beside those alone.
+
+    Of a statement that is computed from others it is the largest of these, for all columns.
+    """
+    means = {place: float(each.mean()) for place, each in variances.items()}
+    rows = {place: len(each) for place, each in variances.items()}
+    found: dict[int, dict[str, float]] = {}
+    for column in shown_columns(dict(enumerate(request.statements)), request.targets):
+        item, places = request.statements[column.statement], column.parts
+        if not places.keys() <= means.keys() & alone.keys():
+            continue
+        has_unit = column.is_own and all(request.answers[place].rank is None for place in places)
+        if item.outer is None and has_unit:
+            continue
+        before = column.variance(alone, rows)
+        if before > 0:
+            name = ALL if item.outer is not None else column.name
+            known = found.setdefault(column.statement, {})
+            ratio = math.sqrt(column.variance(means, rows) / before)
+            known[name] = max(ratio, known.get(name, 0.0))
+    return found
 
 
 def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:

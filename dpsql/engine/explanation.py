@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -21,6 +21,9 @@ SHOWN = 20
 CATALOG, MODEL = "catalog", "synthetic table"
 FROM_CATALOG = "answered by the catalog alone: exact, free"
 FROM_MODEL = "answered by a synthetic table: biased, no standard errors, free"
+
+ALL = "all columns"
+"""In place of the name of a column, where a statement is computed from others."""
 
 BOUND = "is a lower bound for every strategy"
 
@@ -63,7 +66,8 @@ class StatementForecast:
     """The forecast of one statement: its rows, columns and expected standard errors.
 
     ``errors`` has every aggregate that is a column of its own; ``derived`` are the columns whose
-    errors depend on the answers, such as means.
+    errors depend on the answers, such as means. ``ratios`` are what errors of these and of medians
+    and quantiles are of those alone with the statement's share, where statements are several.
     """
 
     sql: str
@@ -71,6 +75,14 @@ class StatementForecast:
     columns: tuple[str, ...]
     errors: tuple[ColumnForecast, ...]
     derived: tuple[str, ...] = ()
+    ratios: tuple[tuple[str, float], ...] = ()
+
+    def later(self) -> Iterator[str]:
+        """Yield what is known of columns whose errors depend on the answers."""
+        known = dict(self.ratios)
+        for name in dict.fromkeys((*self.derived, *known)):
+            times = f", {known[name]:.3g} times that alone with its share" if name in known else ""
+            yield f"{name}: its error follows from the answers{times}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -150,8 +162,8 @@ class Explanation(LabelledFacts):
             rows += [("column", f"{name}: DP_STDDEV({name}) tells its error") for name in derived]
             return tuple(rows)
         for number, statement in enumerate(self.statements[:most], start=1):
-            later = [f"{name}: its error follows from the answers" for name in statement.derived]
-            spreads = "; ".join([*(each.text(beside) for each in statement.errors), *later])
+            known = [each.text(beside) for each in statement.errors]
+            spreads = "; ".join([*known, *statement.later()])
             title = " ".join(statement.sql.split())
             title = title if len(title) <= 76 else title[:73] + "..."
             rows.append((f"{number:>9}", title))

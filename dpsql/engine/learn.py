@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dpsql.answer.store import Shelf
 from dpsql.answer.synthetics import Synthetic, check_name
 from dpsql.catalog import Table
 from dpsql.catalog.view import RowView, left_out
-from dpsql.engine.adaptive import form_task, matrix_rmse, quietest, read_workload
+from dpsql.engine.adaptive import form_task, matrix_rmse, metric_of, quietest, read_workload
 from dpsql.engine.clip import given_levels
 from dpsql.engine.desk import Desk
 from dpsql.engine.explain import explain_learned
@@ -31,7 +31,6 @@ from dpsql.errors import (
     printable,
 )
 from dpsql.interrupts import Allowed
-from dpsql.learn.choose import Metric
 from dpsql.learn.task import Report, Task, run_task
 from dpsql.learn.transcript import Learned
 from dpsql.plan.request import Request
@@ -239,7 +238,7 @@ class LearningWorkload(Learning):
         choice, task = self.task.choice, self.task
         facts = choice.describe()
         name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
-        details = [("rule", choice.rule), ("metric", self.request.metric)]
+        details = [("rule", choice.rule), ("metric", metric_of(self.request.metric))]
         details += task.rounds.declared.items()
         details += [("warning", facts["warning"])] if "warning" in facts else []
         entry = None if known is None else known.receipt[1]
@@ -296,7 +295,7 @@ def _plan_table(
     candidates = [c for item in workload for c in read_candidates(table, item.answers())]
 
     def under(noise: Noise, amount: Fraction) -> Task:
-        metric = cast("Metric", terms.metric)
+        metric = metric_of(terms.metric)
         return form_task(table, candidates, noise, amount, model, metric, terms.rounds)
 
     task = quietest(under, terms.noise, terms.epsilon, terms.delta, terms.rounds)
@@ -320,7 +319,7 @@ def plan_workload(
 
     def under(noise: Noise, amount: Fraction) -> Task:
         error = None if plain is None else matrix_rmse(replace(plain, noise=noise))
-        metric = cast("Metric", request.metric)
+        metric = metric_of(request.metric)
         facts = (table, candidates, noise, amount, model, metric, request.rounds, error)
         return form_task(*facts, option="mechanism")
 

@@ -375,7 +375,8 @@ def _is_owned(desk: Desk, request: Request, release: Release) -> bool:
     plan = release.plan
     if plan.epsilon < request.epsilon or plan.delta != request.delta:
         return False
-    if (request.metric, request.mechanism, request.aims) != ("mean", "auto", {}):
+    usual = request.metric in ("fair", "mean")  # each was the default of some version
+    if not usual or (request.mechanism, request.aims) != ("auto", {}):
         return False
     return desk.was_paid(release.seq, [item.text for item in request.statements])
 

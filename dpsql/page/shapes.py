@@ -92,6 +92,7 @@ def shape_forecast(found: Explanation) -> Shape:
                     for column in each.errors
                 ],
                 "derived": list(each.derived),
+                "ratios": {name: shape_value(ratio) for name, ratio in each.ratios},
             }
             for each in found.statements
         ],

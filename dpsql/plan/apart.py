@@ -27,6 +27,9 @@ from dpsql.workload.target import Target
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
 
+FAR_BELOW = 0.75
+"""Part of its limit below which the variance of noise is far: for an epsilon of two."""
+
 Plan = Callable[[Sequence[Target], Fraction], Divided]
 """Plans targets together with an amount of a budget."""
 
@@ -36,6 +39,7 @@ class Apart:
     """Statements that share a budget, each planned by itself when that is asked for.
 
     ``targets`` are those of all statements, ``shares`` what each statement has of ``amount``.
+    ``brief`` plans to know what statements have, ``plan`` those that are to be measured so.
     """
 
     statements: Sequence[Compiled]
@@ -43,8 +47,10 @@ class Apart:
     noise: Noise
     amount: Fraction
     plan: Plan
+    brief: Plan
     shares: Mapping[int, Fraction]
     _planned: dict[int, Divided] = field(default_factory=dict)
+    _brief: dict[int, Divided] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -54,6 +60,7 @@ class Apart:
         noise: Noise,
         amount: Fraction,
         plan: Plan,
+        brief: Plan,
     ) -> Apart | None:
         """Return them where there are several that are measured."""
         numbers = sorted({place[0] for target in targets for place in target.asked})
@@ -68,7 +75,7 @@ class Apart:
         }
         if sum(shares.values()) > 1:  # more statements than the grid has units for
             return None
-        return cls(statements, targets, noise, amount, plan, shares)
+        return cls(statements, targets, noise, amount, plan, brief, shares)
 
     @cached_property
     def places(self) -> Mapping[int, list[tuple[Target, list[Place]]]]:
@@ -88,11 +95,27 @@ class Apart:
         return tuple(each for part in parts for each in divided(part))
 
     def alone(self, number: int) -> Divided:
-        """Return a statement planned by itself, with its share."""
+        """Return a statement planned by itself, with its share, to be measured so."""
         if number not in self._planned:
-            amount = self.amount * self.shares[number]
-            self._planned[number] = self.plan(self.targets_of(number), amount)
+            found = self.plan(self.targets_of(number), self.amount * self.shares[number])
+            known = self.foreseen(number)
+            is_less = self._errors_of(number, known) < self._errors_of(number, found)
+            self._planned[number] = known if is_less else found
         return self._planned[number]
+
+    def foreseen(self, number: int) -> Divided:
+        """Return a statement planned by itself, with its share, by a brief search."""
+        if number not in self._brief:
+            amount = self.amount * self.shares[number]
+            self._brief[number] = self.brief(self.targets_of(number), amount)
+        return self._brief[number]
+
+    def _errors_of(self, number: int, planned: Divided) -> float:
+        """The squared errors of a statement's columns, each as a part of what it has briefly."""
+        means, known = planned.means, self.foreseen(number).means
+        own = (column for column in self.columns if column.statement == number)
+        pairs = ((c.variance(means, self.rows), c.variance(known, self.rows)) for c in own)
+        return sum(error / least for error, least in pairs if least > 0)
 
     @cached_property
     def baseline(self) -> Mapping[Place, float]:
@@ -108,7 +131,7 @@ class Apart:
             form = None if others else self._form(number, target, places)
             if form is None or form not in known:
                 with share(0.5 if done + 1 == count else 1 / (count - done)):
-                    means = self.alone(number).means
+                    means = self.foreseen(number).means
                 found |= means
                 if form is not None:
                     known[form] = [means[place] for place in places]
@@ -177,45 +200,55 @@ class Apart:
         alone = {frozenset(places): self._alone_in(target, places) for places in own.values()}
         return replace(target, asked=asked, limits=limits, alone=alone)
 
+    def share_of(self, target: Target) -> float:
+        """Return which part of the budget the statements of a target have."""
+        numbers = {place[0] for place in target.asked}
+        return sum(self._part_in(target, number) for number in numbers)
+
+    def limited(self, target: Target, part: float) -> Target:
+        """Return a target that is weighed with its limits for a part of the budget as a unit."""
+        scale = part ** (1 / law(self.noise).share_power - 1)
+        return replace(target, limits={p: x * scale for p, x in (target.limits or {}).items()})
+
     def _alone_in(self, target: Target, places: Sequence[Place]) -> tuple[float, float]:
         """The error of a statement's answers with a unit budget, and what keeps their limits."""
         number, used = places[0][0], law(self.noise)
-        part = float(self.shares[number])
-        if len(self.places[number]) > 1:
-            planned = self.alone(number)
-            here = [piece.target.asked.keys() <= target.asked.keys() for piece in planned.pieces]
-            inside = sum(a for a, is_here in zip(planned.amounts, here, strict=True) if is_here)
-            part *= float(inside / sum(planned.amounts))
+        part = self._part_in(target, number)
         per_row = 1.0 if target.units else float(target.rows_per_unit**2)
         unit = used.unit_variance(float(self.amount)) * per_row
         squares = (self.emphasis[p] ** 2 * self.rows[p] * self.baseline[p] for p in places)
         error = sum(squares) / unit * part ** (1 / used.share_power - 1)
         return error, part * AIM**-used.norm
 
+    def _part_in(self, target: Target, number: int) -> float:
+        """The part of the budget that a statement has for what it asks of a target."""
+        part = float(self.shares[number])
+        if len(self.places[number]) > 1:
+            planned = self.foreseen(number)
+            here = [piece.target.asked.keys() <= target.asked.keys() for piece in planned.pieces]
+            inside = sum(a for a, is_here in zip(planned.amounts, here, strict=True) if is_here)
+            part *= float(inside / sum(planned.amounts))
+        return part
+
     def split(self, target: Target, choose: Choose) -> list[PlannedAlone]:
         """Return the statements of a target that is weighed as pieces, each planned by itself."""
         found = []
         for places in target.alone or {}:
-            self.alone(next(iter(places))[0])
             part = part_of(target, places)
             found.append(PlannedAlone(target, part, choose(part), self.amount))
         return found
 
     def known(self, target: Target) -> Chosen | None:
-        """Return the plan of a target that has the answers of one statement, if it was planned."""
+        """Return the plan of a target that has the answers of one statement, if it is by itself."""
         numbers = {place[0] for place in target.asked}
         if len(numbers) > 1 or target.units:
             return None
-        for piece in self._pieces_of(*numbers):
+        for piece in self.alone(*numbers).pieces:
             if piece.target.asked.keys() == target.asked.keys():
                 chosen = piece.chosen
                 error = total_error(target, chosen.layout, chosen.means)
                 return replace(chosen, error=error * target.rows_per_unit**2, free=0.0, easier=())
         return None
-
-    def _pieces_of(self, number: int) -> Sequence[PlannedAlone]:
-        planned = self._planned.get(number)
-        return () if planned is None else planned.pieces
 
     @cached_property
     def errors(self) -> Mapping[int, float]:
@@ -236,6 +269,13 @@ class Apart:
             for each in pieces
             if not each.target.units
         )
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether noise with a statement's share is far below its limit: with all, farther."""
+        used, most = law(self.noise), self.amount * max(self.shares.values())
+        variance = used.variance(float(used.scale(1, most)))
+        return variance < FAR_BELOW * used.unit_variance(float(most))
 
     @property
     def least(self) -> list[float]:

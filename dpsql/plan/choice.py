@@ -23,7 +23,7 @@ from dpsql.plan.memory import NUMBER
 from dpsql.plan.weighing import Weighing
 from dpsql.records import dataclass, replace
 from dpsql.search.itself import measure_queries
-from dpsql.search.meter import has_room, may_go_on, portion
+from dpsql.search.meter import BRIEF, has_room, may_go_on, portion
 from dpsql.search.select import ALIKE
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.query_block import MOST_ROWS
@@ -131,6 +131,12 @@ class Chooser(Weighing):
         best = min(found, key=by_error)
         limits = find_limits(self.target, self.noise, self.own)
         within = [chosen for chosen in found if worst_of(chosen, limits) <= 1]
+        if self.effort <= BRIEF and best not in within:
+            cells = replace(self, mechanism=FREE)
+            starts = [best, *(cells.select(each) for each in self.layouts())]
+            within += [each for start in starts for each in self.grown(start, limits).within]
+            if within:
+                return within
         if best not in within:
             beyond = 1.0
             for start in sorted(found, key=self._ease(best))[:TRIED]:
@@ -143,7 +149,8 @@ class Chooser(Weighing):
                 beyond = 1.0 if within else max(beyond, weighed.worst)
             if any(each.strategy.method == "residual" for each in within):
                 return within
-            if beyond <= BEYOND:
+            is_enough = bool(within) and self.target.limits is not None
+            if beyond <= BEYOND and not is_enough:
                 within += self.simpler(limits, within, best)
         if self._is_near_plain(within):
             within += [each for each in self.queries(within) if worst_of(each, limits) <= 1]
@@ -249,7 +256,8 @@ class Chooser(Weighing):
         than = min(
             least_error(known), plain_error(self.target, self.noise) if self.is_plain else math.inf
         )
-        found = self.by_name(SIMPLER[norm], enough, than)
+        names = [each for each in SIMPLER[norm] if each != best.strategy.method]
+        found = self.by_name(names, enough, than)
         return [each for each in found if worst_of(each, limits) <= 1]
 
     @property

@@ -21,7 +21,11 @@ FAIR = 1.05
 """Largest standard error of a shown column of a request of several statements, as a multiple of
 what its statement has by itself with its share of the budget."""
 
-AIM = 1.049
+NEAR_ALONE = 1.01
+"""How much larger a standard error may be that a brief search finds for a statement by itself than
+one in earnest: what is compared with it is that much nearer."""
+
+AIM = FAIR / NEAR_ALONE - 1e-3
 """The limit for what is searched for: shares are rounded, and scales of noise."""
 
 COARSE = 0.9

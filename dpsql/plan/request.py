@@ -28,14 +28,15 @@ from dpsql.plan.division import (
     split_error,
 )
 from dpsql.plan.drawn import best_drawn
-from dpsql.plan.limits import FAIR
+from dpsql.plan.limits import FAIR, NEAR_ALONE
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
-from dpsql.plan.plan import Plan, shared_error, split_amount
+from dpsql.plan.plan import SHARE_GRID, Plan, shared_error, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.plan.shown import emphasis_of, shown_columns
 from dpsql.privacy.accounting import rho_for
 from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.search.meter import (
+    BRIEF,
     IN_ALL,
     PLANNING,
     limited,
@@ -63,6 +64,10 @@ if TYPE_CHECKING:
     from dpsql.sql.compiled import Answer, Compiled
 
 
+METRIC = "fair"
+"""What is least unless said otherwise; it is no part of what is asked, as ``mean`` was not before:
+what was released then answers now.
+"""
 HALVINGS = 3
 """Most searches with half the room of the last, where the best plan is refused for its memory."""
 LEAN = ("identity", "union")
@@ -94,7 +99,7 @@ class Request:
     effort: Fraction = Fraction(1)
     reconstruct: str = "gls"
     part: Fraction | None = None
-    metric: str = "mean"
+    metric: str = METRIC
     rounds: Rounds = AUTO
     memory: int | None = None
 
@@ -240,7 +245,7 @@ class Request:
         """A digest of what is asked and on what terms, whatever the strategy will be."""
         terms = [str(self.epsilon), str(self.delta), self.noise, self.mechanism]
         terms += [] if self.part is None else [str(self.part)]
-        terms += [] if self.metric == "mean" else [self.metric]
+        terms += [] if self.metric == METRIC else [self.metric]
         terms += [f"{place} within {aim}" for place, aim in sorted(self.aims.items())]
         terms += [f"{name} = {text}" for name, text in self.rounds.declared.items()]
         if self.is_learned:
@@ -379,13 +384,19 @@ def _together(
     if not is_fair or request.is_aimed:
         return plan(request.targets, amount), {}
     whole = find_targets(request.statements, request.views)
-    apart = Apart.of(request.statements, whole, noise, amount, plan)
+    brief = partial(_shared, replace(request, effort=min(request.effort, Fraction(BRIEF))), noise)
+    apart = Apart.of(request.statements, whole, noise, amount, plan, brief)
     if apart is None:
         return plan(request.targets, amount), {}
+    most = FAIR / NEAR_ALONE
+    if apart.is_coarse:  # all of the budget has far less noise than shares: one plan may be enough
+        one = plan(request.targets, amount)
+        if apart.worst(one) <= most:
+            return one, apart.baseline
     found = _in_company(request, noise, amount, apart)
-    if found is None or apart.worst(found) > FAIR:
+    if found is None or apart.worst(found) > most:
         found = apart.shared()
-    if apart.worst(found) > FAIR:
+    if apart.worst(found) > most:
         found = apart.shared(exactly=True)
     return found, apart.baseline
 
@@ -393,17 +404,19 @@ def _together(
 def _in_company(request: Request, noise: Noise, amount: Fraction, apart: Apart) -> Divided | None:
     """Return what is planned for all statements together; None where it gains nothing."""
     targets = [apart.weighed(target) for target in request.targets]
-    groups: list[list[PlannedAlone]] = []
-    for left, target in zip(reversed(range(len(targets))), targets, strict=True):
+    choose = partial(_known_or_chosen, request, noise, amount, apart)
+    planned: dict[int, list[PlannedAlone]] = {}
+    order = sorted(range(len(targets)), key=lambda place: len(targets[place].asked))
+    for left, place in zip(reversed(range(len(order))), order, strict=True):
+        target = targets[place]  # those of few answers leave what they do not need to others
         with share(1 / (1 + left)) if left else nullcontext(), portion(1.0):
-            choose = partial(_known_or_chosen, request, noise, amount, apart)
             one = PlannedAlone(target, target, choose(target), amount)
             found = [one]
             if len(target.asked) > 1:
                 alone = (target.alone or {}).values()
                 found = in_groups(one, choose, alone) or apart.split(target, choose)
-        groups.append(found)
-    groups = eased(groups)
+        planned[place] = found
+    groups = eased([planned[place] for place in range(len(targets))])
     pieces = [piece for group in groups for piece in group]
     least = least_parts(groups, noise)
     errors = [piece.chosen.error for piece in pieces]
@@ -427,7 +440,9 @@ def _known_or_chosen(
     alone = target.alone or {}
     split = [each for places, each in alone.items() if places <= target.asked.keys()]
     most = GAIN * split_error(split, noise) if len(split) > 1 else math.inf
-    return choose_one(request, target, noise, amount, earnest, most)
+    part = apart.share_of(target)
+    own = Fraction(part).limit_denominator(SHARE_GRID)
+    return choose_one(request, apart.limited(target, part), noise, amount * own, earnest, most)
 
 
 def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fraction) -> Divided:

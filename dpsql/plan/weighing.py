@@ -139,15 +139,15 @@ class Weighing:
         """
         foreseen = self.foreseen(start, limits)
         if foreseen is None or worst_of(foreseen, limits) > 1:
-            return self._grown(start, limits, reach)
+            return self.grown(start, limits, reach)
         known = Reached([foreseen], worst_of(foreseen, limits))
         if start.strategy.method == FEW[0] or foreseen.error <= DEAR * start.error:
             return known
-        grown = self._grown(start, limits, reach)
+        grown = self.grown(start, limits, reach)
         return Reached([*known.within, *grown.within], min(known.worst, grown.worst))
 
-    def _grown(self, start: Chosen, limits: Mapping[Place, float], reach: Reach) -> Reached:
-        """Return the same where nothing is foreseen."""
+    def grown(self, start: Chosen, limits: Mapping[Place, float], reach: Reach = "near") -> Reached:
+        """Return strategies within the limits by quick plans alone, where nothing is foreseen."""
         chosen, emphasis, within = start, dict.fromkeys(limits, 1.0), []
         worst = [worst_of(start, limits)]
         patience = CALM if reach == "near" or worst[0] > HOPELESS else 2 * CALM
@@ -171,7 +171,8 @@ class Weighing:
         if within:
             within += self.settled(within[-1], emphasis, limits)
         is_dear = bool(within) and least_error(within) > DEAR * start.error
-        is_first = math.isinf(self.than)  # of families that are weighed by themselves some is near
+        # families that are weighed by themselves are near; statements by themselves are within
+        is_first = math.isinf(self.than) and self.target.limits is None
         if is_dear and is_first and reach == "far" and len(start.layout.workload.domain) > 1:
             within.append(self.select(start.layout, emphasis))
         return Reached([each for each in within if worst_of(each, limits) <= 1], min(worst))

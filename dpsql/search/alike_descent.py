@@ -12,7 +12,7 @@ from dpsql.records import dataclass, replace
 from dpsql.search.alike import Alike
 from dpsql.search.few_descent import STAGES, STRICT, Bounds
 from dpsql.search.few_queries import Few
-from dpsql.search.meter import may_go_on
+from dpsql.search.meter import BRIEF, may_go_on
 from dpsql.search.opt0 import minimise
 
 STARTS, FEWEST = 4, 2
@@ -95,7 +95,7 @@ def _starts(few: Few, alike: Alike, effort: float, bounds: Bounds | None) -> Ite
     if bounds is not None:
         scales[1] = np.sqrt((bounds.shares / bounds.limits[:, np.newaxis]).max(axis=0))
     rng = np.random.default_rng(SEED)
-    for number in range(max(FEWEST, round(STARTS * effort))):
+    for number in range(1 if effort <= BRIEF else max(FEWEST, round(STARTS * effort))):
         start = np.zeros(alike.size)
         sums = np.bincount(alike.sorts, scales[number % len(scales)])
         start[alike.diagonal] = sums / np.bincount(alike.sorts)

@@ -305,10 +305,13 @@ def rows_for(problem: Problem, i: int) -> int:
     return 1 if problem.factors[i].trivial else problem.sizes[i] // 16 + 2
 
 
-def initial_thetas(problem: Problem, *, trivial: bool = False) -> tuple[Floats | None, ...]:
+def initial_thetas(
+    problem: Problem, *, trivial: bool = False, effort: float = 1.0
+) -> tuple[Floats | None, ...]:
     """Return per attribute OPT_0 of its normalised factors; None where only cells are asked.
 
-    ``trivial`` also fits one learned row where cells and totals are asked.
+    ``trivial`` also fits one learned row where cells and totals are asked. An ``effort`` of more
+    than one counts as one.
     """
     thetas: list[Floats | None] = [None] * problem.d
     for group in shared_groups(problem):
@@ -318,7 +321,7 @@ def initial_thetas(problem: Problem, *, trivial: bool = False) -> tuple[Floats |
         )
         if factors.n > 1 and learned:
             if group[0] not in problem.fitted:
-                problem.fitted[group[0]] = _first_theta(problem, group[0])
+                problem.fitted[group[0]] = _first_theta(problem, group[0], min(1.0, effort))
             for i in group:
                 thetas[i] = problem.fitted[group[0]]
     return tuple(thetas)
@@ -334,7 +337,7 @@ def is_alike(problem: Problem, i: int) -> bool:
     return len(problem.factors[i].operators) == 1 and bool((asked >= 0).all())
 
 
-def _first_theta(problem: Problem, i: int) -> Floats:
+def _first_theta(problem: Problem, i: int, effort: float) -> Floats:
     """Return OPT_0 of what is asked of an attribute: with all care where that is one factor in
     every product, whose best is that of a Kronecker strategy too.
     """
@@ -348,7 +351,7 @@ def _first_theta(problem: Problem, i: int) -> Floats:
     else:
         asked = factors.summed(*normalised_weights(problem, i))
     counts = (None, p) if is_large and factors.n <= p_identity.TILED_ABOVE else (None,)
-    found = [p_identity.optimise(asked, p=count) for count in counts]
+    found = [p_identity.optimise(asked, p=count, effort=effort) for count in counts]
     return min(found, key=lambda theta: p_identity.loss_and_grad(theta, asked)[0])
 
 

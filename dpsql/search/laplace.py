@@ -23,7 +23,7 @@ from dpsql.search.joint import (
     random_thetas,
     realise,
 )
-from dpsql.search.meter import may_go_on, within
+from dpsql.search.meter import BRIEF, may_go_on, within
 from dpsql.search.opt_kron import best_identities, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
@@ -167,7 +167,10 @@ def laplace_candidates(
         yield from within(SIMPLE, marginals_candidates(problem, limit, less))
     if mechanism in ("hdmm", "kron") or (auto and (not several or problem.d <= FEW_ATTRIBUTES)):
         yield from within(KRON, kron_candidates(problem, limit, effort))
-    if mechanism == "joint" or (auto and not plain and not crowded and not _is_settled(problem)):
+    is_brief = effort <= BRIEF and not several
+    if mechanism == "joint" or (
+        auto and not plain and not crowded and not is_brief and not _is_settled(problem)
+    ):
         yield from within(JOINT, joint_candidates(problem, limit, effort))
 
 
@@ -190,7 +193,7 @@ def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pro
     if problem.cells(problem.full) <= limit:
         cost = sum(f.n**2 * (f.n // 16 + 2 + 4 * f.weight) for f in problem.factors) * 1e-9
         restarts = int(np.clip(effort * SECOND / (300 * (cost + 5e-4)), 1, 20 * effort))
-        family, found = search_kron(problem, restarts=restarts)
+        family, found = search_kron(problem, restarts=restarts, effort=effort)
         yield realise(problem, family, found.union, "kron")
 
 
@@ -233,8 +236,11 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
     if space.crowded:
         yield from union_candidates(problem)
         return
-    base = initial_thetas(problem)
+    base = initial_thetas(problem, effort=effort)
     found = [_weights_then_joint(space, base, seed=0)]
+    if effort <= BRIEF:
+        yield realise(problem, space.family, found[0].union, "joint")
+        return
     has_full = problem.cells(problem.full) <= limit and problem.full in space.family.sets
     if has_full and space.open:
         _, block = search_kron(problem, restarts=1 + int(2 * effort), rough=True)
@@ -319,6 +325,8 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
     """
     few = read_few(problem) or read_many(problem)
     starts: list[Floats] = []
+    if few is not None and few.is_full and effort <= BRIEF and not problem.factors[0].large:
+        few = None  # of so many, combinations gain less than a per cent over cells
     if few is not None and few.alike is not None:
         yield from (found for found, _ in few_candidates(problem, few, effort))
     elif few is not None:

@@ -40,6 +40,10 @@ PLANNING = 2e11
 IN_ALL = 4e11
 """The same of all that is planned for a request, for effort 1, but for steps that are under way."""
 
+BRIEF = 0.05
+"""Effort up to which searches are brief: what they find is to be compared with, and within a per
+cent of the standard error that others come to."""
+
 LEAST_EFFORT = 0.1
 """Effort below which planning may do as much as for this."""
 

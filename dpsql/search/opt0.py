@@ -16,7 +16,7 @@ import numpy as np
 from dpsql.algebra.blocks import Columns
 from dpsql.algebra.operator import Array, Floats, Operator
 from dpsql.interrupts import check
-from dpsql.search.meter import may_go_on, spend, threads_for
+from dpsql.search.meter import BRIEF, may_go_on, spend, threads_for
 from dpsql.search.p_inverse import STRUCTURED_FROM, AppliedGram, applied
 
 SUFFICIENT = 1e-4
@@ -173,6 +173,8 @@ TILED_ABOVE = 1024
 """Above this size, without p, the only start repeats the solution on a quarter of the cells."""
 TILES, GROUPS = 4, 64
 """Tiles of a tiled start, and groups of cells over which its rows join them."""
+BRIEF_TOLERANCE, BRIEF_STARTS = 1e-5, 256
+"""Decrease per step at which a brief search ends, and its starts times cells: four at least."""
 SCALES = (0.03, 0.1, 0.3, 1.0)
 """Scales tried for the rows that join tiles."""
 TILE_TOLERANCE = 1e-4
@@ -271,9 +273,10 @@ def optimise(
     n = len(V.diagonal)
     if ftol is None:
         ftol = 1e-8 if n < STRUCTURED_FROM else 2e-5 if n <= TILED_ABOVE else 1e-4
-        ftol /= max(1.0, effort) ** 2
+        ftol = max(ftol, BRIEF_TOLERANCE) if effort <= BRIEF else ftol / max(1.0, effort) ** 2
     if restarts is None:
         restarts = int(_default_restarts(n) * max(1.0, effort)) if init is None else 0
+        restarts = min(restarts, max(4, BRIEF_STARTS // n)) if effort <= BRIEF else restarts
     starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
     base = p or default_p(gram)
     if isinstance(gram, np.ndarray):

@@ -37,7 +37,7 @@ def kron_family(problem: Problem) -> Family:
 
 
 def search_kron(
-    problem: Problem, *, restarts: int, seed: int = 0, rough: bool = False
+    problem: Problem, *, restarts: int, seed: int = 0, rough: bool = False, effort: float = 1.0
 ) -> tuple[Family, Found]:
     """Return the best Kronecker strategy found.
 
@@ -52,9 +52,9 @@ def search_kron(
     objective = Objective(problem, family)
     one = np.ones(1)
     if len(problem.components.weights2) == 1:
-        thetas = initial_thetas(problem, trivial=True)
+        thetas = initial_thetas(problem, trivial=True, effort=effort)
         return family, Found(objective.error(Union(thetas, one)), Union(thetas, one))
-    base = initial_thetas(problem, trivial=True)
+    base = initial_thetas(problem, trivial=True, effort=effort)
     rng = np.random.default_rng(seed)
     if problem.cycled is None:
         problem.cycled = cycle(problem, base)

@@ -418,6 +418,24 @@ def by_single_rows(
     return out
 
 
+def paired_rows(
+    domain: Mapping[str, int], products: tuple[Product, Product], rows: tuple[Floats, Floats]
+) -> Floats:
+    """Return the inner products of vectors of paired rows of two products, (pairs,).
+
+    On each attribute both have the same number of rows, or one of them is Total.
+
+    Args:
+        rows: a vector for every row of each product, shape (rows, size).
+    """
+    names = [n for n in domain if any(n in product.factors for product in products)]
+    one, other = (
+        found.reshape(*(p.factors[n].rows if n in p.factors else 1 for n in names), -1)
+        for p, found in zip(products, rows, strict=True)
+    )
+    return np.asarray((one * other).sum(axis=-1)).reshape(-1)
+
+
 def distinct(operators: Sequence[Operator]) -> tuple[list[Operator], NDArray[np.intp]]:
     """Return the operators of different content, and which of them each is, (operators,)."""
     found: list[Operator] = []

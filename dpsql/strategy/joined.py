@@ -15,7 +15,7 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.agreed_tables import pseudo_root
-from dpsql.strategy.base import Estimate, Forecast, take_rows
+from dpsql.strategy.base import Estimate, Forecast, paired_rows, take_rows
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22
@@ -177,13 +177,9 @@ class JoinedForecast(Forecast):
 
         On each attribute both have the same number of rows, or one of them is Total.
         """
-        names = [n for n in self.domain if n in left.factors or n in right.factors]
-        sides = []
-        for product in (left, right):
-            sizes = [product.factors[n].rows if n in product.factors else 1 for n in names]
-            sides.append(self.beside(product).reshape(*sizes, -1))
-        shared = (sides[0] * sides[1]).sum(axis=-1)
-        return np.asarray(self.own.covariance(left, right) - shared.reshape(-1))
+        sides = self.beside(left), self.beside(right)
+        shared = paired_rows(self.domain, (left, right), sides)
+        return np.asarray(self.own.covariance(left, right) - shared)
 
     def paired(self, left: Product, right: Product) -> Floats:
         """Return the covariance of row r of one product with row r of the other.

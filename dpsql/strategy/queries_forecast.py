@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
-from dpsql.strategy.base import Forecast, by_single_rows, check_variances
+from dpsql.strategy.base import Forecast, by_single_rows, check_variances, paired_rows
 from dpsql.strategy.query_block import QueryBlock, dense_rows
 from dpsql.workload.workload import Product
 
@@ -139,13 +139,7 @@ class QueriesForecast(Forecast):
 
         On each attribute both have the same number of rows, or one of them is Total.
         """
-        names = [n for n in self.domain if n in left.factors or n in right.factors]
-        sides = []
-        for product in (left, right):
-            sizes = [product.factors[n].rows if n in product.factors else 1 for n in names]
-            found = self.exact(product)
-            sides.append(found.reshape(len(found), *sizes))
-        return np.asarray((sides[0] * sides[1]).sum(axis=0)).reshape(-1)
+        return paired_rows(self.domain, (left, right), (self.exact(left).T, self.exact(right).T))
 
     def between(self, left: Product, right: Product) -> Floats:
         """Return the covariance of every row of a product with every row of another."""

@@ -112,6 +112,11 @@ def summary_json(batch: BatchReport) -> bytes:
             for number, statement in enumerate(forecast.statements, start=1)
             for column in statement.errors
         ],
+        "times_alone": [
+            {"statement": number, "column": name, "ratio": json_value(ratio)}
+            for number, statement in enumerate(forecast.statements, start=1)
+            for name, ratio in statement.ratios
+        ],
         "comparisons": {
             comparison_label(name): json_value(rmse) for name, rmse in forecast.comparisons
         },
@@ -219,9 +224,14 @@ def errors_grid(forecast: Explanation) -> Grid:
     rows: list[tuple[object, ...]] = []
     for number, statement in enumerate(forecast.statements, start=1):
         rows += [(number, each.name, *_errors(each)) for each in statement.errors]
-        rows += [(number, name, "with its answer", *[""] * 4) for name in statement.derived]
+        known = dict(statement.ratios)
+        for name in dict.fromkeys((*statement.derived, *known)):
+            times = f"{1 / known[name]:.3g}" if known.get(name) else ""
+            rows.append((number, name, "with its answer", "", "", times, ""))
     columns = [each for statement in forecast.statements for each in statement.errors]
-    is_apart = any(each.alone is not None for each in columns)
+    is_apart = any(each.alone is not None for each in columns) or any(
+        statement.ratios for statement in forecast.statements
+    )
     names = (*ERRORS[:4], ALONE, *ERRORS[5:]) if is_apart else ERRORS
     return Grid.exact(names, ("integer", "text", *["number"] * 5), rows)
 

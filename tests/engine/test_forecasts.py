@@ -57,7 +57,6 @@ def test_columns_are_told_beside_what_they_have_alone(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("who,g\n")
     (tmp_path / "c.toml").write_text(CATALOG.format(2))
     with dpsql.connect(tmp_path / "c.toml", epsilon=3) as connection:
-        connection.set("metric", "fair")
         found = connection.explain(";".join(STATEMENTS))
         connection.set("epsilon", "1")
         for statement, text in zip(found.statements, STATEMENTS, strict=True):

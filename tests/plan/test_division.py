@@ -79,7 +79,8 @@ def connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
     with duckdb.connect() as scribe:
         scribe.execute(f"COPY ({ROWS}) TO '{tmp_path}/t.parquet'")
     opened = dpsql.connect(tmp_path / "c.toml", epsilon=1)
-    for name, value in (("effort", "0.05"), ("delta", "1e-6"), ("noise", "gaussian")):
+    terms = {"effort": "0.05", "delta": "1e-6", "noise": "gaussian", "metric": "mean"}
+    for name, value in terms.items():
         opened.set(name, value)
     return opened
 

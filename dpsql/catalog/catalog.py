@@ -157,7 +157,8 @@ class Table:
     ``unit_keys`` are keys each value of which belongs to one unit, as the number of an order;
     ``unit_columns`` hold ids of units that a row need not belong to, as whom an order is sent to.
     ``options`` say how a server that holds the rows is reached and read, and ``spill``, the folder
-    in whose files their codes are kept.
+    in whose files their codes are kept. ``room`` is the number of rows that room is taken for
+    before the first is read, which is known where a catalog is opened to be asked.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Table:
     unit_keys: tuple[str, ...] = ()
     unit_columns: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    room: int = field(default=0, compare=False)
 
     engine: str | None = field(init=False, repr=False, compare=False)
     """The data engine that holds the rows, None for files."""

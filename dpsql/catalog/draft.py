@@ -22,6 +22,7 @@ HEAD = """\
 #   whom the guarantee protects: one privacy_unit for every table, refused until then;
 #   what each column may hold, from the documentation of the data, never from the data:
 #   what is not declared cannot be queried;
+#   how many rows a large table may have, row_count_hint: room for them is taken first;
 #   the budget.
 # `dpsql check` on this file then tells you which rows the declarations leave out.
 

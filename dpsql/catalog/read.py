@@ -222,6 +222,9 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     hint = body.get("row_count_hint")
     if hint is not None and (isinstance(hint, bool) or not isinstance(hint, int) or hint < 1):
         place.fail(f"row_count_hint = {show(hint)}", "row_count_hint = 50000, a public guess")
+    if hint is None and "spill" in body and not public:
+        remedy = "row_count_hint = 50000000, the most rows there may be: their room is taken first"
+        place.fail("spill without row_count_hint: nothing says how much of the folder", remedy)
     source, options = read_source(place, body.get("source"), public)
     options = (*options, *read_spill(place, body.get("spill"), public))
     return Table(

@@ -162,6 +162,15 @@ def of_sources(tables: Iterable[Table]) -> list[str]:
     return [f"{printable(each.title)}: {said}" for each in private for said in no_lines(each)]
 
 
+ROOM = "room for {:,} rows in memory: row_count_hint states how many there may be"
+
+
+def of_rooms(tables: Iterable[Table]) -> list[str]:
+    """Sentences on the rows that there is room for by default, for the curator."""
+    found = [each for each in tables if each.room and each.row_count_hint is None]
+    return [f"{printable(each.title)}: {ROOM.format(each.room)}" for each in found]
+
+
 def _within(table: DerivedTable) -> Iterator[str]:
     """Yield the rows that take no part in what a relation makes of them."""
     origins = trace(table.relation, named(table.bases)).read

@@ -21,6 +21,7 @@ from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request, make_plan
+from dpsql.privacy.vaults import share_room
 from dpsql.records import dataclass, replace
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
@@ -89,9 +90,10 @@ class Counting(Measuring):
 def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table, ...]:
     """The tables of a catalog, or one of them.
 
-    Raises: CatalogError; ProgrammingError (E_UNKNOWN_TABLE).
+    Raises: CatalogError; ProgrammingError (E_UNKNOWN_TABLE); DataUnavailable (E_DATA) where it
+    states more rows than there is room for.
     """
-    tables = Catalog.load(Path(path)).tables
+    tables = share_room(Catalog.load(Path(path))).tables
     if name is None:
         return tuple(tables.values())
     if name.casefold() not in tables:

@@ -51,7 +51,7 @@ from dpsql.privacy.curator import (
 )
 from dpsql.privacy.ledger import Entry as LedgerEntry
 from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.privacy.vaults import refuse_unreadable
+from dpsql.privacy.vaults import refuse_unreadable, share_room
 from dpsql.records import replace
 from dpsql.settings import SETTINGS
 from dpsql.sql.lexemes import split_script as _split_script
@@ -131,12 +131,12 @@ def open_catalog(path: str | os.PathLike[str]) -> Catalog:
     """Read a catalog whose tables can be asked.
 
     Raises: CatalogError; DataUnavailable (E_DATA) for a table of which one stored value could stop
-    every statement.
+    every statement, and for more rows than there is room for.
     """
     check_fork()
     loaded = Catalog.load(_path(path))
     refuse_unreadable(loaded)
-    return loaded
+    return share_room(loaded)
 
 
 def inspect(catalog: str | os.PathLike[str]) -> Connection:

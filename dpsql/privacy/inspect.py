@@ -29,7 +29,6 @@ from dpsql.privacy.vault.lines import REMEDIES, find_unread
 from dpsql.privacy.vault.local_rows import take_stock
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import together
-from dpsql.privacy.vault.pile import room_for
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import (
     ask_all,
@@ -123,8 +122,8 @@ class Figures:
     ``dropped`` are the rows beyond. ``most`` rows count where no column is mentioned, ``least``
     where all are. ``unread`` are the lines of CSV files that are no rows, by reason.
     ``roomier`` has larger ``max_rows`` and the rows that would count; ``met`` the references.
-    ``room`` are the rows that memory, or the folder of ``spill``, has room for: None where a server
-    or an installed engine has them. ``stated`` is the number that the catalog states.
+    ``room`` are the rows that room is taken for before the first is read: None where a server
+    counts them. ``stated`` is the number that the catalog states.
     """
 
     table: str
@@ -243,7 +242,7 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
         unread=_unread(stored) if stored.kind == "csv" else (),
         roomier=tuple((each, int(np.minimum(of_units, each).sum())) for each in limits),
         met=met,
-        room=None if table.engine else room_for(table),
+        room=None if table.is_pushed else table.room,
         stated=table.row_count_hint,
     )
 

@@ -265,6 +265,17 @@ def refuse_unreadable(catalog: Catalog) -> None:
     refuse(catalog.tables.values())
 
 
+def share_room(catalog: Catalog) -> Catalog:
+    """Return a catalog whose tables have the numbers of rows that there is room for.
+
+    By numbers that the catalog states and the memory of the machine. Raises: DataUnavailable
+    (E_DATA) where it states more than there is.
+    """
+    from dpsql.privacy.vault.pile import share_room as share  # only for what opens a source
+
+    return replace(catalog, tables=share(catalog.tables))
+
+
 def stored_in(table: Table) -> tuple[tuple[str, ...], str]:
     """The files that hold the rows of a table, and the table within them, empty for most.
 

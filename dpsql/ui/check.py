@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql.catalog.catalog import SERVERS
+from dpsql.catalog.view import ROOM
 from dpsql.errors import DatabaseError, UsageError, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
 from dpsql.ui.tell import describe_error, tell
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from dpsql.catalog import Table
     from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, Opened
 
-SPARE = 8
-"""Part of its room that a table fills from which on the catalog should say how many rows it has."""
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 MOST_VALUES = 20
 """Undeclared values of a column that are listed."""
@@ -127,15 +126,14 @@ def _room_lines(found: Figures) -> list[str]:
     """Lines for the curator on the number of rows, which nothing else is decided by."""
     if found.room is None:
         return []
-    if found.rows > found.room:
+    if found.stated is None and found.rows > found.room:
         more = "`spill` names a folder with room for more"
         return [f"  there is room for {found.room:,} rows alone: {more}"]
-    if found.stated is None and found.rows > found.room // SPARE:
-        why = "row_count_hint states how many there may be, so that connecting looks for room"
-        return [f"  there is room for {found.room:,} rows: {why}"]
-    if found.stated is not None and found.rows > found.stated:
+    if found.stated is None:
+        return [f"  {ROOM.format(found.room)}"]
+    if found.rows > found.stated:
         return [f"  row_count_hint states {found.stated:,} rows: state as many as there may be"]
-    return []
+    return [f"  room for {found.stated:,} rows, as row_count_hint states"]
 
 
 def _column_lines(column: ColumnFigures) -> list[str]:

@@ -62,7 +62,7 @@ def serve(
 
     SIGHUP reads users, catalog and certificates anew; so does a change of their files.
     """
-    from dpsql.catalog.view import of_sources
+    from dpsql.catalog.view import of_rooms, of_sources
     from dpsql.dbapi.site import open_site  # the engine: a second
     from dpsql.server.binding import end_point
     from dpsql.server.control import open_control
@@ -91,8 +91,11 @@ def serve(
     if not known.all():
         what = f"{known.path} names nobody who may sign in"
         raise UsageError("E_USERS", what, hint=f"dpsql user add {catalog} NAME")
+    rooms = of_rooms(site.catalog.tables.values())
     if check:
         site.engine.check_sources()
+        for note in rooms:
+            tell_note(note)
         if site.catalog.analysts:
             for name in sorted(known.all().keys() - site.catalog.analysts - known.curators()):
                 tell_note(f"{name} is no analyst of {catalog}, and cannot sign in")
@@ -112,7 +115,7 @@ def serve(
         server.certificate = Certificate(Path(tls_cert), _path(tls_key), [context])
     database = site.catalog.path.stem
     tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
-    for note in of_sources(site.catalog.tables.values()):
+    for note in (*of_sources(site.catalog.tables.values()), *rooms):
         tell_note(note)
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -15,6 +15,9 @@ import pytest
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.catalog.view import ROOM
+from dpsql.dbapi.checking import chosen_tables
+from dpsql.errors import DataUnavailable
 from dpsql.privacy import inspect
 from dpsql.privacy.inspect import Figures, inspect_rows
 from dpsql.privacy.vault import pile
@@ -283,15 +286,20 @@ def test_the_curator_is_told_how_many_rows_there_is_room_for(
 ) -> None:
     path = write(tmp_path, ['type = "integer", domain = [0, 9]'], [[str(i)] for i in range(10)])
     path.write_text(path.read_text().replace("[table.t]", f"[table.t]\n{stated}"))
-    found = figures(path)
     table = Catalog.load(path).tables["t"]
     monkeypatch.setattr(pile, "memory", lambda: 2 * room * pile.bytes_of_row(table))
-    lines = figures_lines(figures(path), False)
-    told = [each for each in lines if "room for" in each or "row_count_hint" in each]
-    assert not [each for each in figures_lines(found, False) if "room for" in each]
-    if room < 10:
-        assert told == [f"  there is room for {room} rows alone: {MORE_ROOM}"]
-    elif stated.endswith("9"):
-        assert "states 9 rows" in told[0]
+    if stated and room < int(stated.split()[-1]):
+        with pytest.raises(DataUnavailable, match="more than is left"):
+            chosen_tables(path, None)
+        return
+    (table,) = chosen_tables(path, None)
+    lines = figures_lines(inspect_rows(table), False)
+    (told,) = [each for each in lines if "room for" in each or "row_count_hint" in each]
+    if stated.endswith("9"):
+        assert "states 9 rows" in told
+    elif stated:
+        assert told == "  room for 10 rows, as row_count_hint states"
+    elif room < 10:
+        assert told == f"  there is room for {room} rows alone: {MORE_ROOM}"
     else:
-        assert bool(told) == (not stated and room < 80)
+        assert told == f"  {ROOM.format(room)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import stat
 import tracemalloc
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import NUMBERS
 from tests.privacy.covering import draw_sets, draw_table
+from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import scribe
 
@@ -80,12 +82,12 @@ def test_vectors_are_those_of_codes_in_memory(
         vault.close()
 
 
-def large(path: Path) -> Table:
+def large(path: Path, rows: int = ROWS, who: str = "i * 7919 % 9973") -> Table:
     """Rows of 24 bytes of codes, two in three of units with too many."""
     with duckdb.connect() as scribe:
         scribe.execute("SET enable_progress_bar = false")
-        columns = "i * 7919 % 9973 AS who, i % 100 AS age, i % 89 / 3.0 AS x, i % 97 / 7.0 AS y"
-        scribe.execute(f"COPY (SELECT {columns} FROM range({ROWS}) AS t(i)) TO '{path}'")
+        columns = f"{who} AS who, i % 100 AS age, i % 89 / 3.0 AS x, i % 97 / 7.0 AS y"
+        scribe.execute(f"COPY (SELECT {columns} FROM range({rows}) AS t(i)) TO '{path}'")
     columns_of = {
         "age": Column("age", "integer", IntegerRange(0, 99)),
         **{key: replace(NUMBERS["bounds"], name=key) for key in "xy"},
@@ -101,10 +103,9 @@ def count(vault: TableVault) -> list[int]:
     return [*vault.tally(sets).ravel().tolist(), *vault.tally(sets[:1], True).tolist()]
 
 
-def test_memory_does_not_grow_with_the_rows(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, peaks, found = large(tmp_path / "t.parquet"), [], []
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is worked on at a time is small, so that what is kept stands out."""
     monkeypatch.setattr(owners, "STRIDE", 10_000)
     monkeypatch.setattr(owners, "GATHERED", 5_000)
     monkeypatch.setattr(owners, "CONTENTS", 2048)
@@ -112,6 +113,69 @@ def test_memory_does_not_grow_with_the_rows(
     monkeypatch.setattr("dpsql.privacy.vault.duckdb.ROWS", 8192)
     monkeypatch.setattr("dpsql.privacy.vault.digests.ROWS", 1024)
     monkeypatch.setattr("dpsql.privacy.vault.row_texts.ROWS", 1024)
+    monkeypatch.setattr(tally, "CHUNK", 4096)
+    monkeypatch.setattr("dpsql.privacy.vault.unit_counts.CHUNK", 4096)
+
+
+@pytest.mark.parametrize(
+    "who", ["i", "i * 7919 % {}", "i * 7919 % 97", "'u' || (i * 7919 % {})", "'unit ' || i"]
+)
+@pytest.mark.parametrize("keys", [(), ("age", "x")])
+def test_a_row_takes_no_more_memory_than_is_counted_for_it(
+    who: str, keys: tuple[str, ...], tmp_path: Path, small_blocks: None
+) -> None:
+    """Read, lined up and counted, of few and many units, with keys and without."""
+    peaks = []
+    for rows in (ROWS // 5, ROWS):
+        path = tmp_path / f"{rows}.parquet"
+        table = replace(large(path, rows, who.format(rows // 2)), keys=keys, room=rows)
+        vault = open_vault(table, SALT)
+        tracemalloc.start()
+        vault.load()
+        count(vault)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        vault.close()
+    taken = (peaks[1] - peaks[0]) / (ROWS - ROWS // 5)
+    assert 10 < taken < pile.bytes_of_row(table)
+
+
+@pytest.mark.parametrize("seed", range(effort(4)))
+def test_tables_share_the_room_that_there_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(first_seed(seed))
+    tables = {}
+    for i in range(draw.randrange(1, 6)):
+        unit = draw.choice([Unit(), Unit("who", 2)])
+        columns = {"age": Column("age", "integer", IntegerRange(0, draw.choice([9, 999])))}
+        hint = draw.choice([None, None, draw.randrange(1, 2000)])
+        public = draw.random() < 0.2
+        tables[f"t{i}"] = Table(f"t{i}", "t.csv", unit, columns, public, row_count_hint=hint)
+    half = draw.randrange(100, 300_000)
+    monkeypatch.setattr(pile, "memory", lambda: 2 * half)
+    held = {key: each for key, each in tables.items() if not each.public}
+    stated = sum((e.row_count_hint or 0) * pile.bytes_of_row(e) for e in held.values())
+    if stated > half:
+        with pytest.raises(DataUnavailable, match="more than is left"):
+            pile.share_room(tables)
+        return
+    shared = pile.share_room(tables)
+    assert shared == tables
+    others = []
+    for each in shared.values():
+        if each.public:
+            assert each.room == 0
+        elif each.row_count_hint is not None:
+            assert each.room == each.row_count_hint
+        else:
+            others.append(each.room * pile.bytes_of_row(each))
+    assert sum(others) <= half - stated
+    assert all(each >= (half - stated) // len(others) - 200 for each in others)
+
+
+def test_memory_does_not_grow_with_the_rows(
+    folder: Path, tmp_path: Path, small_blocks: None
+) -> None:
+    table, peaks, found = large(tmp_path / "t.parquet"), [], []
     for each in (table, spilled(table, folder)):
         vault = open_vault(each, SALT)
         tracemalloc.start()
@@ -139,6 +203,8 @@ privacy_unit = {{ column = "who", max_rows = 2 }}
 [table.t.column]
 age = {{ type = "integer", domain = [0, 99] }}
 """
+BYTES = 14 + pile.BESIDE
+"""What a row takes in memory: a unit and a cell."""
 ASKED = "SELECT COUNT(*) AS n FROM t WHERE age < 50"
 BY_UNIT = "SELECT COUNT(DISTINCT who) AS n FROM t"
 
@@ -168,7 +234,7 @@ def edges_at(rows: int) -> Iterator[None]:
         for module, names in limits.items():
             for name in names:
                 changed.enter_context(mock.patch.object(module, name, rows))
-        changed.enter_context(mock.patch.object(pile, "memory", return_value=2 * rows * 14))
+        changed.enter_context(mock.patch.object(pile, "memory", return_value=2 * rows * BYTES))
         yield
 
 
@@ -176,8 +242,9 @@ def edges_at(rows: int) -> Iterator[None]:
     ("way", "name"),
     [
         ("", "i"),
+        ("", "'u' || i"),
         ("row_count_hint = 64", "'u' || i"),
-        ('spill = "scratch"', "i"),
+        ('spill = "scratch"\nrow_count_hint = 64', "i"),
         ('spill = "scratch"\nrow_count_hint = 64', "'u' || i"),
     ],
 )
@@ -221,31 +288,45 @@ def test_what_is_stated_is_reserved_before_the_first_row(
     drawn = draw_table(seed)
     whole = spilled(drawn.write(tmp_path / "t.parquet"), folder)
     stated = len(drawn.rows) + 3
-    table = replace(whole, row_count_hint=stated)
-    disk = Disk(stated * pile.bytes_of_row(table))
+    table = replace(whole, room=stated)
+    disk = Disk(stated * (pile.bytes_of_row(table) + 4 * 8))  # counting units takes 4, 8 times
     monkeypatch.setattr("os.posix_fallocate", disk.take)
     room = open_vault(table, SALT)
     for view, resolutions, units in draw_sets(seed, drawn, 8):
         room.within(view).tally(resolutions, units)
-    used = stated * pile.bytes_of_row(table) - disk.free
-    assert used > 0
+    assert disk.free < stated * (pile.bytes_of_row(table) + 4 * 8)
     room.close()
     needed = stated * (pile.bytes_of_row(table) - pile.MOST_VIEWS - 12)
     for rows in (0, 1, len(drawn.rows)):
         monkeypatch.setattr("os.posix_fallocate", Disk(needed // 4).take)
         fewer = replace(drawn, rows=drawn.rows[:rows])
         vault = open_vault(
-            replace(spilled(fewer.write(tmp_path / "t.parquet"), folder), row_count_hint=stated),
+            replace(spilled(fewer.write(tmp_path / "t.parquet"), folder), room=stated),
             SALT,
         )
         with pytest.raises(DataUnavailable, match="no room left"):
             vault.load()
 
 
+@pytest.mark.parametrize("rows", EDGES)
+def test_what_memory_has_no_room_for_is_refused_whatever_rows_there_are(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pile, "memory", lambda: 1 << 62)  # as where the limit of a process is less
+    with scribe() as connection:
+        drawn = f"SELECT i AS who, i % 100 AS age FROM range({rows}) r(i)"
+        connection.execute(f"COPY ({drawn}) TO '{tmp_path}/t.parquet'")
+    with dpsql.connect(catalog(tmp_path), epsilon=1) as connection:
+        with pytest.raises(DataUnavailable, match="outgrow the memory") as caught:
+            connection.execute(ASKED)
+        assert "row_count_hint" in str(caught.value.hint)
+        assert connection.budget.entries == 0
+
+
 def test_more_rows_than_there_is_room_for_are_refused_where_they_are_stated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pile, "memory", lambda: 2 * 1000 * 14)
+    monkeypatch.setattr(pile, "memory", lambda: 2 * 1000 * BYTES)
     with pytest.raises(DataUnavailable, match="row_count_hint = 1001 takes 0 MiB") as caught:
         dpsql.connect(catalog(tmp_path, "row_count_hint = 1001"), epsilon=1)
     assert "`spill`" in str(caught.value.hint)
@@ -266,7 +347,8 @@ def test_a_full_disk_says_so_and_charges_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large(tmp_path / "t.parquet")
-    with dpsql.connect(catalog(tmp_path, 'spill = "scratch"'), epsilon=1) as connection:
+    way = 'spill = "scratch"\nrow_count_hint = 1000'
+    with dpsql.connect(catalog(tmp_path, way), epsilon=1) as connection:
         full = OSError(errno.ENOSPC, "No space left on device")
         with monkeypatch.context() as patched:
             patched.setattr("tempfile.TemporaryFile", raising(full))
@@ -287,7 +369,12 @@ def raising(error: Exception) -> Any:
 
 @pytest.mark.parametrize(
     ("spill", "why"),
-    [("spill = 3", "spill = 3"), ('spill = ""', "spill"), ("public = true", "public")],
+    [
+        ("spill = 3\nrow_count_hint = 9", "spill = 3"),
+        ('spill = ""\nrow_count_hint = 9', "spill"),
+        ('spill = "scratch"', "spill without row_count_hint"),
+        ("public = true", "public"),
+    ],
 )
 def test_a_folder_that_is_none_is_refused(spill: str, why: str, tmp_path: Path) -> None:
     if "public" in spill:
@@ -301,7 +388,8 @@ def test_a_folder_that_is_none_is_refused(spill: str, why: str, tmp_path: Path) 
 
 def test_a_folder_that_is_not_there_is_told_before_any_charge(tmp_path: Path) -> None:
     large(tmp_path / "t.parquet")
-    with dpsql.connect(catalog(tmp_path, 'spill = "none"'), epsilon=1) as connection:
+    way = 'spill = "none"\nrow_count_hint = 1000'
+    with dpsql.connect(catalog(tmp_path, way), epsilon=1) as connection:
         with pytest.raises(DataUnavailable, match="no folder"):
             connection.execute(ASKED)
         assert connection.budget.entries == 0

@@ -160,17 +160,15 @@ class UnitShares:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 
-def share_units(
-    units: Codes, chosen: Flags, counts: Counts, folder: str | None = None
-) -> UnitShares:
+def share_units(units: Codes, chosen: Flags, counts: Counts, room: PileRoom) -> UnitShares:
     """Share out the chosen rows (rows,) by their units, of which ``counts`` (units,) has as many.
 
-    What is worked out for every row is in a file in ``folder``, where there is one. Guarantee:
+    What is worked out for every row is in ``room``. Guarantee:
     every chosen row is in one share, together with all others of its unit.
     Raises: MemoryError; OSError for a disk that is full.
 
     >>> units, every = np.array([0, 1, 0, 1], np.uint32), np.ones(4, dtype=bool)
-    >>> share_units(units, every, np.array([GATHERED, 2])).rows(1).tolist()
+    >>> share_units(units, every, np.array([GATHERED, 2]), PileRoom()).rows(1).tolist()
     [1, 3]
     """
     reached, edges = np.cumsum(counts), [0]
@@ -181,7 +179,7 @@ def share_units(
         edges.append(max(first + 1, last))
     count, ends = len(edges) - 1, [np.zeros(0, dtype=np.int64)]
     share_of = np.repeat(np.arange(count, dtype=np.min_scalar_type(count)), np.diff(edges))
-    pile, done = PileRoom(folder).pile(int(counts.sum())), 0
+    pile, done = room.pile(int(counts.sum())), 0
     pile.add(np.zeros(0, dtype=_places_of(units)))
     for some in strides(len(units)):
         rows = np.flatnonzero(chosen[some])
@@ -280,7 +278,7 @@ def queue_up(
     crowded = counts > max_rows
     keys = keys_of(digest.salt, owners, crowded)
     waiting = owners.owned & crowded[owners.units] if size else owners.owned
-    shares = share_units(owners.units, waiting, counts * crowded, room.folder)
+    shares = share_units(owners.units, waiting, counts * crowded, room)
     count = int(np.count_nonzero(waiting))
     del counts, waiting
 

@@ -10,9 +10,9 @@ import errno
 import mmap
 import os
 import shutil
-import sys
 import tempfile
 import weakref
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,9 +21,16 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
 from dpsql.plan.machine import memory
+from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.records import replace
 
 SHARE = 2
 """Codes take at most one in this many bytes of the machine's memory: counting needs some too."""
+BESIDE = 80
+"""Bytes a row that numbering, counting and lining up the rows of units take while they run, where
+units have whole numbers or texts of some 20 bytes."""
+SOUGHT = 16
+"""Bytes of a value of a column of which something is to be found: as of bins and of a measure."""
 SLACK = 8
 """An array that has to grow has room for one more in this many numbers afterwards."""
 MARKED = 1 << 20
@@ -36,8 +43,8 @@ class PileRoom:
     """The room of a table's piles: a folder, or memory, for ``rows`` rows each.
 
     Guarantee: nothing is counted here, so that no number of rows is one too many. Whether there is
-    room is decided before, by a public number of rows (see :func:`no_room`), and that much is taken
-    before the first row: whether it is there is the same for all tables of no more rows.
+    room is decided before, by a public number of rows (see :func:`share_room`), and that much is
+    taken before the first row: whether it is there is the same for all tables of no more rows.
     """
 
     def __init__(self, folder: str | None = None, rows: int = 0) -> None:
@@ -46,21 +53,24 @@ class PileRoom:
 
     @classmethod
     def of(cls, table: Table) -> PileRoom:
-        """The room of a table: for the rows that the catalog states, where it says how many."""
-        stated = 0 if table.engine else table.row_count_hint or 0
-        return cls(table.option("spill"), stated)
+        """The room of a table, as its catalog shares it out."""
+        return cls(table.option("spill"), table.room)
 
     def pile(self, size: int = 0) -> Pile:
-        """Start an array, that of so many numbers where that is known."""
-        return Pile(self, size or self.rows)
+        """Start an array of so many numbers, where that is known, or of as many as there may be.
+
+        In a folder the room for as many as there may be is taken in any case.
+        """
+        return Pile(self, size or self.rows if self.folder is None else max(size, self.rows))
 
     def flags(self, rows: int) -> npt.NDArray[np.bool_]:
         """Return flags (rows,) that are all set."""
-        if self.folder is None or rows < MARKED:
+        most = max(rows, self.rows)
+        if self.folder is None or most < MARKED:
             return np.ones(rows, dtype=np.bool_)
         with self.open() as file:
-            os.posix_fallocate(file.fileno(), 0, rows)  # a full disk fails here, not when written
-            found = np.frombuffer(mmap.mmap(file.fileno(), rows), dtype=np.bool_)
+            os.posix_fallocate(file.fileno(), 0, most)  # a full disk fails here, not when written
+            found = np.frombuffer(mmap.mmap(file.fileno(), most), dtype=np.bool_, count=rows)
         found[:] = True
         return found
 
@@ -126,50 +136,44 @@ class Pile:
         return np.frombuffer(mapped, dtype=found.dtype)
 
 
-def no_room(table: Table) -> tuple[str, str] | None:
-    """Tell why the codes of a table have no room, and what helps; None where they have some.
+def share_room(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Return the tables of a catalog with the numbers of rows that each has room for.
 
-    Decided by ``row_count_hint``, what the catalog declares, and the machine: never by rows. Where
-    it is not stated, there is room for as many as :func:`room_for` says, whatever that is.
+    That are those that ``row_count_hint`` states; tables in memory that state none have equal parts
+    of what is left of half of the memory. Decided by that, by what the catalog declares, and by the
+    machine: never by rows. Raises: DataUnavailable (E_DATA) for more than there is.
     """
-    if table.row_count_hint is None or table.engine:
-        return None
-    room, folder = _room_of(table), table.option("spill")
-    size = table.row_count_hint * bytes_of_row(table)
-    told = f"row_count_hint = {table.row_count_hint} takes {size >> 20} MiB for codes"
-    if folder is None:
-        problem = f"{told}, more than half of the memory, {room >> 20} MiB"
-        hint = "`spill` names a folder with room for them"
-    else:
-        problem = f"{told}, more than is free in the folder of `spill`, {room >> 20} MiB"
-        hint = "make room, or name another folder"
-    return None if size <= room else (problem, hint)
-
-
-def room_for(table: Table) -> int:
-    """The number of rows that there is room for, as far as public numbers say."""
-    return _room_of(table) // max(1, bytes_of_row(table))
-
-
-def _room_of(table: Table) -> int:
-    """The bytes that codes of a table may take: half of the memory, or what is free on a disk.
-
-    A folder that is not there is told when it is needed.
-    """
-    folder = table.option("spill")
-    if folder is None or not os.path.isdir(folder):
-        return memory() // SHARE if folder is None else sys.maxsize
-    return shutil.disk_usage(folder).free
+    held = {key: each for key, each in tables.items() if not (each.public or each.is_pushed)}
+    stated = {key: each.row_count_hint or 0 for key, each in held.items()}
+    within = [key for key, each in held.items() if each.option("spill") is None]
+    left = memory() // SHARE
+    for key, each in held.items():
+        folder, size = each.option("spill"), stated[key] * bytes_of_row(each)
+        told = f"row_count_hint = {stated[key]} takes {size >> 20} MiB for codes"
+        if folder is None and size > left:
+            problem = f"{told}, more than is left of half of the memory, {left >> 20} MiB"
+            hint = "`spill` names a folder with room for them"
+            unavailable(each.name, each.source, problem, hint)
+        if folder is None:
+            left -= size
+        elif os.path.isdir(folder) and size > (free := shutil.disk_usage(folder).free):
+            problem = f"{told}, more than is free in the folder of `spill`, {free >> 20} MiB"
+            unavailable(each.name, each.source, problem, "make room, or name another folder")
+    others = [key for key in within if not stated[key]]
+    rooms = {**stated, **{key: left // len(others) // bytes_of_row(held[key]) for key in others}}
+    return {key: replace(each, room=rooms.get(key, 0)) for key, each in tables.items()}
 
 
 def bytes_of_row(table: Table) -> int:
-    """Bytes that are kept of every row: codes, places in bins, measures, keys, and whose it is.
+    """Bytes that every row takes: codes, places in bins, measures, keys, and whose it is.
 
-    In files the order is kept too in which rows of crowded units are taken, and the rows of views.
+    In memory what is worked out beside is counted too, while units are numbered and counted. In
+    files the order is kept in which rows of crowded units are taken, and the rows of views.
     """
-    of_unit, kept = (12, 0) if table.option("spill") is None else (24, MOST_VIEWS)
+    of_unit, kept = (12 + BESIDE, 0) if table.option("spill") is None else (24, MOST_VIEWS)
     size = 1 + kept + 9 * len(table.keys) + (of_unit if table.unit.column else 0)
     for column in table.columns.values():
+        size += SOUGHT if column.sought is not None else 0
         size += 8 if column.bounds else 0
         size += 4 if isinstance(column.domain, Bins) else 0
         size += np.min_scalar_type(column.size).itemsize if column.domain else 0

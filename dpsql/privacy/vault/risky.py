@@ -15,7 +15,6 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.footers import BESIDES, OLD, TIMES, UNREADABLE
-from dpsql.privacy.vault.pile import no_room
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.schemas import known_source
 from dpsql.privacy.vault.source import Source, connect, harden, read_schema
@@ -24,14 +23,10 @@ from dpsql.privacy.vault.source import Source, connect, harden, read_schema
 def refuse_unreadable(tables: Iterable[Table]) -> None:
     """Refuse tables that can be unreadable, from the schemas of their Parquet files alone.
 
-    And those whose codes have no room, by the number of rows that the catalog states.
     A source that does not open is left for when it is asked for. Raises: DataUnavailable (E_DATA).
     """
     files: list[tuple[Table, tuple[str, ...]]] = []
     for table in tables:
-        lacking = None if table.public else no_room(table)
-        if lacking is not None:
-            unavailable(table.name, table.source, *lacking)
         if not table.public and is_parquet(table.source):
             with suppress(DataUnavailable):
                 files.append((table, find_files(table.source, table.name)[1]))

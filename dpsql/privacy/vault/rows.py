@@ -88,7 +88,7 @@ class Parts:
         self.codes: dict[str, Pile] = {}
         self.places: dict[str, Pile] = {}
         self.numbers: dict[str, Pile] = {}
-        self.keys: dict[str, list[tuple[Counts, Flags]]] = {}
+        self.keys: dict[str, tuple[Pile, Pile]] = {}
         self.units = UnitNumbers(self.room)
 
     def add(self, key: str, column: Column, values: Values64) -> None:
@@ -103,6 +103,11 @@ class Parts:
             numbers = np.asarray(values.numbers, dtype=np.float64)
             places = find_places(numbers, codes, tuple(map(float, column.domain.edges)))
             self._pile(self.places, key).add(places)
+
+    def add_key(self, name: str, numbers: Counts, known: Flags) -> None:
+        """Add the numbers of a key, and where there is one, of a batch; all of shape (rows,)."""
+        for pile, part in zip(self.keys[name], (numbers, known), strict=True):
+            pile.add(part)
 
     def _pile(self, piles: dict[str, Pile], key: str) -> Pile:
         return piles.setdefault(key, self.room.pile())
@@ -161,6 +166,9 @@ def load_rows(batches: Iterable[Batch], table: Table, room: PileRoom | None = No
     columns = declared(table)
     for key, column in columns.items():
         parts.add(key, column, _nothing())  # so that there is an array where there is no batch
+    for name in map(str.casefold, table.keys):
+        parts.keys[name] = parts.room.pile(), parts.room.pile()
+        parts.add_key(name, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_))
     for batch in batches:
         check()
         for (key, column), values in zip(columns.items(), batch.columns, strict=True):
@@ -168,11 +176,11 @@ def load_rows(batches: Iterable[Batch], table: Table, room: PileRoom | None = No
         if batch.units is not None and batch.owned is not None:
             parts.units.add(batch.units, batch.owned)
         for name, (values_of, known) in zip(table.keys, batch.keys, strict=True):
-            parts.keys.setdefault(name.casefold(), []).append(number_keys(values_of, known))
+            parts.add_key(name.casefold(), *number_keys(values_of, known))
         count += batch.rows
     owners = None if table.unit.column is None else parts.units.owners()
     codes, places, numbers = _joined(parts.codes), _joined(parts.places), _joined(parts.numbers)
-    keys = _joined_keys(table, parts.keys)
+    keys = {name: (each.array(), known.array()) for name, (each, known) in parts.keys.items()}
     return Rows(count, codes, places, numbers, owners, keys=keys, room=parts.room)
 
 
@@ -184,17 +192,6 @@ def _nothing() -> Values64:
 def _joined(piles: dict[str, Pile]) -> dict[str, Any]:
     """Put the batches of every column together, and let go of them."""
     return {key: piles.pop(key).array() for key in list(piles)}
-
-
-def _joined_keys(
-    table: Table, parts: dict[str, list[tuple[Counts, Flags]]]
-) -> dict[str, tuple[Counts, Flags]]:
-    none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_)
-    found = {}
-    for key in map(str.casefold, table.keys):
-        pairs = [none, *parts.pop(key, [])]
-        found[key] = (np.concatenate([n for n, _ in pairs]), np.concatenate([k for _, k in pairs]))
-    return found
 
 
 def line_up(rows: Rows, table: Table, digest: Digest) -> Queue | None:
@@ -295,7 +292,7 @@ def tally(
     axes = [_axis(rows, table, each) for each in resolutions]
     if units and rows.owners is not None:
         count = len(rows.owners.names)
-        return tally_units(axes, shape, kept, rows.owners.units, count, rows.room.folder)
+        return tally_units(axes, shape, kept, rows.owners.units, count, rows.room)
     return tally_rows(axes, room or shape, kept, weights_of(resolutions))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 from dpsql.privacy.vault.owners import count_rows, share_units
+from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, add_ones, spread_out
 from dpsql.privacy.vault.whole_numbers import in_groups
 
@@ -19,12 +20,12 @@ def tally_units(
     kept: Flags,
     units: Codes,
     count: int,
-    folder: str | None = None,
+    room: PileRoom | None = None,
 ) -> Counts:
     """Count the different units among the rows that are kept, by cell or union of cells.
 
     Rows are looked at unit by unit, so that each counts once wherever they are. ``count`` is that
-    of units; what has to be known of every row is in a file in ``folder``, where there is one.
+    of units; what has to be known of every row is in ``room``.
 
     >>> from dpsql.privacy.vault.tally import axis_of_cells, axis_of_unions
     >>> from dpsql.workload.cells import Cells, Unions
@@ -42,7 +43,7 @@ def tally_units(
     tally = np.zeros(size + 1, dtype=np.int64)  # the last one is of what is in no cell
     step = max(1, CHUNK // _shared(spreads))
     every = np.ones(len(units), dtype=np.bool_)
-    shares = share_units(units, every, count_rows(units, every, count), folder)
+    shares = share_units(units, every, count_rows(units, every, count), room or PileRoom())
     for rows in map(shares.rows, range(len(shares))):
         order = rows[in_groups(units[rows])]
         owners = units[order]

@@ -192,7 +192,7 @@ class TableVault:
         if self._rows is None or missing or not self._lined_up:
             problem = sealed(lambda: self._no_room(missing))
             if problem is not None:
-                hint = "`spill` of the table names a folder with room for its codes"
+                hint = "row_count_hint states how many rows there may be; `spill` names a folder"
                 unavailable(self._table.name, self._table.source, problem, hint)
 
     @property

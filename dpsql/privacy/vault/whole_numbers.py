@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.data_engine import Codes, Counts
+from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 
 Words = npt.NDArray[np.uint64]
 HALF = np.uint64(32)
+BLOCK = 1 << 16
+"""Rows that are looked at together: all that they take stays near."""
 
 
 def find_distinct(*columns: Counts) -> tuple[Counts, Counts]:
@@ -42,21 +45,59 @@ def find_distinct(*columns: Counts) -> tuple[Counts, Counts]:
         part *= _keys(i)[1]
         pairs += part
     pairs >>= np.uint64(bits)
-    order = _in_place(pairs, bits, part)
-    begins = np.ones(count, dtype=np.bool_)
+    order, begins = _in_place(pairs, bits, part), np.ones(count, dtype=np.bool_)
     np.not_equal(pairs[1:], pairs[:-1], out=begins[1:])
-    heads, runs = np.flatnonzero(begins), np.cumsum(begins, dtype=np.int64)
-    runs -= 1
-    differs = np.zeros(count, dtype=np.bool_)
-    for values in columns:
-        ordered = np.take(values, order, out=pairs.view(np.int64), mode="clip")
-        differs |= ordered != ordered[heads][runs]
-    late = np.flatnonzero(differs)
+    heads, numbers = np.flatnonzero(begins), pairs.view(np.int64)
+    differs = _number_runs(columns, order, begins, numbers)
+    late = _apart(columns, order, heads, np.flatnonzero(differs))
     rows = np.stack([values[order[late]] for values in columns], axis=1)
     _, more, places = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    runs[late] = len(heads) + places.ravel()
-    pairs.view(np.int64)[order] = runs
-    return order[np.append(heads, late[more])], pairs.view(np.int64)
+    numbers[order[late]] = len(heads) + places.ravel()
+    first_rows = np.empty(len(heads) + len(more), dtype=np.int64)
+    np.take(order, heads, out=first_rows[: len(heads)], mode="clip")
+    first_rows[len(heads) :] = order[late[more]]
+    return first_rows, numbers
+
+
+def _number_runs(columns: Sequence[Counts], order: Counts, begins: Flags, numbers: Counts) -> Flags:
+    """Write the number of each one's run to ``numbers``, and say what differs from the one before.
+
+    All have shape (n,): ``order`` has the places of rows run by run, and ``begins`` where runs do.
+    The rows of a run that differ from those before have one hash by chance.
+    """
+    differs, run = np.zeros(len(order), dtype=np.bool_), -1
+    room = np.empty(min(BLOCK, len(order)), dtype=np.int64)
+    last = [values[order[:1]] for values in columns]
+    for start in range(0, len(order), BLOCK):
+        some = slice(start, min(start + BLOCK, len(order)))
+        places, size = order[some], some.stop - start
+        for i, values in enumerate(columns):
+            found = np.take(values, places, out=room[:size], mode="clip")
+            differs[start] |= bool(found[0] != last[i][0])
+            differs[start + 1 : some.stop] |= found[1:] != found[:-1]
+            last[i] = found[-1:].copy()
+        runs = np.cumsum(begins[some], dtype=np.int64)
+        runs += run
+        numbers[places] = runs
+        run = int(runs[-1])
+    return np.greater(differs, begins, out=differs)
+
+
+def _apart(columns: Sequence[Counts], order: Counts, heads: Counts, differs: Counts) -> Counts:
+    """Return the places, run by run, of rows that are not what is first in their run.
+
+    ``differs`` are some in every run that has any.
+    """
+    runs = np.unique(np.searchsorted(heads, differs, side="right") - 1)
+    is_last = runs + 1 == len(heads)
+    ends = np.where(is_last, len(order), heads[np.where(is_last, 0, runs + 1)])
+    sizes = ends - heads[runs]
+    first = np.repeat(heads[runs], sizes)
+    places = first + np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    is_other = np.zeros(len(places), dtype=np.bool_)
+    for values in columns:
+        is_other |= values[order[places]] != values[order[first]]
+    return places[is_other]
 
 
 def in_groups(numbers: Codes | Counts) -> Counts:
@@ -75,7 +116,9 @@ def in_groups(numbers: Codes | Counts) -> Counts:
 def _in_place(numbers: Words, bits: int, room: Words) -> Counts:
     """Sort numbers, and return, in ``room``, the places (n,) that they had, of so many bits."""
     numbers <<= np.uint64(bits)
-    numbers |= np.arange(len(numbers), dtype=np.uint64)
+    for start in range(0, len(numbers), BLOCK):
+        some = numbers[start : start + BLOCK]
+        some |= np.arange(start, start + len(some), dtype=np.uint64)
     numbers.sort()
     order = np.bitwise_and(numbers, np.uint64((1 << bits) - 1), out=room)
     numbers >>= np.uint64(bits)

@@ -45,6 +45,7 @@ max_epsilon_per_request = 10
 [table.t]
 source = "t.parquet"
 privacy_unit = "row"
+row_count_hint = 100000
 
 [table.t.column]
 x = { type = "number", bounds = [0, 1000] }

@@ -66,20 +66,18 @@ def _number_runs(columns: Sequence[Counts], order: Counts, begins: Flags, number
     The rows of a run that differ from those before have one hash by chance.
     """
     differs, run = np.zeros(len(order), dtype=np.bool_), -1
-    room = np.empty(min(BLOCK, len(order)), dtype=np.int64)
     last = [values[order[:1]] for values in columns]
-    for start in range(0, len(order), BLOCK):
-        some = slice(start, min(start + BLOCK, len(order)))
-        places, size = order[some], some.stop - start
+    for start in range(0, max(1, len(order)), BLOCK):
+        some = slice(start, start + BLOCK)
+        places = order[some]
         for i, values in enumerate(columns):
-            found = np.take(values, places, out=room[:size], mode="clip")
-            differs[start] |= bool(found[0] != last[i][0])
-            differs[start + 1 : some.stop] |= found[1:] != found[:-1]
-            last[i] = found[-1:].copy()
+            found = np.concatenate([last[i], values[places]])
+            differs[some] |= found[1:] != found[:-1]
+            last[i] = found[-1:]
         runs = np.cumsum(begins[some], dtype=np.int64)
         runs += run
         numbers[places] = runs
-        run = int(runs[-1])
+        run += int(np.count_nonzero(begins[some]))
     return np.greater(differs, begins, out=differs)
 
 
@@ -116,7 +114,7 @@ def in_groups(numbers: Codes | Counts) -> Counts:
 def _in_place(numbers: Words, bits: int, room: Words) -> Counts:
     """Sort numbers, and return, in ``room``, the places (n,) that they had, of so many bits."""
     numbers <<= np.uint64(bits)
-    for start in range(0, len(numbers), BLOCK):
+    for start in range(0, max(1, len(numbers)), BLOCK):
         some = numbers[start : start + BLOCK]
         some |= np.arange(start, start + len(some), dtype=np.uint64)
     numbers.sort()

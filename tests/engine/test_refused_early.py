@@ -24,6 +24,7 @@ epsilon = 1000000
 max_epsilon_per_request = 1000
 [table.t]
 source = "t.parquet"
+row_count_hint = 1000
 privacy_unit = "row"
 [table.t.column]
 """

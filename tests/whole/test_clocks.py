@@ -34,6 +34,7 @@ READERS = {
     "server/presence.py": "tells how long sessions have been open and idle",
     "server/server.py": "waits for sessions at the end",
     "server/ticks.py": "tells the age of sessions, and slows down after wrong passwords",
+    "server/twin.py": "ends questions about the catalog that take too long",
     "ui/session.py": "tells how long a statement took",
     "ui/tell.py": "tells how long a run has gone on",
 }

@@ -380,8 +380,8 @@ def _together(
     With the mean variances that answers have with each statement by itself.
     """
     plan = partial(_shared, request, noise)
-    is_fair = request.mechanism == "auto" and request.metric == "fair" and not request.is_modelled
-    if not is_fair or request.is_aimed:
+    is_fair = request.metric == "fair" and len(request.statements) > 1 and not request.is_aimed
+    if not is_fair or request.mechanism != "auto" or request.is_modelled:
         return plan(request.targets, amount), {}
     whole = find_targets(request.statements, request.views)
     brief = partial(_shared, replace(request, effort=min(request.effort, Fraction(BRIEF))), noise)

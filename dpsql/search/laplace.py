@@ -135,10 +135,15 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
                     known.setdefault(left | right)
         sets = sorted(M for M in known if problem.cells(M) <= bound)
     family = Family(problem.d, sets, components.masks)
-    # Sizes beyond 2^53 are rounded, and far above every bound.
-    cells = outer([(1, estimated([n])) for n in problem.sizes]).ravel() if sets is None else None
-    allowed = np.ones(len(family.sets)) if cells is None else (cells <= bound).astype(np.float64)
-    return Room(problem, family, allowed, effort)
+    if sets is not None:
+        return Room(problem, family, np.ones(len(sets)), effort)
+    # A block is estimated on its cells, and beside others on those of each subset, one more a
+    # factor: what a search adds is held to the second. Sizes beyond 2^53 are rounded, far above.
+    cells = outer([(1, estimated([n])) for n in problem.sizes]).ravel()
+    apart = outer([(1, n + 1) for n in problem.sizes]).ravel()
+    most = max(BLOCK_LIMIT, apart[components.supports].max())
+    fits = (cells <= limit) & (apart <= most)
+    return Room(problem, family, fits.astype(np.float64), effort)
 
 
 def laplace_candidates(

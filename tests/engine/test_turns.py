@@ -57,14 +57,17 @@ PRIVATE = (
     "FROM sales GROUP BY sex, product"
 )
 STATEMENTS = [
-    (BY_SEX, 1),
-    (f"{BY_SEX};{BY_SEX}", 0),
-    (CLIPPED, 1),
-    (BOTH, 2),
-    (LEARNED, 1),
-    (f"SET fresh = on;{BY_SEX}", 2),
+    (BY_SEX, {1}),
+    (f"{BY_SEX};{BY_SEX}", {0}),
+    (CLIPPED, {1}),
+    (BOTH, {2, 3}),
+    (LEARNED, {1}),
+    (f"SET fresh = on;{BY_SEX}", {2}),
 ]
-"""Statements, and how many charges two processes make together that ask at the same time."""
+"""Statements, and how many charges two processes make together that ask at the same time.
+
+A search for a clip that hits nothing is made again, which is a charge of its own.
+"""
 
 
 def test_the_second_takes_what_the_first_released(demo: Path) -> None:
@@ -74,10 +77,11 @@ def test_the_second_takes_what_the_first_released(demo: Path) -> None:
         for sql, charges in STATEMENTS:
             before = connection.budget.entries
             found = asked_together(both, sql)
-            assert connection.budget.entries - before == charges, sql
+            made = connection.budget.entries - before
+            assert made in charges, sql
             if "fresh" not in sql:
                 assert found[0][1] == found[1][1]
-                assert 2 - sum(free for free, _ in found) in range(min(charges, 1), charges + 1)
+                assert 2 - sum(free for free, _ in found) in range(min(made, 1), made + 1)
     for each in both:
         each.communicate(timeout=60)
     assert not list(demo.glob("*-*.lock"))

@@ -172,7 +172,11 @@ def test_both_steps_and_collected_statements_are_named(adult: Connection) -> Non
     make = "CREATE SYNTHETIC TABLE s FROM adult OPTIONS(epsilon = 1) FOR (SELECT sex, COUNT(*) FROM adult GROUP BY sex)"  # noqa: E501
     adult.execute(make)
     found = [entry.sql for entry in adult.entries() if entry.kind == "debit"]
-    assert found == [clip, clip, "SELECT COUNT(*) FROM adult WHERE age > 30", make]
+    assert found[:2] == [clip, clip]  # and once more where the search for the clip hit nothing
+    assert found[3 if found[2] == clip else 2 :] == [
+        "SELECT COUNT(*) FROM adult WHERE age > 30",
+        make,
+    ]
 
 
 def test_long_and_strange_texts_are_bounded(place: Place) -> None:

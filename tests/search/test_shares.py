@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import prod
 
 import numpy as np
 import pytest
@@ -32,10 +33,12 @@ def test_which_sets_fit(largest: int) -> None:
     wide = Problem(Workload(sizes, [dict.fromkeys(sizes, "identity")]), "laplace")
     for each in (problem, wide):
         space = room(each, LIMIT, 1.0)
-        most = max(each.cells(M) for M in each.components.supports)
-        bound = min(LIMIT, max(BLOCK_LIMIT, most))
+        apart = [prod(each.sizes[i] + 1 for i in each.axes(M)) for M in space.family.sets]
+        most = max(BLOCK_LIMIT, *(apart[M] for M in each.components.supports))
         assert space.family.sets == list(range(1 << each.d))
-        assert space.allowed.tolist() == [float(each.cells(M) <= bound) for M in space.family.sets]
+        assert space.allowed.tolist() == [
+            float(each.cells(M) <= LIMIT and apart[M] <= most) for M in space.family.sets
+        ]
 
 
 def rounded(rng: np.random.Generator, n: int) -> Floats:

@@ -12,6 +12,14 @@ from dpsql.records import dataclass, field
 Key = str | int | dt.date
 SEPARATOR = "\x1f"
 """Between the parts of a key of several columns: a control character, which no key has."""
+LONGEST_KEY = 1000
+"""Bytes of a text that can be a key."""
+KEYS = {
+    "text": f"a printable line of at most {LONGEST_KEY:,} bytes",
+    "integer": "a whole number of at most 2^53",
+    "date": "a day of the years 1 to 9998",
+}
+"""Values that can be keys, by the type of their column."""
 
 
 @dataclass(frozen=True, slots=True)

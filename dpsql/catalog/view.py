@@ -115,10 +115,13 @@ def view_of(table: Table, columns: Iterable[str] | None = None) -> tuple[str, ..
     return tuple(sorted(name for name in names if leaves_out(table, table.columns[name])))
 
 
-def left_out(table: Table, rows: RowView | None = None) -> str | None:
+def left_out(
+    table: Table, rows: RowView | None = None, keys: tuple[int, str] | None = None
+) -> str | None:
     """One sentence on the rows that do not count in a view; None if all do.
 
-    Without a view it is about all that a request may mention.
+    Without a view it is about all that a request may mention. ``keys`` says how many different
+    ones of a unit count, in place of its rows, and of which columns, as they are shown.
 
     >>> from dpsql.catalog.catalog import Unit
     >>> from dpsql.catalog.domain import IntegerRange
@@ -135,7 +138,7 @@ admit, none without one
         return None
     view = table.told(view_of(table, None if rows is None else rows.columns))
     where = " where these columns are mentioned" if rows is None else ""
-    said = [*no_lines(table), *_of_units(table, rows)]
+    said = [*no_lines(table), *(_of_units(table, rows) if keys is None else _of_keys(table, *keys))]
     said += _within(table) if isinstance(table, DerivedTable) else []
     if table.complete and view:
         said.append("by declaration no row has undeclared values, and any that has is left out")
@@ -230,6 +233,14 @@ def _of_units(table: Table, view: RowView | None) -> Iterator[str]:
     met = _met_within(table) if isinstance(table, DerivedTable) else []
     if met:
         yield f"rows of different units never meet by {_names(met)}"
+
+
+def _of_keys(table: Table, most: int, column: str) -> Iterator[str]:
+    """Yield the keys that do not count for what their units are."""
+    if table.unit.column is not None:
+        keys, count = ("1 key", "counts") if most == 1 else (f"{most:,} keys", "count")
+        whose = printable(table.unit.column)
+        yield f"at most {keys} of {column} {count} of each {whose}, none of rows without one"
 
 
 def _met_within(table: DerivedTable) -> list[str]:

@@ -18,8 +18,8 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.domain import Bins
 from dpsql.catalog.joint_keys import MOST_PARTS, joint_column, parts_of
-from dpsql.catalog.sought import Key
-from dpsql.catalog.view import RowView
+from dpsql.catalog.sought import KEYS, Key
+from dpsql.catalog.view import RowView, left_out
 from dpsql.engine.desk import Desk
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, price_of_run
@@ -140,6 +140,11 @@ class Finding(Job[Discovered]):
     def facts(self) -> tuple[Row, ...]:
         """Return the public facts of it."""
 
+    @property
+    @abstractmethod
+    def standing(self) -> tuple[str, ...]:
+        """Sentences on the rows that do not count."""
+
     def results(self, desk: Desk, found: Discovered, free: bool) -> tuple[Result, ...]:
         """Return the find and its cost; where others found it, that they did."""
         if free:
@@ -148,9 +153,10 @@ class Finding(Job[Discovered]):
         rows = found.rows()
         result = listing((found.what.lower(), found.name), rows, self.search.text)
         cost = CostInfo(found.epsilon, found.delta, found.noise, False)
-        notes = () if found.keys or found.bounds else (NOTHING_FOUND.format(found.what),)
-        receipt = ReceiptInfo(*found.receipt)
-        return (replace(result, cost=cost, receipt=receipt, notes=notes),)
+        nothing = () if found.keys or found.bounds else (NOTHING_FOUND.format(found.what),)
+        notes, receipt = (*nothing, *self.standing), ReceiptInfo(*found.receipt)
+        result = replace(result, cost=cost, receipt=receipt, notes=notes)
+        return (replace(result, standing=self.standing),)
 
     def explain(self, desk: Desk, assumed: bool) -> Explanation:
         """The forecast: from public facts only."""
@@ -164,7 +170,7 @@ class Finding(Job[Discovered]):
         known = self.foreseen(desk)
         if known is not None:
             cost = f"free: from entry {known.receipt[1]} of the ledger"
-        rows = (*self.facts(), ("cost", cost))
+        rows = (*self.facts(), *(("left out", note) for note in self.standing), ("cost", cost))
         what = "keys" if self.search.what == "DOMAIN" else "bounds"
         paid, nothing = (self.epsilon, self.price.delta), math.nan
         told = (self.noise, *paid, nothing, (), known is not None, assumed, remaining)
@@ -173,6 +179,9 @@ class Finding(Job[Discovered]):
 
 
 NOTHING_FOUND = "nothing stood out: DROP {} and more epsilon, or declare the column in the catalog"
+
+NO_KEY = "rows whose {} is not {} have no key"
+NO_BIN = "rows whose {} is not a number from {:g} to {:g} are left out"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +222,18 @@ class FindingKeys(Finding):
             ("column", f"{self.table.name}.{self.column.name}: of each {whose} {keys}"),
             ("mechanism", name),
             ("found", _needed(self.discovery)),
+        )
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """Lines, units and values that have no key."""
+        assert self.column.sought is not None
+        parts = self.column.sought.names or (self.column.name.casefold(),)
+        columns = [self.table.columns[part] for part in parts]
+        most = (self.column.sought.max_keys, printable(self.column.name))
+        return (
+            *_without_view(self.table, most),
+            *(NO_KEY.format(printable(each.name), KEYS[each.type]) for each in columns),
         )
 
 
@@ -258,6 +279,18 @@ class FindingBounds(Finding):
             ("mechanism", f"approximate bounds: {bins} {float(last):g}"),
             ("found", "the outermost bins with noisily more rows than empty ones would show"),
         )
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """Lines, units and values that are in no bin."""
+        ends = (float(self.edges[0]), float(self.edges[-1]))
+        return (*_without_view(self.table), NO_BIN.format(printable(self.column.name), *ends))
+
+
+def _without_view(table: Table, keys: tuple[int, str] | None = None) -> tuple[str, ...]:
+    """Sentences on rows that do not count, whatever is in their columns."""
+    said = left_out(table, RowView(()), keys)
+    return () if said is None else (said,)
 
 
 def _needed(asked: Discovery) -> str:

@@ -19,24 +19,24 @@ from dpsql.answer.shell import Filled, build_result
 from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.unit_local import DerivedTable
+from dpsql.catalog.view import left_out
 from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, FindingKeys
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors
 from dpsql.engine.terms import Terms
-from dpsql.errors import DataUnavailable, decimal_text
+from dpsql.errors import DataUnavailable, decimal_text, printable
 from dpsql.privacy.discovery import CountedDiscovery
 from dpsql.privacy.receipt import Receipt
 from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import COUNT_ROWS, Aggregate, Query
 from dpsql.strategy.noise_law import law
-from dpsql.workload.target import find_views, notes_of
+from dpsql.workload.target import find_views
 
 OTHERS = Fraction(1, 10)
 """Part of the budget for the count of all keys that are not shown: one large number."""
 PASSED = "keys of a noisy count below {:,} are not shown: counts near it are too high on average"
-BOUNDED = "at most {} keys of each {} count"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +123,7 @@ def _is_histogram(query: Query, name: str, table: Table) -> bool:
 def _is_count(aggregate: Aggregate, table: Table) -> bool:
     if replace(aggregate, units=False) != Aggregate(summands=COUNT_ROWS):
         return False
-    return aggregate.units or table.unit.column is None or table.unit.max_rows == 1
+    return aggregate.units or _is_one(table)
 
 
 def counting(first: Finding) -> CountingKeys:
@@ -131,8 +131,7 @@ def counting(first: Finding) -> CountingKeys:
     assert isinstance(first, FindingKeys)
     assert first.column.sought is not None
     table, column = first.table, first.column
-    is_one = table.unit.column is None or table.unit.max_rows == 1
-    spread = 1 if is_one else first.column.sought.max_keys + column.null
+    spread = 1 if _is_one(table) else first.column.sought.max_keys + column.null
     rest = Fraction(0) if column.other is None else first.amount * OTHERS
     return CountingKeys(
         first.search,
@@ -199,18 +198,18 @@ def read_counts(desk: Desk, item: Compiled, found: Discovered, free: bool) -> Re
     filled = Filled(tuple([*values] for _ in size), pairs)
     cost = CostInfo(found.epsilon, found.delta, found.noise, free)
     result = build_result(item, [filled], cost, ReceiptInfo(*found.receipt), desk.sealed)
-    standing = notes_of(item, find_views([item]))
-    notes = (*result.notes, *_notes(select.table, found), *standing)
+    column, view = select.table.columns[found.column], find_views([item])[select.query.table]
+    assert column.sought is not None
+    keys = None if _is_one(select.table) else (column.sought.max_keys, printable(column.name))
+    said = left_out(select.table, view, keys)
+    standing = () if said is None else (said,)
+    notes = (*result.notes, PASSED.format(found.counted.level), *standing)
     return replace(result, notes=notes, standing=standing)
 
 
-def _notes(table: Table, found: Discovered) -> tuple[str, ...]:
-    """Return the notes on counts that have passed a threshold."""
-    assert found.counted is not None
-    sought = table.columns[found.column].sought
-    most = 1 if sought is None else sought.max_keys
-    bounded = () if most == 1 else (BOUNDED.format(most, table.unit.column),)
-    return (PASSED.format(found.counted.level), *bounded)
+def _is_one(table: Table) -> bool:
+    """True if a unit has one row that counts."""
+    return table.unit.column is None or table.unit.max_rows == 1
 
 
 def _of_cell(

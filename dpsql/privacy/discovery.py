@@ -49,9 +49,10 @@ class CountedDiscovery(Discovery):
     """The release of keys whose noisy counts of units reach a threshold, and of these counts.
 
     A unit is in at most ``spread`` of the counts of keys and of NULL, which is a cell of its own
-    where ``null`` says so. For the amount ``rest`` those are counted who have any other value, zero
-    where such rows do not count. Of the keys that pass, ``room`` are shown that differ from each
-    other and from ``label``, that of all others.
+    where ``null`` says so, and counts where keys of the unit leave room for it. For the amount
+    ``rest`` those are counted who have any other value, zero where such rows do not count; where
+    ``spread`` is 1, nobody who is in another count. Of the keys that pass, ``room`` are shown that
+    differ from each other and from ``label``, that of all others.
     """
 
     rest: Fraction

@@ -120,8 +120,7 @@ def _check(units: Counts, most: int) -> None:
 
 def _count(asked: CountedDiscovery, pairs: Pairs) -> KeyCounts:
     """Add noise to the counts of all keys; those that reach the threshold are shown."""
-    units, codes = pairs.every.T
-    nobody = units[codes == NO_VALUE] if asked.null else units[:0]
+    nobody = _without_value(asked, pairs)
     _check(pairs.units, asked.sought.max_keys)
     _check(np.concatenate([pairs.units, nobody]), asked.spread)
     true = np.bincount(pairs.places, minlength=len(pairs.keys))
@@ -132,15 +131,33 @@ def _count(asked: CountedDiscovery, pairs: Pairs) -> KeyCounts:
     shown = asked.shown(tuple(place))
     null = int(noisy[-1]) if asked.null else None
     counts = tuple(int(noisy[place[key]]) for key in shown)
-    return KeyCounts(shown, counts, null, _others(asked, pairs, [place[key] for key in shown]))
+    others = _others(asked, pairs, [place[key] for key in shown], nobody)
+    return KeyCounts(shown, counts, null, others)
 
 
-def _others(asked: CountedDiscovery, pairs: Pairs, shown: Sequence[int]) -> int | None:
-    """The noisy number of units with a value that is no key shown, and not NULL."""
+def _without_value(asked: CountedDiscovery, pairs: Pairs) -> Counts:
+    """The units that count under NULL: those of them that are in fewer counts than they may be."""
+    units, codes = pairs.every.T
+    nobody: Counts = units[codes == NO_VALUE] if asked.null else units[:0]
+    size = int(max(units.max(initial=-1), pairs.units.max(initial=-1))) + 1
+    has_room = np.bincount(pairs.units, minlength=size)[nobody] < asked.spread
+    return nobody[has_room]
+
+
+def _others(
+    asked: CountedDiscovery, pairs: Pairs, shown: Sequence[int], nobody: Counts
+) -> int | None:
+    """The noisy number of units with a value that is no key shown, and not NULL.
+
+    Those that are in one count at most are not in this one too.
+    """
     if not asked.rest:
         return None
     units, codes = pairs.every.T
     rest = np.unique(units[(codes != NO_VALUE) & ~np.isin(codes, shown)])
+    if asked.spread == 1:
+        rest = np.setdiff1d(rest, pairs.units[np.isin(pairs.places, shown)])
+        rest = np.setdiff1d(rest, nobody)
     return int(_with_noise(asked, np.array([len(rest)]), asked.rest_scale)[0])
 
 

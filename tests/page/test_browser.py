@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from dpsql.catalog.view import NO_LINES
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import check
 from dpsql.page import teller
@@ -52,7 +53,16 @@ privacy_unit = "row"
 [table.visits.column]
 ward = {{ type = "text", domain = ["eye", "surgery", "{EVIL}"] }}
 day = {{ type = "date", domain = ["2024-01-01", "2024-12-31"], by = "month" }}
+
+[table.letters]
+source = "letters.csv"
+privacy_unit = "row"
+
+[table.letters.column]
+ward = {{ type = "text", domain = ["eye", "surgery"] }}
 """
+LETTERS = "ward,day\n" + "eye,1\n" * 50 + "eye,1,\n" * 9 + '"eye\n",1\n' + "eye\n"
+"""The last eleven lines are no rows, nor is one in Latin-1."""
 ROWS = {
     "visits": "SELECT CASE i % 3 WHEN 0 THEN 'eye' ELSE 'surgery' END AS ward,"
     " DATE '2024-01-01' + CAST(i % 366 AS INTEGER) AS day FROM range(1000) v(i)"
@@ -154,6 +164,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         for name in ("STATE", "CACHE"):
             patch.setenv(f"XDG_{name}_HOME", str(folder / name))
         write_tables(folder, CATALOG, ROWS).close()
+        (folder / "letters.csv").write_bytes(
+            LETTERS.encode() + "f\u00fc\u00df,1\n".encode("latin-1")
+        )
         (folder / "t.toml").rename(folder / "clinic.toml")
         users = Users(folder / "clinic.users")
         for name in ("ana", "bo"):
@@ -351,6 +364,19 @@ def test_keys_reach_everything(reader: Reader) -> None:
             reader.run("return document.activeElement.id || document.activeElement.tagName")
         )
     assert {"slide", "epsilon", "run", "to-history", "theme", "leave"} <= reached
+
+
+@pytest.mark.parametrize("table", ["letters", "visits"])
+def test_an_answer_names_lines_that_are_no_rows(reader: Reader, table: str) -> None:
+    """Of CSV they are named, and of Parquet, which has no lines, they are not."""
+    reader.write(f"SELECT ward, COUNT(*) AS of_{table} FROM {table} GROUP BY ward")
+    reader.type(CONTROL + ENTER)
+    reader.wait(lambda: f"of_{table}" in reader.text(".result table"), table)
+    notes = [each.text for each in reader.browser.find_elements("css selector", ".notes li")]
+    undeclared = "rows with undeclared ward are left out"
+    lines = f"{NO_LINES}; " if table == "letters" else ""
+    assert f"{table}: {lines}{undeclared}" in notes
+    assert sum(NO_LINES in each for each in notes) == (table == "letters")
 
 
 def test_a_visit_that_has_ended_leads_back_to_the_door(reader: Reader, page: Page) -> None:

@@ -34,10 +34,11 @@ Chances = Mapping[Any, float]
 
 
 def asked(
-    most: int, epsilon: int = 3, rest: Fraction = Fraction(0), null: bool = False
+    most: int, rest: Fraction = Fraction(0), null: bool = False, alone: bool = False
 ) -> CountedDiscovery:
-    what = ("t", "k", Sought("keys", most), "laplace", epsilon - rest, DELTA)
-    return CountedDiscovery(*what, rest, most + null, null, "other", 10**6)
+    """Counts of keys; NULL has no count beside those of keys where a unit has one row ``alone``."""
+    what = ("t", "k", Sought("keys", most), "laplace", 3 - rest, DELTA)
+    return CountedDiscovery(*what, rest, most + (null and not alone), null, "other", 10**6)
 
 
 def pairs_of(world: World, most: int) -> Pairs:
@@ -76,19 +77,20 @@ def excess(one: Chances, other: Chances, epsilon: float) -> float:
     return sum(max(0.0, p - math.exp(epsilon) * other.get(o, 0.0)) for o, p in one.items())
 
 
-WORLDS: dict[str, tuple[int, Fraction, bool, World]] = {
-    "counts of rows": (1, Fraction(0), False, {"a": ("x",), "b": ("x",), "c": ("y",)}),
-    "and of others": (1, Fraction(1), False, {"a": ("x",), "b": ("x",), "c": (NO_KEY,)}),
-    "and of nobody": (1, Fraction(0), True, {"a": ("x", NO_VALUE), "b": ("x",), "c": (NO_VALUE,)}),
-    "two keys each": (2, Fraction(0), False, {"a": ("x", "y"), "b": ("x",), "c": ("x", "y")}),
-    "one of three counts": (1, Fraction(1), False, {"a": ("x", "y", "z"), "b": ("x",)}),
+NOBODY: World = {"a": ("x", NO_VALUE), "b": ("x",), "c": (NO_VALUE,)}
+WORLDS: dict[str, tuple[CountedDiscovery, World]] = {
+    "counts of rows": (asked(1), {"a": ("x",), "b": ("x",), "c": ("y",)}),
+    "and of others": (asked(1, Fraction(1)), {"a": ("x",), "b": ("x",), "c": (NO_KEY,)}),
+    "and of nobody": (asked(1, null=True), NOBODY),
+    "or of nobody": (asked(1, null=True, alone=True), NOBODY),
+    "two keys each": (asked(2), {"a": ("x", "y"), "b": ("x",), "c": ("x", "y")}),
+    "one of three counts": (asked(1, Fraction(1)), {"a": ("x", "y", "z"), "b": ("x",)}),
 }
 
 
 def worst(name: str) -> float:
     """The largest delta that any unit of a world needs, in either direction."""
-    most, rest, null, world = WORLDS[name]
-    what = asked(most, 3, rest, null)
+    what, world = WORLDS[name]
     whole = distribution(what, world)
     found = []
     for unit in world:
@@ -115,7 +117,7 @@ def _leveled(change: int) -> Callable[[], AbstractContextManager[Any]]:
     return lambda: mock.patch.object(CountedDiscovery, "level", lower)
 
 
-def _free(asked: Any, pairs: Pairs, shown: Any) -> int:
+def _free(asked: Any, pairs: Pairs, shown: Any, nobody: Any) -> int:
     units, codes = pairs.every.T
     return len(np.unique(units[~np.isin(codes, shown)]))
 
@@ -168,11 +170,8 @@ def test_the_tail_of_the_discrete_laplace_law_is_exact() -> None:
 
 def test_units_in_more_counts_than_are_paid_for_stop_the_release() -> None:
     crowded = pairs_of({"a": ("x", "y")}, 2)
-    nobody = pairs_of({"a": ("x", NO_VALUE)}, 1)
-    for what, pairs in ((asked(1), crowded), (asked(1, null=True), nobody)):
-        narrow = replace(what, spread=1)
-        with pytest.raises(ValueError, match="more keys"):
-            _count(narrow, pairs)
+    with pytest.raises(ValueError, match="more keys"):
+        _count(replace(asked(1), spread=1), crowded)
 
 
 def test_keys_that_do_not_count_are_never_released() -> None:

@@ -25,8 +25,8 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import UnitLocal
-from dpsql.privacy.discovery import Discovery
-from dpsql.privacy.find import _choose
+from dpsql.privacy.discovery import CountedDiscovery, Discovery
+from dpsql.privacy.find import _choose, _count
 from dpsql.privacy.vault import matching
 from dpsql.privacy.vault.local_rows import rows_of
 from dpsql.privacy.vault.vault import open_vault
@@ -254,10 +254,16 @@ EACH_KEY = ("is_key", "_in_order.<locals>")
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_keys_that_nobody_listed_choose_no_way(most: int, tmp_path: Path) -> None:
-    """Whatever keys there are, and whoever has them: they are read, cut short and drawn for."""
+    """Whatever keys there are, and whoever has them: they are read, cut short and counted."""
     rng, sought, found = random.Random(most), Sought("keys", most), []
     column = Column("c", "text", sought=sought)
-    asked = Discovery("t", "c", sought, GAUSSIAN.name, Fraction(1), Fraction(1, 10**6))
+    what = ("t", "c", sought, GAUSSIAN.name, Fraction(1), Fraction(1, 10**6))
+    asked = Discovery(*what)
+    counted = [
+        CountedDiscovery(*what, Fraction(1), most, True, "other", 10),
+        CountedDiscovery(*what, Fraction(0), most + 1, True, "other", 10),
+        CountedDiscovery(*what, Fraction(1), most, False, "other", 10),
+    ]
     pools: list[list[str | None]] = [["a"]]
     pools += [[f"k{i}" for i in range(90)], ["", "a", "\n", "x" * 2000, None, "b", "c", "d"]]
     for i, pool in enumerate([*pools, ["\n", None], pools[2]]):
@@ -273,8 +279,11 @@ def test_keys_that_nobody_listed_choose_no_way(most: int, tmp_path: Path) -> Non
         parquet.write_table(frame, tmp_path / f"{i}.parquet")
         table = Table("t", str(tmp_path / f"{i}.parquet"), Unit("who", 200), {"c": column})
 
-        def work(table: Table = table) -> object:
-            return _choose(asked, open_vault(table, b"salt" * 8).pairs("c", sought))
+        def work(table: Table = table) -> None:
+            pairs = open_vault(table, b"salt" * 8).pairs("c", sought)
+            _choose(asked, pairs)
+            for each in counted:
+                _count(each, pairs)
 
         work()
         ran = ways(trace(work, (*APART, *LOTS)))

@@ -19,7 +19,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import floor_period
 from dpsql.catalog.joint_keys import join_key
 from dpsql.catalog.read_place import MAX_BOUND
-from dpsql.catalog.sought import Key, Sought
+from dpsql.catalog.sought import LONGEST_KEY, Key, Sought
 from dpsql.interrupts import check
 from dpsql.privacy.vault.combined import join_codes, split_codes
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
@@ -28,8 +28,6 @@ from dpsql.privacy.vault.owners import Digest, Owners, UnitNumbers
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.records import dataclass, field
 
-LONGEST = 1000
-"""Bytes of a text that can be a key."""
 NO_KEY, NO_VALUE = -1, -2
 """Codes of rows whose value is no key, and of rows without one."""
 FIRST, LAST = (
@@ -63,11 +61,11 @@ def is_key(text: object) -> bool:
     >>> is_key("tea"), is_key("a\\nb"), is_key("x" * 1001), is_key("\\ud800"), is_key("")
     (True, False, False, False, True)
     """
-    if not isinstance(text, str) or len(text) > LONGEST:
+    if not isinstance(text, str) or len(text) > LONGEST_KEY:
         return False
     if any(unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") for each in text):
         return False
-    return len(text.encode()) <= LONGEST
+    return len(text.encode()) <= LONGEST_KEY
 
 
 def find_pairs(

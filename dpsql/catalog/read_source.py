@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import SERVERS, engine_of
+from dpsql.catalog.catalog import SERVERS, engine_of, kind_of
+from dpsql.catalog.delimited import Delimited, read_delimited
 from dpsql.catalog.read_place import Place, show
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ SPARK = ("engine", "master", "read")
 SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection", re.I)
 EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
 
+WRITTEN = 'source = { file = "data.csv", delimiter = ";", encoding = "cp1252" }'
 STORED = 'source = { file = "shop.duckdb", table = "sales.orders" }'
 DELTA = 'source = { delta = "warehouse/visits", version = 3 }'
 
@@ -37,7 +39,8 @@ Source = tuple[str, tuple[tuple[str, str], ...]]
 def read_source(place: Place, given: Any, public: bool) -> Source:
     """Read ``source``. Raises: CatalogError (E_POLICY)."""
     if isinstance(given, dict) and "file" in given:
-        return _read_stored(place, given, public)
+        is_stored = kind_of(str(given["file"])) == "duckdb" or {"table", "view"} & given.keys()
+        return (_read_stored if is_stored else _read_text)(place, given, public)
     if isinstance(given, dict) and "delta" in given:
         return _read_delta(place, given, public)
     if isinstance(given, dict):
@@ -67,6 +70,18 @@ def _read_stored(place: Place, given: Mapping[str, Any], public: bool) -> Source
     if "table" not in said:
         place.fail("source names no table of the file", STORED)
     return read_source(place, given["file"], public)[0], tuple(sorted(said.items()))
+
+
+def _read_text(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+    """Read how files of delimited text are written."""
+    file, kind = given["file"], kind_of(str(given["file"]))
+    if not isinstance(file, str) or engine_of(file) is not None:
+        place.fail(f"source has file = {show(file)}", WRITTEN)
+    written = read_delimited(place, given)
+    if kind not in ("csv", None) and written != Delimited():
+        remedy = "Parquet says itself how it is written" if kind == "parquet" else WRITTEN
+        place.fail(f"source has {', '.join(written.said())}, and {show(file)} is no CSV", remedy)
+    return read_source(place, file, public)[0], written.options()
 
 
 def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:

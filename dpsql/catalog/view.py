@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
+from dpsql.catalog.delimited import Delimited
 from dpsql.catalog.domain import BoundedBins
 from dpsql.catalog.origins import named, trace
 from dpsql.catalog.unit_local import DerivedTable, JoinRows, MeetRows, children, scanned
@@ -155,7 +156,9 @@ def no_lines(table: Table) -> list[str]:
         where = {"csv": "", None: "where files are CSV, "}.get(base.kind)
         if where is not None:
             of = "" if base.name == table.name else f" of {printable(base.name)}"
-            found[f"{where}{NO_LINES.replace('lines', f'lines{of}', 1)}"] = None
+            said = NO_LINES.replace("lines", f"lines{of}", 1)
+            encoding = Delimited.of(base.options).encoding.upper()
+            found[f"{where}{said.replace('UTF-8', encoding)}"] = None
     return list(found)
 
 

@@ -16,20 +16,23 @@ from decimal import Decimal
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Reference, Table, Unit
+from dpsql.catalog.delimited import Delimited
 from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
 from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import DerivedTable
-from dpsql.privacy.vault.data_engine import Flags, StoredTable
+from dpsql.privacy.vault.data_engine import Flags, Form, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.frame import Frame, Key
 from dpsql.privacy.vault.held import one_snapshot
+from dpsql.privacy.vault.lines import PLAIN as PLAIN_CSV
 from dpsql.privacy.vault.lines import REMEDIES, find_unread
 from dpsql.privacy.vault.local_rows import take_stock
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import together
 from dpsql.privacy.vault.rows import Rows
+from dpsql.privacy.vault.spelled import spelling
 from dpsql.privacy.vault.stored_rows import (
     ask_all,
     check_keys,
@@ -239,7 +242,7 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
         most=int(np.minimum(of_units, limit).sum()),
         least=int(np.minimum(inside, limit).sum()),
         columns=columns,
-        unread=_unread(stored) if stored.kind == "csv" else (),
+        unread=_unread(stored, Delimited.of(table.options)) if stored.kind == "csv" else (),
         roomier=tuple((each, int(np.minimum(of_units, each).sum())) for each in limits),
         met=met,
         room=None if table.is_pushed else table.room,
@@ -299,10 +302,10 @@ def _of_column(
 ) -> ColumnFigures:
     column = table.columns[key]
     name, family = stored.columns[position(table, stored, column.name)]
-    values = _values(stored, name, wrong)
+    values, written = _values(stored, name, wrong), Delimited.of(table.options)
     found: dict[str, list[int]] = {}
     for value, count in values:
-        found.setdefault(remedy_for(column, family, value), []).append(count)
+        found.setdefault(remedy_for(column, family, value, written), []).append(count)
     remedies = [Remedy(sum(each), len(each), words) for words, each in found.items()]
     idle = ""
     if column.domain is None and column.bounds is None:
@@ -350,12 +353,12 @@ def _bounds_of(column: Column) -> tuple[float, float] | None:
     return None if column.bounds is None else (float(column.bounds[0]), float(column.bounds[1]))
 
 
-def _unread(stored: StoredTable) -> tuple[LostLines, ...]:
+def _unread(stored: StoredTable, written: Delimited) -> tuple[LostLines, ...]:
     """The lines of files that are no rows, by reason, the most frequent first."""
     first: dict[str, tuple[str, int]] = {}
     count = Counter[str]()
     for path in stored.paths:
-        for number, why in find_unread(path):
+        for number, why in find_unread(path, written):
             first.setdefault(why, (os.path.basename(path), number))
             count[why] += 1
     return tuple(LostLines(why, n, *first[why], REMEDIES[why]) for why, n in count.most_common())
@@ -398,26 +401,50 @@ MONEY = re.compile(r"[^\d.,'+-]{0,5}[+-]?[^\d.,'+-]{0,5}\d[\d.,'\s\u00a0\u202f]*
 PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
 CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d")
 DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
-EMPTY = "words for what is missing: write empty fields, and null = true counts them"
-SEPARATED = "write plain numbers, as 1234.5: no currency, percent or thousands, a decimal point"
+EMPTY = (
+    'words for what is missing: declare them, as missing = ["NA"] in the source of a CSV file, or '
+    "write empty fields; null = true counts them"
+)
+SEPARATED = (
+    "numbers with marks: declare decimal, thousands, currency or percent in the source of a CSV "
+    "file, or write plain numbers, as 1234.5"
+)
+UNLIKE = "not written as the source declares it by decimal, thousands, currency, percent or dates"
 DECIMALS = 'type = "number" with bins, or "decimal" with step, would count them'
 NO_NUMBERS = 'no numbers: write empty fields, or type = "text" with other = true would count them'
-DAYS = "write days as 2024-12-31, and times after them as 08:30"
-TIMES = "write times of day as 08:30"
+DAYS = (
+    'declare their form, as dates = "%d.%m.%Y" in the source of a CSV file, or write days as '
+    "2024-12-31, and times after them as 08:30"
+)
+TIMES = 'declare their form, as dates = "%H.%M", or write times of day as 08:30'
 WIDER = "a wider domain would count them"
 LISTED = "listed in its domain they would count"
 OTHER = "other = true would count them"
 STEP = "a step that they are multiples of would count them"
 
 
-def remedy_for(column: Column, family: str, value: str) -> str:
+FORMS: dict[str, Form] = {
+    **dict.fromkeys(("integer", "number", "decimal"), "number"),
+    "date": "day",
+    "timestamp": "clock",
+    "time": "time",
+}
+"""The forms of values whose spelling may be declared, by the type of their column."""
+
+
+def remedy_for(column: Column, family: str, value: str, written: Delimited = PLAIN_CSV) -> str:
     """Remedies for a value that a column leaves out, in the words to type.
 
-    ``family`` is that of the stored column, ``value`` the value as text.
+    ``family`` is that of the stored column, ``value`` the value as text, as it is ``written``.
     """
     text = value.strip()
     if family == "text" and text.casefold() in WORDS:
         return EMPTY
+    known = spelling(FORMS[column.type], written) if column.type in FORMS else None
+    if known is not None:
+        text = known.plain(value)
+        if not text:
+            return UNLIKE
     if column.type in ("integer", "number", "decimal"):
         return _remedy_for_number(column, family, text)
     if column.type in ("date", "timestamp"):

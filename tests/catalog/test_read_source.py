@@ -41,6 +41,42 @@ def test_a_table_of_a_server_is_named_without_how_it_is_reached(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("options", "problem", "hint"),
+    [
+        ('delimeter = ";"', "unknown key 'delimeter'", "did you mean 'delimiter'"),
+        ('quote = "x"', "unknown key 'quote'", "known keys: file, delimiter, encoding"),
+        ('delimiter = ";;"', "delimiter = ';;'", "one character"),
+        ('encoding = "cp125"', "encoding = 'cp125'", "did you mean 'cp1"),
+        ('encoding = "shift_jis"', "encoding = 'shift_jis'", "iconv"),
+        ('decimal = ",", thousands = ","', "both ','", 'decimal = ","'),
+        ('dates = "%d.%B"', "dates = '%d.%B'", "%Y, %y, %m"),
+        ("missing = [1]", "missing = [1]", "whole fields"),
+        ("header = false", "header = False", "the names of all columns"),
+        ("skip = -1", "skip = -1", "skip = 2"),
+        ("quoted_newlines = true", "quoted_newlines: a quote would decide", "Parquet"),
+        ('currency = "1"', "currency = '1'", "marks"),
+    ],
+)
+def test_bad_forms_of_files_are_refused(
+    options: str, problem: str, hint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CatalogError) as caught:
+        load(tmp_path, f'{{ file = "x.csv", {options} }}')
+    assert problem in caught.value.message
+    assert hint in str(caught.value.hint)
+
+
+def test_a_declared_form_is_part_of_the_policy(tmp_path: Path) -> None:
+    plain = load(tmp_path, '"x.csv"')
+    assert load(tmp_path, '{ file = "x.csv", header = true }').policy_hash() == plain.policy_hash()
+    declared = load(tmp_path, '{ file = "x.csv", decimal = "," }')
+    assert declared.policy_hash() != plain.policy_hash()
+    assert declared.tables["visits"].source == plain.tables["visits"].source
+    with pytest.raises(CatalogError, match=r"has decimal, and 'x.parquet' is no CSV"):
+        load(tmp_path, '{ file = "x.parquet", decimal = "," }')
+
+
+@pytest.mark.parametrize(
     ("source", "problem", "hint"),
     [
         ('"postgresql://ann:secret@host/db"', "may hold a password", "dsn_env"),

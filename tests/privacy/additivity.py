@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.delimited import Delimited
 from dpsql.catalog.domain import (
     Bins,
     BoundedBins,
@@ -40,6 +41,7 @@ from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.database import find_relation
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
+from dpsql.privacy.vault.lines import PLAIN
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.rows import Rows, line_up, load_rows, tally, view
 from dpsql.privacy.vault.source import connect
@@ -74,6 +76,17 @@ LINES: list[Any] = [
     *[b"A,1_0", b"A,0x1", b"\xef\xbb\xbfA,1", b'"A"",1', b'A,"1""', b"\\A,1", b"A\\,1", b'\\",1'],
     *[b"A," + b"9" * 400, b"A" * 3000 + b",1", b"A;1", b"#A,1", b"NULL,NULL", b"A,-0.0"],
 ]
+SPELLED: list[Any] = [
+    *[b"1.234,5;A", b"1,234.5;A", b"-99;B", b"NA;NA", b"5 %;A", b"\x80 5;B", b"-1;?", b"1e1;A"],
+    *[b"1.2.2024;A", b"31.12.24;A", b"30.2.2024;B", b"01.03.2024 12:30;A", b"\x02;A", b";"],
+    *[b'"1.000";B', b"1.00;A", b",5;A", b"2024-01-01;A", b"\x811;A", b"\xe9;\xe9", b"inf;A"],
+]
+WRITTEN = (
+    *(PLAIN, PLAIN, Delimited(delimiter=";", missing=("NA", "-99"))),
+    Delimited(";", "cp1252", ",", ".", ("%d.%m.%Y", "%d.%m.%Y %H:%M"), currency=("\u20ac",)),
+    Delimited(";", "utf-16", ",", percent=True, dates=("%d.%m.%y",), skip=1),
+    Delimited("|", "iso8859-1", header=("c", "w"), thousands=",", missing=("NA",)),
+)
 NUMBERS = {
     "bins": Column("c", "number", Bins((Fraction(-1), Fraction(0), Fraction(5, 2), Fraction(10)))),
     "bins null": Column("c", "number", Bins((Fraction(0), Fraction(10**19))), null=True),
@@ -215,12 +228,18 @@ class Sample:
     rows: list[dict[str, Any]]
     writer: str
     seed: int
+    written: Delimited = PLAIN
 
     def group(self, row: dict[str, Any]) -> Any:
         """Return what tells units apart, at least as coarsely as the vault does."""
         if "line" in row:
-            return row["line"].replace(b'"', b"").split(b",")[0]
+            return row["line"].replace(b'"', b"").split(self.cut)[0]
         return str(0.0 if row["who"] == 0 else row["who"])
+
+    @property
+    def cut(self) -> bytes:
+        """The delimiter of lines."""
+        return self.written.cut(self.table.source).encode()
 
 
 def draw(seed: int, folder: Path, by_unit: bool, writers: Sequence[str] = WRITERS) -> Sample:
@@ -231,11 +250,15 @@ def draw(seed: int, folder: Path, by_unit: bool, writers: Sequence[str] = WRITER
     source = folder / {"database": "t.duckdb", "csv": "*.csv"}.get(writer, "*.parquet")
     size = random_.choice([2, 3, 4, 6, 9])
     if writer == "csv":
-        columns = {"c": random_.choice([*NUMBERS.values(), *WORDS.values()]), "w": WORDS["text"]}
-        lines = random_.sample(LINES, random_.randint(1, 6))
-        rows = [{"line": random_.choice(lines)} for _ in range(size)]
+        written, dated = random_.choice(WRITTEN), [*DATES.values(), *CLOCKS.values()]
+        kept = [*NUMBERS.values(), *WORDS.values(), *(dated if written.dates else [])]
+        columns = {"c": random_.choice(kept), "w": WORDS["text"]}
+        lines = random_.sample([*LINES, *(SPELLED if written != PLAIN else [])], 6)
+        cut = written.cut(str(source)).encode()
+        rows = [{"line": random_.choice(lines).replace(b";", cut)} for _ in range(size)]
         owner = Unit("c", unit.max_rows) if by_unit else unit
-        return Sample(Table("t", str(source), owner, _named(columns)), {}, rows, writer, seed)
+        table = Table("t", str(source), owner, _named(columns), options=written.options())
+        return Sample(table, {}, rows, writer, seed, written)
     possible = [kind for kind in KINDS if writer in ONLY.get(kind, WRITERS)]
     often = [*possible, "double", "double", "float"]  # what statistics are most often wrong about
     kinds = {f"c{i}": random_.choice(often) for i in range(4)}
@@ -318,7 +341,11 @@ def write(
     random_ = random.Random(sample.seed)
     if sample.writer == "csv":
         text = b"".join(row["line"] + b"\n" for row in rows)
-        (folder / f"{name}.csv").write_bytes(b"c,w\n" + text)
+        text = text if sample.written.header else b"c" + sample.cut + b"w\n" + text
+        text = b"skipped\n" * sample.written.skip + text
+        if sample.written.encoding == "utf-16":
+            text = text.decode("latin-1").encode("utf-16")
+        (folder / f"{name}.csv").write_bytes(text)
         return
     is_utf8 = sample.writer in ("duckdb", "database", "polars")
     frame = pa.table(
@@ -399,7 +426,8 @@ class Reader:
                 relation = find_relation(cursor, paths[0], table.name, "", False)
                 source = sources.read_relation(cursor, table.source, paths, relation)
             else:
-                source = sources.read_schema(cursor, table.source, kind, paths, table.name)
+                named = table.source, kind, paths, table.name
+                source = sources.read_schema(cursor, *named, sample.written)
             batches = fetch_rows(cursor, source, *ask_all(FileTable(source, table.name), table))
             rows = load_rows(batches, table)
             rows = replace(rows, queue=line_up(rows, table, Digest(SALT)))

@@ -174,8 +174,8 @@ def test_every_remedy_works(column: str, tmp_path: Path) -> None:
     [
         (0, "NA", "empty fields"),
         (0, "3.5", "decimal"),
-        (4, "\u20ac 1.234,50", "no currency"),
-        (0, "1,200", "no currency"),
+        (4, "\u20ac 1.234,50", "currency"),
+        (0, "1,200", "currency"),
         (9, "31.12.2024", "2024-12-31"),
         (9, "12/31/2024", "2024-12-31"),
         (9, "2031-01-01", "wider domain"),

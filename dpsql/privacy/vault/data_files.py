@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from pathlib import Path
 
 from dpsql.catalog.catalog import kind_of
 from dpsql.files import real_paths
@@ -42,8 +43,8 @@ def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_data_file(name: str) -> bool:
-    """Say whether a file can be read as data, by its name."""
-    return kind_of(name) is not None
+    """Say whether a file of a folder is data, by its name; one that is .txt is when it is named."""
+    return kind_of(name) is not None and ".txt" not in Path(name).suffixes
 
 
 def is_parquet(source: str) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
+from dpsql.catalog.delimited import Delimited
 from dpsql.privacy.vault.ahead import read_ahead
 from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.byte_texts import ByteTexts
@@ -38,6 +39,7 @@ from dpsql.privacy.vault.fetched_columns import (
     narrow_sql,
 )
 from dpsql.privacy.vault.footers import BESIDES
+from dpsql.privacy.vault.lines import PLAIN
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
 from dpsql.privacy.vault.schemas import known_source
@@ -73,13 +75,20 @@ class FileEngine:
         Raises: DataUnavailable (E_DATA).
         """
         named, vouched = table.option("table") or "", table.option("view") is not None
-        version = table.option("version")
+        version, written = table.option("version"), Delimited.of(table.options)
 
         def read(room: AbstractContextManager[duckdb.DuckDBPyConnection]) -> Source:
             with room as connection:
-                return open_source(connection, table.source, table.name, named, vouched, version)
+                options = named, vouched, version, written
+                return open_source(connection, table.source, table.name, *options)
 
-        if named or vouched or version is not None or not is_parquet(table.source):
+        if (
+            written != PLAIN
+            or named
+            or vouched
+            or version is not None
+            or not is_parquet(table.source)
+        ):
             source = read(connect(threads=1))
         else:
             paths = find_files(table.source, table.name)[1]
@@ -152,8 +161,9 @@ class FileTable:
     def _reopened(self) -> Iterator[duckdb.DuckDBPyConnection]:
         try:
             with self._room() as connection:
-                source = self.source.declared, self.name, self.named, self.is_vouched, self.version
-                if open_source(connection, *source) != self.source:
+                named = self.source.declared, self.name, self.named, self.is_vouched
+                written = self.source.written
+                if open_source(connection, *named, self.version, written) != self.source:
                     raise Unread(self.name, self.source.declared, *CHANGED)
                 yield connection
         except FAILED as error:
@@ -175,7 +185,7 @@ def fetch_rows(
     fetches = [
         _fetch_key(source, place)
         if each.form == "key"
-        else fetch_column(each, source.column_sql(place), source.columns[place][1])
+        else fetch_column(each, source.column_sql(place, each.form), source.columns[place][1])
         for each, place in zip(asked, places, strict=True)
     ]
     fetches = [

@@ -1,8 +1,9 @@
 """CSV by our own rule: the lines of a file are its rows, and no line can reach another.
 
 Bytes are split at newlines before anything else is looked at, so a quoted newline is not possible.
-A line is a row if it is UTF-8, its quotes are closed, it has as many fields as the header, and no
-carriage return but at its end. Any other line is no row. An empty field is missing.
+A line is a row if it is of the declared encoding and no longer than LONGEST, its quotes are closed,
+it has as many fields as the header, and no carriage return but at its end. Any other line is no
+row. An empty field is missing.
 
 Guarantee: the rows of a file are the rows of its lines, one by one.
 """
@@ -10,17 +11,17 @@ Guarantee: the rows of a file are the rows of its lines, one by one.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.catalog.delimited import Delimited
 from dpsql.interrupts import check
+from dpsql.privacy.vault.text_files import Unreadable, open_text, refuse_foreign
 
 Flags = npt.NDArray[np.bool_]
 BLOCK = 1 << 22
@@ -30,14 +31,21 @@ PIECE = 1 << 16
 ESCAPED = re.compile("[\udc80-\udcff]")
 """Treatment of bytes that are not UTF-8."""
 QUOTE = ord('"')
+PLAIN = Delimited()
 MAX_HEADER = 1 << 20
 """Most bytes of a header line."""
-NOT_UTF8 = "bytes that are not UTF-8"
+LONGEST = 1 << 24
+"""Most bytes of a line that is a row."""
+NOT_UTF8 = "bytes that are not of its encoding"
+LONG = "more than 16 MiB"
+TOO_LONG = b"\xff: the beginning of a longer line"
+"""The line that is read, and is no row, in place of one that is longer than LONGEST."""
 STRAY = "a carriage return within it"
 UNCLOSED = "a quote that is not closed"
 FIELDS = "another number of fields than the header"
 REMEDIES = {
-    NOT_UTF8: "write the file in UTF-8: iconv -f cp1252 -t utf-8 old.csv > new.csv",
+    NOT_UTF8: 'declare the encoding, as source = { file = "old.csv", encoding = "cp1252" }',
+    LONG: "end lines with newlines; and does a quote that is not closed hide them?",
     STRAY: "end lines with a newline, and write values that hold line ends as Parquet",
     UNCLOSED: "write values that hold line ends as Parquet; a quote within quotes is doubled",
     FIELDS: "write as many delimiters in every line as in the header",
@@ -45,17 +53,60 @@ REMEDIES = {
 """Reasons why a line is no row, and what would make it one."""
 
 
-def read_header(path: str) -> list[str]:
-    """Read the first line of a CSV file; nothing of the rows after it is decoded.
+def read_header(path: str, written: Delimited = PLAIN) -> list[str]:
+    """Read the names of the columns of a CSV file; nothing of the rows after them is decoded.
 
-    Raises: OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error.
+    Where names are declared nothing is read: the first line is a row.
+    Raises: Unreadable, naming line and column; OSError.
     """
-    with _open(path) as file:
-        line = file.readline(MAX_HEADER).decode("utf-8-sig")
-    header = next(csv.reader([line], delimiter=_delimiter(path), strict=True), [])
-    if not header or len(set(header)) != len(header):
-        raise csv.Error("no usable header line")
-    return header
+    if written.header:
+        with open_text(path, written.encoding):
+            return [*written.header]
+    refuse_foreign(path, written.encoding)
+    with open_text(path, written.encoding) as file:
+        for _ in range(written.skip):
+            _skip_line(file)
+        line, number = file.readline(MAX_HEADER), written.skip + 1
+    if not line:
+        raise Unreadable(f"it has no line {number} for a header", "give a file with a header")
+    return _names(line, number, written.cut(path), written.encoding)
+
+
+def _names(line: bytes, number: int, delimiter: str, encoding: str) -> list[str]:
+    """Return the fields of a header line. Raises: Unreadable."""
+    line, stray, _ = line.removesuffix(b"\n").removesuffix(b"\r").partition(b"\r")
+    if stray or len(line) >= MAX_HEADER - 1:  # what comes after a return may be somebody's row
+        what = (
+            f", column {len(line) + 1} has a carriage return" if stray else " is longer than 1 MiB"
+        )
+        hint = "end lines with newlines: tr '\\r' '\\n' < old.csv > new.csv"
+        raise Unreadable(f"line {number}{what}", hint)
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = len(line[: error.start].decode("utf-8-sig")) + 1
+        problem = f"line {number}, column {place} has bytes that are not {encoding}"
+        raise Unreadable(problem, REMEDIES[NOT_UTF8]) from None
+    if not text.strip():
+        raise Unreadable(f"line {number} is blank", f"skip = {number} begins one line later")
+    try:
+        found = next(csv.reader([text], delimiter=delimiter, strict=True))
+    except csv.Error:
+        place = text.rfind('"') + 1
+        problem = f"line {number}, column {place} has {UNCLOSED}, or text after one"
+        raise Unreadable(problem, REMEDIES[UNCLOSED]) from None
+    for i, name in enumerate(found):
+        if name in found[:i]:
+            at = f"fields {found.index(name) + 1} and {i + 1} of line {number}"
+            problem = f"two columns are called {name!r}, {at}"
+            hint = f"name the columns: skip = {number}, header = [...] with {len(found)} names"
+            raise Unreadable(problem, hint)
+    return found
+
+
+def _skip_line(file: io.BufferedIOBase) -> None:
+    while (part := file.readline(MAX_HEADER)) and not part.endswith(b"\n"):
+        check()
 
 
 def other_delimiter(header: str) -> str | None:
@@ -68,25 +119,28 @@ def other_delimiter(header: str) -> str | None:
     return {None: None, "\t": "a tab", ",": "a comma"}.get(found, f"'{found}'")
 
 
-def read_rows(path: str, columns: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def read_rows(
+    path: str, columns: int, written: Delimited = PLAIN
+) -> Iterator[dict[str, npt.NDArray[Any]]]:
     """Yield the rows of a file, block by block, as texts that ``FIELDS_SQL`` cuts into fields.
 
-    Raises: OSError, EOFError, zlib.error.
+    Raises: OSError, Unreadable.
     """
-    for block in _blocks(path):
-        yield split_lines(block, _delimiter(path), columns)
+    for block in _blocks(path, written):
+        yield split_lines(block, written.cut(path), columns)
     # A file without rows has columns.
     yield {"line": np.empty(0, dtype=object)}
 
 
-def find_unread(path: str) -> Iterator[tuple[int, str]]:
+def find_unread(path: str, written: Delimited = PLAIN) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file that are no rows, but for blank ones: their number, and why.
 
-    It is for the curator, and for files that are public. The header is line 1.
+    It is for the curator, and for files that are public. The first line of the file is line 1.
     Raises: as :func:`read_header` and :func:`read_rows`.
     """
-    columns, cut, number = len(read_header(path)), _delimiter(path), 2
-    for block in _blocks(path):
+    columns, cut = len(read_header(path, written)), written.cut(path)
+    number = 1 + written.skip + (not written.header)
+    for block in _blocks(path, written):
         lines = block.split(b"\n")
         if len(split_lines(block, cut, columns)["line"]) < len(lines):
             for i, line in enumerate(lines):
@@ -98,6 +152,8 @@ def find_unread(path: str) -> Iterator[tuple[int, str]]:
 
 def _fault(line: bytes, delimiter: str, columns: int) -> str:
     """Say why a line is no row; nothing where it is one, or blank."""
+    if line == TOO_LONG:
+        return LONG
     text = _decode_line(line)
     if text is None:
         return NOT_UTF8
@@ -206,17 +262,29 @@ def split_line(line: str | None, delimiter: str, columns: int) -> list[str] | No
     return row if len(row) == columns and "\r" not in line else None
 
 
-def _blocks(path: str) -> Iterator[bytes]:
-    """Yield the lines after the header, a few at a time, without the newline of the last."""
-    with _open(path) as file:
-        file.readline(MAX_HEADER)
+def _blocks(path: str, written: Delimited) -> Iterator[bytes]:
+    """Yield the lines that may be rows, a few at a time, without the newline of the last."""
+    with open_text(path, written.encoding) as file:
+        for _ in range(written.skip + (not written.header)):
+            _skip_line(file)
         rest = b""
         while block := file.read(BLOCK):
-            whole, newline, rest = (rest + block).rpartition(b"\n")
+            check()
+            whole, newline, end = block.rpartition(b"\n")
             if newline:
-                yield whole
+                yield _shortened(rest + whole)
+                rest = end
+            else:  # of a line of any length no more is kept than is needed to say that it is long
+                rest = (rest + end)[: LONGEST + 1]
         if rest:
-            yield rest
+            yield _shortened(rest)
+
+
+def _shortened(lines: bytes) -> bytes:
+    """Lines of which the first, if it is too long, is one that is no row."""
+    end = lines.find(b"\n")
+    end = len(lines) if end < 0 else end
+    return lines if end <= LONGEST else TOO_LONG + lines[end:]
 
 
 def _decode(lines: bytes) -> list[str | None]:
@@ -244,11 +312,3 @@ def _decode_line(line: bytes) -> str | None:
         return line.removesuffix(b"\r").decode()
     except UnicodeDecodeError:
         return None
-
-
-def _open(path: str) -> io.BufferedIOBase:
-    return gzip.open(path) if path.lower().endswith(".gz") else Path(path).open("rb")
-
-
-def _delimiter(path: str) -> str:
-    return "\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ","

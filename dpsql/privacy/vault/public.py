@@ -11,8 +11,9 @@ from typing import Any, overload
 import duckdb
 
 from dpsql.catalog.catalog import Table
+from dpsql.catalog.delimited import Delimited
 from dpsql.errors import InternalError
-from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.data_engine import Form, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.footers import BESIDES
 from dpsql.privacy.vault.lines import REMEDIES, find_unread
@@ -27,6 +28,13 @@ CSV_TYPES = {
     "timestamp": "TIMESTAMP",
     "boolean": "BOOLEAN",
 }
+SPELLED: dict[str, Form] = {
+    "BIGINT": "number",
+    "DOUBLE": "number",
+    "DATE": "day",
+    "TIMESTAMP": "clock",
+}
+"""Forms of the values of these types, where they are texts."""
 
 
 class PublicValues(Sequence[Any]):
@@ -67,15 +75,13 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")
     with _room(table) as connection:
-        source = open_source(
-            connection, table.source, table.name, table.option("table") or "", True
-        )
+        source = _open(connection, table)
         try:
             stored = stored_types(connection, source)
             types = [_type(table, source, name, kind) for name, kind in stored]
             lines = list(range(len(types))) if source.kind == "csv" else []
             for path in source.paths if lines else ():
-                _refuse_unread(table, path)
+                _refuse_unread(table, path, source.written)
             rows = _select(connection, source, types, lines)
         except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
             unavailable(table.name, table.source, "the rows cannot be read")
@@ -88,9 +94,14 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     return found
 
 
-def _refuse_unread(table: Table, path: str) -> None:
+def _open(connection: duckdb.DuckDBPyConnection, table: Table) -> Source:
+    named, written = table.option("table") or "", Delimited.of(table.options)
+    return open_source(connection, table.source, table.name, named, True, written=written)
+
+
+def _refuse_unread(table: Table, path: str, written: Delimited) -> None:
     """Refuse a public file of which a line would go unseen."""
-    for number, why in find_unread(path):
+    for number, why in find_unread(path, written):
         problem = f"line {number:,} is no row, it has {why}"
         unavailable(table.name, table.source, problem, REMEDIES[why])
 
@@ -98,7 +109,7 @@ def _refuse_unread(table: Table, path: str) -> None:
 def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:
     """Read one column."""
     with _room(table, source) as connection:
-        again = open_source(connection, table.source, table.name, table.option("table") or "", True)
+        again = _open(connection, table)
         try:
             rows = _select(connection, again, types, [place]) if again == source else []
         except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
@@ -123,7 +134,8 @@ def _select(
 ) -> list[tuple[Any, ...]]:
     """Return all rows of some columns; of none, as many empty rows."""
     rows: list[tuple[Any, ...]] = []
-    listed = [f"TRY_CAST({source.column_sql(i)} AS {types[i]}) AS p{i}" for i in places]
+    raw = [source.column_sql(i, SPELLED.get(types[i], "key")) for i in places]
+    listed = [f"TRY_CAST({raw} AS {types[i]}) AS p{i}" for raw, i in zip(raw, places, strict=True)]
     for found in source.select(connection, listed or ["count(*)"], places):
         values = found.run().fetchall()
         rows += values if listed else [()] * values[0][0]

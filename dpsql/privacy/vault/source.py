@@ -6,23 +6,24 @@ read here beyond the header line of a CSV file.
 
 from __future__ import annotations
 
-import csv
 import os
-import zlib
 from collections.abc import Iterator, Sequence
 
 import duckdb
 
+from dpsql.catalog.delimited import Delimited
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.plan.machine import memory
-from dpsql.privacy.vault.data_engine import NESTED, unavailable
+from dpsql.privacy.vault.data_engine import NESTED, Form, unavailable
 from dpsql.privacy.vault.data_files import READABLE, find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.instants import read_instants
-from dpsql.privacy.vault.lines import FIELDS_SQL, read_header, read_rows
+from dpsql.privacy.vault.lines import FIELDS_SQL, PLAIN, read_header, read_rows
 from dpsql.privacy.vault.pile import SHARE
+from dpsql.privacy.vault.spelled import spelling
+from dpsql.privacy.vault.text_files import Unreadable
 from dpsql.records import dataclass, replace
 from dpsql.sealed import hush, open_duckdb
 
@@ -86,6 +87,8 @@ def family(duckdb_type: str) -> str:
 
 DATABASE_FILES = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
 PARQUET = "hive_partitioning = false, can_have_nan = true"
+FORMS: tuple[Form, ...] = ("number", "whole", "day", "clock", "time")
+"""Forms of values of which the spelling may be declared."""
 BLOCK = "lines"
 """The name under which the lines of CSV files are offered to DuckDB."""
 BESIDE = "beside"
@@ -123,8 +126,9 @@ class Source:
     """The files of a table, one kind, and the (name, DuckDB type) of their columns.
 
     The columns of CSV files are all text and are called f0, f1, ... in SQL. Types never list
-    values. ``stored`` says of Parquet files what :mod:`footers` says of each column. Of a Delta
-    table they are the files of one version, and ``apart`` has the columns that are in none.
+    values, and ``written`` says how they are written. ``stored`` says of Parquet files what
+    :mod:`footers` says of each column. Of a Delta table they are the files of one version, and
+    ``apart`` has the columns that are in none.
     """
 
     declared: str
@@ -134,6 +138,7 @@ class Source:
     relation: Relation | None = None
     stored: tuple[str, ...] = ()
     apart: frozenset[str] | None = None
+    written: Delimited = PLAIN
 
     @property
     def is_delta(self) -> bool:
@@ -147,9 +152,13 @@ class Source:
             return ""
         return self.relation.shown
 
-    def column_sql(self, position: int) -> str:
-        """Return the name of a column in the expressions of :meth:`select`."""
-        return f"t.{self._quoted(position)}"
+    def column_sql(self, position: int, form: Form = "key") -> str:
+        """Return the name of a column in the expressions of :meth:`select`.
+
+        Texts that hold values of a form, spelled as declared, are those in the standard spelling.
+        """
+        is_spelled = self.kind == "csv" and spelling(form, self.written) is not None
+        return f't."f{position}_{form}"' if is_spelled else f"t.{self._quoted(position)}"
 
     def valid_sql(self, position: int) -> str:
         """Return when the text of a column is what the file holds; see :meth:`select`."""
@@ -196,13 +205,25 @@ class Source:
     def _select_lines(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
     ) -> Iterator[RowQuery]:
-        listed = [f"nullif(fields[{i + 1}], '') AS f{i}" for i in wanted or [0]]
+        """Select from lines; spellings that are not asked for are left out by DuckDB."""
+        missing = ", ".join(map(literal, ("", *self.written.missing)))
+        listed = [
+            f"CASE WHEN fields[{i + 1}] NOT IN ({missing}) THEN fields[{i + 1}] END AS f{i}"
+            for i in wanted or [0]
+        ]
+        rows = f"SELECT {', '.join(listed)} FROM (SELECT {FIELDS_SQL} AS fields FROM {BLOCK}) AS r"
+        spelled = [
+            f'{known.sql(f"f{i}")} AS "f{i}_{form}"'
+            for form in FORMS
+            if (known := spelling(form, self.written)) is not None
+            for i in wanted
+        ]
+        if spelled:
+            rows = f"SELECT *, {', '.join(spelled)} FROM ({rows}) AS s"
         for path in self.paths:
-            cut = f"SELECT {FIELDS_SQL} AS fields FROM {BLOCK}"
-            sql = f"{chosen} (SELECT {', '.join(listed)} FROM ({cut}) AS r) AS t"
-            for block in read_rows(path, len(self.columns)):
+            for block in read_rows(path, len(self.columns), self.written):
                 connection.register(BLOCK, block)
-                yield RowQuery(connection, sql)
+                yield RowQuery(connection, f"{chosen} ({rows}) AS t")
 
     def _quoted(self, position: int) -> str:
         return f'"f{position}"' if self.kind == "csv" else quote(self.columns[position][0])
@@ -243,11 +264,13 @@ def open_source(
     named: str = "",
     is_vouched: bool = False,
     version: str | None = None,
+    written: Delimited = PLAIN,
 ) -> Source:
     """Find the files of ``source``, read their schema and allow the connection nothing else.
 
     ``named`` is the table or view of a database file that is meant, a view if it is vouched for;
-    ``version`` is that of a Delta table. Raises: DataUnavailable (E_DATA), naming table and source.
+    ``version`` is that of a Delta table; CSV files are as they are ``written``.
+    Raises: DataUnavailable (E_DATA), naming table and source.
     """
     apart = None
     if version is None:
@@ -264,12 +287,16 @@ def open_source(
             return read_relation(connection, source, paths, relation)
         if named:
             unavailable(table, source, "only DuckDB files hold tables of a name")
-        return replace(read_schema(connection, source, kind, paths, table), apart=apart)
+        if kind != "csv" and written != PLAIN:
+            unavailable(table, source, f"{', '.join(written.said())} are options of CSV files")
+        return replace(read_schema(connection, source, kind, paths, table, written), apart=apart)
     except DataUnavailable:
         raise
+    except Unreadable as error:
+        unavailable(table, source, error.problem, error.hint)
     except PermissionError:
         unavailable(table, source, "permission denied")
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, duckdb.Error):
+    except (OSError, duckdb.Error):
         problem = f"not a readable {kind} file, or locked by another process"
     unavailable(table, source, problem, READABLE[kind])
 
@@ -343,11 +370,13 @@ def read_schema(
     kind: str,
     paths: tuple[str, ...],
     table: str,
+    written: Delimited = PLAIN,
 ) -> Source:
     """Read the schema of Parquet or CSV files, which have to agree."""
     footers = {} if kind == "csv" else read_footers(connection, paths)
     if kind == "csv":
-        headers = {path: tuple((name, "VARCHAR") for name in read_header(path)) for path in paths}
+        names = {path: read_header(path, written) for path in paths}
+        headers = {path: tuple((name, "VARCHAR") for name in names[path]) for path in paths}
     else:
         files = {footer: path for path, footer in footers.items()}  # one of each, where many agree
         known = {f: _safe(_describe(connection, parquet_sql(), [at])) for f, at in files.items()}
@@ -356,7 +385,7 @@ def read_schema(
         if columns != headers[paths[0]]:
             unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
     stored = stored_as(footers.values(), headers[paths[0]]) if footers else ()
-    return Source(declared, kind, paths, headers[paths[0]], stored=stored)
+    return Source(declared, kind, paths, headers[paths[0]], stored=stored, written=written)
 
 
 def read_relation(

@@ -27,6 +27,7 @@ from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.versions import stated_version
 from dpsql.records import dataclass, replace
 
+OTHERWISE = 'declare it: source = { file = "data.csv", delimiter = ";" }'
 COLUMNAR = ("parquet", "delta", "duckdb")
 """Kinds of files of which some columns are read without the others."""
 
@@ -230,6 +231,6 @@ def position(table: Table, stored: StoredTable, name: str) -> int:
         if what == "file" and len(stored.columns) == 1:
             other = other_delimiter(stored.columns[0][0])
             problem += "" if other is None else f": its header seems to be separated by {other}"
-            hint = hint if other is None else "write it with commas (.csv) or tabs (.tsv)"
+            hint = hint if other is None else OTHERWISE
         unavailable(table.name, table.source, problem, hint)
     return found

@@ -1,0 +1,239 @@
+"""Delimited text: how lines, fields and values of a file are written, as a catalog declares it.
+
+Everything here is public. The sentence on each option in docs/files.md is what it means.
+"""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from dpsql.catalog.read_place import Place, show
+from dpsql.records import dataclass, fields
+
+TAB_ENDS = (".tsv", ".tab")
+"""Ends of names of files whose delimiter is a tab, but for what compresses them."""
+ENCODINGS = (
+    *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "ascii"),
+    *(f"cp{n}" for n in (437, 720, 737, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 865)),
+    *(f"cp{n}" for n in (866, 874, 1006, 1125, *range(1250, 1259))),
+    *(f"iso8859-{n}" for n in range(1, 17) if n != 12),
+    *("koi8-r", "koi8-u", "kz1048", "mac-roman", "mac-latin2", "mac-cyrillic", "mac-greek"),
+)
+"""Encodings of which a line can be read by itself: UTF, and those of one byte a character."""
+CODES = {
+    "%Y": "([0-9]{4})",
+    "%y": "([0-9]{2})",
+    "%m": "([0-9]{1,2})",
+    "%d": "([0-9]{1,2})",
+    "%H": "([0-9]{1,2})",
+    "%M": "([0-9]{1,2})",
+    "%S": "([0-9]{1,2})",
+    "%f": "([0-9]{1,9})",
+}
+"""Codes of dates and times as in Python's strptime, and the patterns of what they stand for."""
+NEWLINES = (
+    "a quote would decide where all rows after it begin, and one person's row reach the rows of "
+    "others, which no noise is made for"
+)
+"""Why quoted newlines are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delimited:
+    """The declared form of a file of delimited text; each default is that of plain CSV.
+
+    ``delimiter`` is empty where the name of the file says it, ``header`` where the file has a line
+    of names. ``dates`` are formats of days and times, ``missing`` the fields that hold no value,
+    ``currency`` and ``percent`` what may stand beside a number. The first ``skip`` lines are no
+    rows.
+
+    >>> Delimited.of(Delimited(delimiter=";", missing=("NA",)).options())
+    Delimited(delimiter=';', missing=('NA',))
+    """
+
+    delimiter: str = ""
+    encoding: str = "utf-8"
+    decimal: str = "."
+    thousands: str = ""
+    dates: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    skip: int = 0
+    percent: bool = False
+    currency: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: Iterable[tuple[str, str]]) -> Delimited:
+        """Return what the options of a table say; those of other things are left aside."""
+        known: dict[str, Any] = {key: json.loads(value) for key, value in options if key in KEYS}
+        listed = {key: tuple(each) for key, each in known.items() if isinstance(each, list)}
+        return cls(**known | listed)
+
+    def said(self) -> dict[str, Any]:
+        """What differs from plain CSV, by its key in a catalog."""
+        pairs = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        found = {name: value for name, value, default in pairs if value != default}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
+
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """Return the same as options of a table."""
+        return tuple(sorted((key, json.dumps(value)) for key, value in self.said().items()))
+
+    def __repr__(self) -> str:
+        said = ((each, getattr(self, each)) for each in self.said())
+        return f"Delimited({', '.join(f'{key}={value!r}' for key, value in said)})"
+
+    def cut(self, path: str) -> str:
+        """Return the delimiter of a file.
+
+        >>> Delimited().cut("a.tab.gz"), Delimited(delimiter=";").cut("a.tsv")
+        ('\\t', ';')
+        """
+        ends = {f".{each}" for each in path.lower().split(".")[1:]}
+        return self.delimiter or ("\t" if ends & set(TAB_ENDS) else ",")
+
+
+KEYS = tuple(Delimited.__annotations__)
+
+
+@cache
+def code_page(encoding: str) -> str | None:
+    """Return the characters of 256 bytes, U+DCFF for those that are none; None for UTF.
+
+    >>> code_page("cp1252")[0x80], code_page("cp1252")[0x81], code_page("utf-8")
+    ('€', '\\udcff', None)
+    """
+    if encoding.startswith("utf"):
+        return None
+    found = (bytes([byte]).decode(encoding, "replace") for byte in range(256))
+    return "".join(each.replace("\ufffd", "\udcff") for each in found)
+
+
+def read_delimited(place: Place, given: Mapping[str, Any]) -> Delimited:
+    """Read the options of a delimited file. Raises: CatalogError (E_POLICY)."""
+    if given.get("quoted_newlines"):
+        remedy = "write values that hold line ends as Parquet, or with a space for each"
+        place.fail(f"source has quoted_newlines: {NEWLINES}", remedy)
+    place.check_keys({k: v for k, v in given.items() if k != "quoted_newlines"}, ("file", *KEYS))
+    found: dict[str, Any] = {}
+    for key in KEYS:
+        if key in given:
+            found[key] = _read(place, key, given[key])
+    written = Delimited(**found)
+    if written.decimal == written.thousands:
+        place.fail(f"decimal and thousands are both {show(written.decimal)}", EXAMPLES["thousands"])
+    return written
+
+
+EXAMPLES = {
+    "delimiter": 'delimiter = ";", one character of ASCII and no quote',
+    "encoding": 'encoding = "cp1252"',
+    "decimal": 'decimal = ","',
+    "thousands": 'decimal = ",", thousands = "."',
+    "dates": 'dates = "%d.%m.%Y" or a list of such formats',
+    "missing": 'missing = ["NA", "."], the whole fields that hold no value',
+    "header": "header = true, or the names of all columns where the file has no line of them: "
+    'header = ["age", "sex"]',
+    "skip": "skip = 2, the number of lines before the header",
+    "percent": "percent = true: 12.5 % is read as 12.5",
+    "currency": 'currency = "€" or a list of such marks',
+}
+"""Examples of right values, by option."""
+
+
+def _read(place: Place, key: str, value: Any) -> Any:
+    """Read one option, lists as tuples."""
+    known = _as_listed(value) if key in ("dates", "missing", "header", "currency") else value
+    if key == "header" and value is True:
+        return ()
+    if key == "encoding" and isinstance(value, str):
+        return _encoding(place, value)
+    if not RIGHT[key](known):
+        place.fail(f"source has {key} = {show(value)}", EXAMPLES[key])
+    if key == "dates":
+        for each in known:
+            _check_format(place, each)
+    return known
+
+
+def _as_listed(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    return (value,) if isinstance(value, str) else None
+
+
+def _is_sign(value: Any) -> bool:
+    """True if it is a character that may stand between digits."""
+    is_one = isinstance(value, str) and len(value) == 1
+    return is_one and not value.isalnum() and value not in '+-"\\\r\n\0' and value != "\udcff"
+
+
+def _is_mark(value: str) -> bool:
+    return bool(re.fullmatch(r"[^\W\d_]{1,5}|[^\w\s.,'+\"-]{1,3}", value))
+
+
+RIGHT: dict[str, Callable[[Any], bool]] = {
+    "delimiter": lambda v: (
+        isinstance(v, str)
+        and len(v) == 1
+        and v.isascii()
+        and not v.isalnum()
+        and v not in '"\r\n\0'
+    ),
+    "encoding": lambda v: False,
+    "decimal": _is_sign,
+    "thousands": _is_sign,
+    "dates": lambda v: bool(v),
+    "missing": lambda v: bool(v) and all(each.isprintable() for each in v),
+    "header": lambda v: (
+        bool(v) and len(set(v)) == len(v) and all(each and each.isprintable() for each in v)
+    ),
+    "skip": lambda v: type(v) is int and 0 <= v <= 1000,
+    "percent": lambda v: isinstance(v, bool),
+    "currency": lambda v: bool(v) and all(map(_is_mark, v)),
+}
+"""Which values an option may have."""
+
+
+def _encoding(place: Place, value: str) -> str:
+    """Return the name that Python has for an encoding. Raises: CatalogError."""
+    try:
+        name = codecs.lookup(value).name.replace("_", "-")
+    except (LookupError, ValueError):
+        name = value
+    if name in ENCODINGS:
+        return name
+    near = difflib.get_close_matches(name, ENCODINGS, n=1)
+    others = f"did you mean {near[0]!r}? " if near else ""
+    others += f"known are {', '.join(ENCODINGS)}; iconv writes any file in UTF-8"
+    place.fail(f"source has encoding = {show(value)}, which lines cannot be read in", others)
+
+
+def _check_format(place: Place, text: str) -> None:
+    codes = codes_of(text)
+    if codes is None:
+        known = ", ".join(CODES)
+        problem = f"source has dates = {show(text)}, which is no format of whole days or times"
+        remedy = f"{EXAMPLES['dates']}, of {known}: year, month and day, or hour and minute"
+        place.fail(problem, remedy)
+
+
+def codes_of(text: str) -> list[str] | None:
+    """Return the codes of a format in order; None if it does not tell a day, a time or both.
+
+    >>> codes_of("%d.%m.%y"), codes_of("%H:%M"), codes_of("%d.%m."), codes_of("%d %B %Y")
+    (['%d', '%m', '%y'], ['%H', '%M'], None, None)
+    """
+    found = re.findall("%.?", text)
+    day = {"%Y", "%y", "%m", "%d"} & {*found}
+    time = {"%H", "%M", "%S", "%f"} & {*found}
+    is_day = len(day) == 3 and {"%m", "%d"} < day
+    is_time = {"%H", "%M"} <= time and ("%f" not in time or "%S" in time)
+    known = len({*found}) == len(found) and {*found} <= CODES.keys() and text.isprintable()
+    return found if known and (is_day or not day) and (is_time or not time) and found else None

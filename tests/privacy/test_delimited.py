@@ -1,0 +1,340 @@
+"""Files of delimited text in declared forms: read as pandas and DuckDB read them, or refused.
+
+FILES says how many random files of random forms are compared.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import datetime as dt
+import gzip
+import io
+import lzma
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dpsql.catalog.catalog import Table, Unit
+from dpsql.catalog.delimited import ENCODINGS, KEYS, Delimited, code_page
+from dpsql.errors import DataUnavailable
+from dpsql.privacy.vault import lines
+from dpsql.privacy.vault.data_engine import Asked, Form
+from dpsql.privacy.vault.duckdb import FILES as ENGINE
+from dpsql.privacy.vault.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
+from dpsql.privacy.vault.lines import find_unread
+from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vault.spelled import spelling
+from dpsql.records import replace
+from tests.support.effort import effort
+
+FILES = effort(60)
+NAMES = ("who", "höhe", "tag", "wort")
+FORMATS = ("%d.%m.%Y", "%m/%d/%Y", "%Y%m%d", "%d-%m-%y")
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "delimiter": ("", ";", "\t", "|", " "),
+    "encoding": ("utf-8", "cp1252", "iso8859-1", "utf-16", "mac-roman", "cp850"),
+    "decimal": (".", ","),
+    "thousands": ("", ".", ",", "'", "\u00a0"),
+    "dates": ((), *((each,) for each in FORMATS)),
+    "missing": ((), ("NA",), ("NA", ".", "-99")),
+    "header": ((), NAMES),
+    "skip": (0, 2),
+    "percent": (False, True),
+    "currency": ((), ("€",), ("kr", "€")),
+}
+"""Values of every option; a random form has any of them, so that pairs meet."""
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: bytes(pa.compress(data, "zstd", asbytes=True)),
+}
+
+
+def drawn(rng: random.Random) -> Delimited:
+    """A random form, of which the signs differ and can be encoded."""
+    said = {key: rng.choice(values) for key, values in CHOICES.items()}
+    if said["thousands"] == said["decimal"]:
+        said["thousands"] = ""
+    if said["encoding"] in ("iso8859-1", "cp850"):
+        said["currency"] = ()
+    return Delimited(**said)
+
+
+def number(rng: random.Random, written: Delimited) -> str:
+    """A number as it is written in that form."""
+    whole, part = rng.randint(0, 10 ** rng.randint(1, 7)), rng.choice(["", "5", "25"])
+    text = f"{whole:,}".replace(",", written.thousands) if written.thousands else str(whole)
+    text = rng.choice(["", "-"]) + text + (written.decimal + part if part else "")
+    marks = [*written.currency, *["%"] * written.percent]
+    mark = rng.choice([*marks, ""]) if marks else ""
+    return rng.choice([f"{mark} {text}", f"{text}{mark}", text]) if mark else text
+
+
+def rows_of(rng: random.Random, written: Delimited) -> list[list[str]]:
+    """Rows of a name, a number, a day and a word, some of them missing."""
+    day = written.dates[0] if written.dates else "%Y-%m-%d"
+    first, found = dt.date(1990, 1, 1), []
+    for _ in range(rng.randint(1, 12)):
+        words = ["a b", "Zoë", 'say "x"', f"x{written.cut('x.csv')}y", "ja"]
+        row = [
+            rng.choice(words),
+            number(rng, written),
+            (first + dt.timedelta(rng.randint(0, 20_000))).strftime(day),
+            rng.choice(words),
+        ]
+        lost = rng.choice(["", *written.missing])
+        found.append([lost if rng.random() < 0.2 else each for each in row])
+    return found
+
+
+def packed(path: Path, written: Delimited, rows: list[list[str]], end: str) -> None:
+    """Write a file in a form, compressed as its name says."""
+    text = io.StringIO()
+    text.write(f"über dies{end}" * written.skip)
+    writer = csv.writer(text, delimiter=written.cut(path.name), lineterminator=end)
+    writer.writerows(rows if written.header else [NAMES, *rows])
+    data = text.getvalue().encode(written.encoding)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("inside.csv", data)
+    else:
+        path.write_bytes(PACKERS[path.suffix if path.suffix in PACKERS else ""](data))
+
+
+def opened(path: Path, written: Delimited) -> Any:
+    return ENGINE.open(Table("t", str(path), Unit(), {}, options=written.options()))
+
+
+def values(stored: Any, asked: Asked) -> list[Any]:
+    """All values of a column as they are handed over, None where they are missing or none."""
+    found = []
+    for batch in stored.read([asked], None):
+        (column,) = batch.columns
+        lost = column.missing | column.unknown
+        found += [None if no else each for each, no in zip(column.numbers.tolist(), lost)]  # noqa: B905
+    return found
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_files_are_read_as_pandas_and_duckdb_read_them(part: int, tmp_path: Path) -> None:
+    rng = random.Random(part)
+    for i in range(FILES // 6):
+        written, ending = drawn(rng), rng.choice([*PACKERS, ".zip"])
+        path = tmp_path / f"{i}{rng.choice(['.csv', '.txt', '.tab', '.tsv'])}{ending}"
+        rows = rows_of(rng, written)
+        packed(path, written, rows, rng.choice(["\n", "\r\n"]))
+        stored = opened(path, written)
+        assert [name for name, _ in stored.columns] == [*NAMES]
+        frame = by_pandas(path, written)
+        numbers = values(stored, Asked("höhe", "number"))
+        assert numbers == [None if pd.isna(each) else each for each in frame["höhe"]], written
+        days = values(stored, Asked("tag", "day"))
+        since = frame["tag"] - pd.Timestamp(0)
+        known = [None if pd.isna(each) else each.days for each in since]
+        assert days == known, written
+        texts = [*frame["wort"].dropna().unique()]
+        words = values(stored, Asked("wort", "place", tuple(texts)))
+        assert [None if each is None else texts[each] for each in words] == [
+            None if pd.isna(each) else each for each in frame["wort"]
+        ]
+        if written.encoding == "utf-8" and ending in ("", ".gz"):
+            assert by_duckdb(path, written) == days, written
+        assert list(find_unread(str(path), written)) == []
+
+
+def by_pandas(path: Path, written: Delimited) -> pd.DataFrame:
+    """The same file as pandas reads it; marks beside numbers are taken off before."""
+    is_zstd = path.suffix == ".zst"  # pandas needs a package of its own for these
+    frame = pd.read_csv(
+        pa.input_stream(str(path), "zstd") if is_zstd else path,
+        sep=written.cut(path.name),
+        encoding=written.encoding,
+        skiprows=written.skip,
+        header=None if written.header else 0,
+        names=[*NAMES],
+        keep_default_na=False,
+        na_values=["", *written.missing],
+        dtype=str,
+    )
+    bare = frame["höhe"].str.replace("|".join([*written.currency, "%", " "]), "", regex=True)
+    bare = bare.str.replace("\u00a0", "'")  # pandas knows marks of one byte
+    frame["höhe"] = pd.read_csv(
+        io.StringIO("\n".join(["höhe", *(f'"{each}"' for each in bare.fillna("nan"))])),
+        sep=";",
+        decimal=written.decimal,
+        thousands=written.thousands.replace("\u00a0", "'") or None,
+        na_values=["nan"],
+        dtype=float,
+    )["höhe"].to_numpy()
+    format_ = written.dates[0] if written.dates else "%Y-%m-%d"
+    frame["tag"] = pd.to_datetime(frame["tag"], format=format_)
+    return frame
+
+
+def by_duckdb(path: Path, written: Delimited) -> list[int | None]:
+    """The days of the same file as DuckDB reads them."""
+    form = written.dates[0] if written.dates else "%Y-%m-%d"
+    missing = ", ".join(f"'{each}'" for each in ("", *written.missing))
+    columns = ", ".join(f"'{each}': 'VARCHAR'" for each in NAMES)
+    sql = f"""SELECT strptime(tag, '{form}')::DATE - DATE '1970-01-01' FROM read_csv('{path}',
+        delim = '{written.cut(path.name)}', quote = '"', escape = '"', auto_detect = false,
+        nullstr = [{missing}], skip = {written.skip}, header = {not written.header},
+        columns = {{{columns}}}, allow_quoted_nulls = true)"""
+    with duckdb.connect() as database:
+        return [day for (day,) in database.execute(sql).fetchall()]
+
+
+@pytest.mark.parametrize("form", ["number", "day", "clock", "time"])
+def test_declared_spellings_of_any_text_are_total_and_never_fail(form: Form) -> None:
+    """What SQL makes of a text is what Python makes of it, and no conversion fails."""
+    rng, signs = random.Random(form), "0123456789.,;:'%€ -+/eE\u00a0\x02\nkr"
+    pool = ["1.234,5", "31.12.2024", "1.1.70 12:30", "-5 %", "€ 5", "inf", "2024-01-01", "24:00"]
+    ways = (), ("%d.%m.%Y", "%d.%m.%y %H:%M"), ("%H:%M", "%Y%m%d"), ("%m/%d/%y",)
+    with connect(threads=1) as database:
+        for _ in range(effort(20)):
+            written = replace(drawn(rng), dates=rng.choice(ways))
+            texts = [*pool, *("".join(rng.choices(signs, k=rng.randint(0, 12))) for _ in range(60))]
+            texts += [number(rng, written) for _ in range(20)]
+            known = spelling(form, written)
+            raw = "v" if known is None else known.sql("v")
+            listed = f"(SELECT {raw} AS p, v FROM (SELECT unnest(CAST($1 AS VARCHAR[])) AS v))"
+            found = fetch_column(Asked("p", form), "p", "VARCHAR")
+            sent = f"SELECT {found.value}, {found.state or 0}, p, v FROM {listed}"
+            kept = database.execute(sent, [texts]).fetchall()
+            daring = sent.replace("TRY_CAST(", "CAST(")
+            assert repr(database.execute(daring, [texts]).fetchall()) == repr(kept)
+            for value, state, plain, text in kept if known is not None else []:
+                expected = known.plain(text) if known is not None else ""
+                is_none = value == UNKNOWN or state == NOT_FOUND
+                is_marked = text.startswith("\x02") and written.dates
+                same = plain == expected or (is_none and not expected) or is_marked
+                assert same, (text, plain, expected, written)
+
+
+def test_formats_of_days_that_python_knows_are_the_same_days() -> None:
+    rng = random.Random(3)
+    formats = ["%d.%m.%Y", "%m/%d/%y", "%Y%m%d", "%d%m%y", "%y-%m-%d", "%d.%m.%Y %H:%M:%S", "%H:%M"]
+    for _ in range(effort(300)):
+        moment = dt.datetime(1969, 1, 1) + dt.timedelta(seconds=rng.randint(0, 99 * 365 * 86_400))
+        format_ = rng.choice(formats)
+        text = moment.strftime(format_)
+        known = spelling("time" if "%d" not in format_ else "clock", Delimited(dates=(format_,)))
+        assert known is not None
+        again = dt.datetime.strptime(text, format_)
+        parsed = known.plain(text)
+        if "%d" not in format_:
+            assert dt.time.fromisoformat(parsed) == again.time()
+        else:
+            assert [int(each) for each in parsed.replace(":", "-").replace(" ", "-").split("-")][
+                :3
+            ] == [again.year, again.month, again.day]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_byte_is_what_python_says_or_makes_its_line_no_row(
+    encoding: str, tmp_path: Path
+) -> None:
+    page, path = code_page(encoding), tmp_path / "t.csv"
+    if page is None:
+        return
+    assert page[:128] == bytes(range(128)).decode("ascii")
+    bytes_ = range(128, 256)
+    path.write_bytes(b"".join(b"%d,%c\n" % (byte, byte) for byte in bytes_))
+    written = Delimited(encoding=encoding, header=("n", "v"))
+    wrong = {number - 1 + 128 for number, _ in find_unread(str(path), written)}
+    assert wrong == {byte for byte in bytes_ if page[byte] == "\udcff"}
+    found = [text for texts in opened(path, written).texts("v") for text in texts]
+    assert found == [page[byte] for byte in bytes_ if byte not in wrong]
+
+
+def test_long_lines_are_no_rows_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, longest = tmp_path / "t.csv", 40
+    monkeypatch.setattr(lines, "LONGEST", longest)
+    lengths = [3, longest, longest + 1, 1, 900, 2]
+    path.write_bytes(b"v\n" + b"".join(b"x" * each + b"\n" for each in lengths))
+    for block in (1, 7, 39, 64):
+        monkeypatch.setattr(lines, "BLOCK", block)
+        found = [text for texts in opened(path, Delimited()).texts("v") for text in texts]
+        assert [len(each) for each in found] == [each for each in lengths if each <= longest]
+        assert list(find_unread(str(path))) == [(4, lines.LONG), (6, lines.LONG)]
+
+
+def workbook() -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<x/>")
+    return found.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "problem", "remedy"),
+    [
+        (b"", "0 bytes", "header"),
+        (b"age,sex,age\n1,f,2\n", "'age', fields 1 and 3 of line 1", "skip = 1, header"),
+        (b"gr\xf6\xdfe,sex\n1,f\n", "line 1, column 3 has bytes that are not utf-8", "cp1252"),
+        ("a,b\n1,2\n".encode("utf-16"), "NUL bytes", 'encoding = "utf-16"'),
+        (workbook(), "workbook of Excel", "CSV UTF-8"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 99, "password", "CSV UTF-8"),
+        (gzip.compress(b"a\n1\n"), "gzip", ".csv.gz"),
+        (b"a,b\r1,2\r", "line 1, column 4 has a carriage return", "newlines"),
+        (b"\n1,2\n", "line 1 is blank", "skip = 1"),
+        (b'a,"b\n1,2\n', "line 1, column 3 has a quote that is not closed", "Parquet"),
+        (b'{"a": 1}\n', "JSON", "Parquet"),
+        (b"<html>\n", "HTML", "file itself"),
+        (b"a" * (1 << 20), "longer than 1 MiB", "newlines"),
+    ],
+)
+def test_each_cause_has_a_message_of_its_own(
+    data: bytes, problem: str, remedy: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_bytes(data)
+    with pytest.raises(DataUnavailable) as caught:
+        opened(tmp_path / "t.csv", Delimited())
+    assert problem in caught.value.message
+    assert remedy in str(caught.value.hint)
+
+
+def test_packed_files_that_are_no_file_are_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "two.csv.zip", "w") as archive:
+        archive.writestr("a.csv", "a\n")
+        archive.writestr("b.csv", "a\n")
+    (tmp_path / "cut.csv.xz").write_bytes(lzma.compress(b"a\n" + b"1\n" * 999)[:20])
+    (tmp_path / "no.csv.zip").write_bytes(b"a,b\n")
+    (tmp_path / "no.csv.bz2").write_bytes(b"a,b\n")
+    for name, problem in {
+        "two.csv.zip": "holds 2 files",
+        "cut.csv.xz": "not a readable csv file",
+        "no.csv.zip": "no zip archive",
+        "no.csv.bz2": "not a readable csv file",
+    }.items():
+        with pytest.raises(DataUnavailable, match=problem):
+            opened(tmp_path / name, Delimited())
+
+
+def test_no_byte_of_a_row_decides_whether_a_file_opens(tmp_path: Path) -> None:
+    """Without a header line the first line is somebody's: nothing is said of it."""
+    for data in (b"", b"PK\x03\x04\n", b"{\n", b"\0\n", b"\xff\xfe\n", b"a,a\n", b"\n", b'"\n'):
+        (tmp_path / "t.csv").write_bytes(data)
+        stored = opened(tmp_path / "t.csv", Delimited(header=("a", "b")))
+        assert len(values(stored, Asked("a", "number"))) == (data == b"a,a\n")
+
+
+def test_options_are_what_options_of_a_table_say() -> None:
+    rng = random.Random(5)
+    for _ in range(50):
+        written = drawn(rng)
+        assert Delimited.of([*written.options(), ("spill", "/tmp")]) == written
+    assert np.all([key in KEYS for key in CHOICES])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,8 +106,7 @@ class Engine(Desk):
             return (seeking.counts(self, seeking.counted, free=True),)
         if seeking.first is None:
             return self.run(read_job(self, workload, seeking.rest, report))
-        with self.vaults.turn(self.declared):
-            seeking.check(self, Membrane(self, self.ledger, self.vaults))
+        seeking.check(self, Membrane(self, self.ledger, self._declared_vaults))
         found, was_there = self.settle(seeking.first)
         if was_there:  # others found them meanwhile
             return self.answer(seeking.compiled(self), terms, report)
@@ -163,54 +162,30 @@ class Engine(Desk):
         noise is drawn; an interrupt waits until what was paid for is stored.
         Raises: Rehearsed in place of the debit, where that is all that is wanted.
         """
-        price = step.price
-        charge = Membrane(self, self.ledger, self.vaults).afford(price)
+        price, vaults = step.price, self._declared_vaults
+        doors = Membrane(self, self.ledger, vaults)
+        charge = doors.afford(price)
         self.charges.refuse_dearer(charge.cost)
-        with (
-            self._rows(step) as vaults,
-            vaults.turn(self.declared),
-            vaults.one_snapshot(),
-        ):
-            doors = Membrane(self, self.ledger, vaults)
-            step.check(self, doors)
-            if shutil.disk_usage(self.catalog.path.parent).free < PLENTY:
-                refuse_full(self.catalog.path, step.room)
-            if self.rehearses:
-                self._open(price, vaults, self.sources.refuse)
-                raise Rehearsed
-            with self._paid(price, charge, step.asked, vaults) as receipt:
-                return step.keep(self, step.perform(self, doors, receipt))
-
-    @contextmanager
-    def _rows(self, step: Step[T]) -> Iterator[Vaults]:
-        """The rows for a step: those that are shared, or for a long one the same, of its own.
-
-        They are read in turn, once for all. Then it looks at them, and nobody waits.
-        """
-        if self._is_alone or not step.is_long:
-            yield self.vaults
-            return
-        with self.vaults.turn(self.declared), self.vaults.one_snapshot():
-            self.vaults.prepare(step.price.reads, step.price.sought)
-            own = self.vaults.beside(step.price.tables)
-        try:
-            yield own
-        finally:
-            own.close()
-
-    def _paid(
-        self, price: Price, charge: Charge, asked: tuple[str, ...], vaults: Vaults
-    ) -> AbstractContextManager[Receipt]:
-        """Open the data, then charge for what follows: a bad source fails before any charge."""
-        self._open(price, vaults, self.sources.claim)
-        facts = (price.fingerprint, vaults.versions(price.tables), charge.within)
-        return self.charges.paid(self.ledger, charge.cost, *facts, asked)
-
-    def _open(
-        self, price: Price, vaults: Vaults, claim: Callable[[dict[str, Sequence[str]], str], None]
-    ) -> None:
+        step.check(self, doors)
+        if shutil.disk_usage(self.catalog.path.parent).free < PLENTY:
+            refuse_full(self.catalog.path, step.room)
+        claim = self.sources.refuse if self.rehearses else self.sources.claim
         claim({table: vaults[table].sources for table in price.tables}, self.ledger_id)
-        vaults.prepare(price.reads, price.sought)
+        reads = price.tables, price.reads, price.sought
+        is_long = step.is_long and not self._is_alone
+        with vaults.lent(*reads, is_long) as lent:
+            if self.rehearses:
+                raise Rehearsed
+            facts = (price.fingerprint, lent.versions(price.tables), charge.within)
+            with self.charges.paid(self.ledger, charge.cost, *facts, step.asked) as receipt:
+                return step.keep(
+                    self, step.perform(self, Membrane(self, self.ledger, lent), receipt)
+                )
+
+    @property
+    def _declared_vaults(self) -> Vaults:
+        """The vaults of the tables as they are declared by now, with what was found."""
+        return self.vaults.of(self.declared)
 
     def has_rows_of(self, catalog: Catalog) -> bool:
         """Say whether a catalog differs from the one in use in budgets alone."""
@@ -230,8 +205,8 @@ class Engine(Desk):
         """
         tables = self.catalog.tables.values()
         private = [each.name.casefold() for each in tables if not each.public]
-        with self.vaults.turn(self.declared):
-            opened = {table: self.vaults[table].sources for table in private}
+        vaults = self._declared_vaults
+        opened = {table: vaults[table].sources for table in private}
         self.sources.refuse(opened, self.ledger_id)
         for each in tables:
             if each.public:
@@ -261,9 +236,8 @@ class Engine(Desk):
 
     def versions(self, tables: Iterable[str]) -> Versions:
         """Fingerprints that change with the data of these tables. Raises: DataUnavailable."""
-        named = list(tables)
-        with self.vaults.turn(self.declared):
-            return self.vaults.versions(named), self.vaults.earlier_versions(named)
+        named, vaults = list(tables), self._declared_vaults
+        return vaults.versions(named), vaults.earlier_versions(named)
 
     def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table."""
@@ -272,8 +246,7 @@ class Engine(Desk):
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
         """Tell which servers have the rows that a plan measures, and what they will run."""
-        with self.vaults.turn(self.declared):
-            return self.vaults.said_of(plan)
+        return self._declared_vaults.said_of(plan)
 
     def stored_in(self, table: Table) -> tuple[str, ...]:
         """The files that hold the rows of a table. Raises: DataUnavailable."""
@@ -309,9 +282,8 @@ class Engine(Desk):
         return self.vaults.standing
 
     def reopen(self) -> None:
-        """Let go of the rows: the next statement reads them as they are by then."""
-        with self.vaults.turn(self.declared):
-            self.vaults.close()
+        """Let go of rows that are not as they were: the next statement reads them as they are."""
+        self.vaults.reopen()
 
     def close(self) -> None:
         """Release files and connections, but for the vaults and the ledger that others use."""

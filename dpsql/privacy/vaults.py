@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hmac
-import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
 from dpsql.catalog.sought import Sought
-from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Plan
@@ -21,9 +19,10 @@ from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault import readers
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
+from dpsql.privacy.vault.open_tables import OpenTables, Reads, close_all
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.stored_rows import find_engine
-from dpsql.privacy.vault.vault import TableVault, Vault, open_vault
+from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.records import replace
 from dpsql.workload.cells import AnyResolution
 
@@ -32,74 +31,64 @@ if TYPE_CHECKING:
 
 
 MOST_DERIVED = 16
-"""Tables that statements derive whose rows stay when a turn begins: as many as a session asks, in
-the end, and each has rows of its own, which are made again of those of the stored tables."""
+"""Tables that statements derive whose rows stay when another statement begins: as many as a session
+asks, in the end, and each has rows of its own, made again of those of the stored tables."""
 
 
 class Vaults:
-    """The open vaults of one catalog, by case-folded table name; each is opened on first use.
+    """The vaults of one catalog, by case-folded table name; each is opened on first use.
+
+    Those of catalogs that declare other columns may be over the same open ``tables``.
 
     Raises: DataUnavailable (E_DATA) when a source cannot be opened, before any charge.
     """
 
     backend = "dpsql"
 
-    def __init__(self, catalog: Catalog, salt: bytes) -> None:
+    def __init__(self, catalog: Catalog, salt: bytes, tables: OpenTables | None = None) -> None:
         self.backend = catalog.noise_backend
         self._catalog = catalog
         self._salt = salt
-        self._open: dict[str, TableVault] = {}
-        self._derived: dict[str, None] = {}
-        self._turn = threading.RLock()
-        self._within = 0
-        self._closings = 0
+        self.tables = OpenTables(salt) if tables is None else tables
+        self._lent: dict[str, TableVault] = {}
 
     @property
     def standing(self) -> int | None:
         """The number of times that rows were let go of; None where they are of a past period.
 
-        It is looked at without waiting for a turn.
+        It is looked at without waiting for anybody.
         """
-        stale = any(vault.is_stale for vault in list(self._open.values()))
-        return None if stale else self._closings
+        return None if self.tables.is_stale else self.tables.closings
+
+    def of(self, catalog: Catalog) -> Vaults:
+        """The vaults by a catalog whose declared columns may be others, over the same tables."""
+        return Vaults(catalog, self._salt, self.tables)
 
     @contextmanager
-    def turn(self, catalog: Catalog) -> Iterator[None]:
-        """Be the only thread that uses them, by a catalog whose declared columns are known.
+    def lent(
+        self,
+        tables: Iterable[str],
+        reads: Reads,
+        sought: tuple[str, str, Sought] | None = None,
+        is_long: bool = False,
+    ) -> Iterator[Vaults]:
+        """Some of them for one statement, whose rows stay as they are, with columns that are read.
 
-        Rows of a server are read anew when a turn begins in another period of its clock.
+        Columns are named for each table, None for all, and ``sought`` are the keys of a table and a
+        column: a bad source fails before any charge. Who counts the same table waits for its turn,
+        unless this is long; nobody waits for others, nor for columns that they do not ask for.
+        Raises: DataUnavailable if a source has gone or changed since it was opened.
         """
-        with self._turn:
-            if not self._within and any(vault.is_stale for vault in self._open.values()):
-                self.close()
-            self.know(catalog)
-            if not self._within:
-                self._let_go()
-            self._within += 1
-            try:
-                yield
-            finally:
-                self._within -= 1
+        self.tables.let_go(MOST_DERIVED)
+        found = {name: self._catalog.find(name) for name in {*tables, *reads}}
+        with self.one_snapshot(), self.tables.lent(found, reads, sought, is_long) as lent:
+            own = self.of(self._catalog)
+            own._lent = lent
+            yield own
 
     def __getitem__(self, table: str) -> Vault:
-        if table not in self._open:
-            declared = self._catalog.find(table)
-            self._open[table] = open_vault(declared, self._salt, self._open)
-            if isinstance(declared, DerivedTable):
-                self._derived[table] = None
-        elif table in self._derived:
-            self._derived[table] = self._derived.pop(table)
-        return self._open[table]
-
-    def _let_go(self) -> None:
-        """Let go of the rows of derived tables that were not asked for the longest.
-
-        They are worked out again from those of the stored tables, which stay, and by the same salt.
-        """
-        while len(self._derived) > MOST_DERIVED:
-            name = next(iter(self._derived))
-            del self._derived[name]
-            self._open.pop(name).close()
+        found = self._lent.get(table)
+        return self.tables.vault(self._catalog.find(table)) if found is None else found
 
     def narrowed(self, table: str, rows: RowView | None) -> Vault:
         """The vault of a table of which some rows count, None for those of all columns."""
@@ -120,12 +109,6 @@ class Vaults:
         """
         if not fits(resolutions, self._catalog.find(table), units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
-
-    def know(self, catalog: Catalog) -> None:
-        """Go by a catalog with other declared columns; rows of such tables are read anew."""
-        if self._catalog.tables != catalog.tables:
-            self.close()  # of relations over them as well
-        self._catalog = catalog
 
     def seeing(self, table: str, column: Column) -> Vaults:
         """The vaults where a column that is not declared is seen as a run sees it."""
@@ -154,30 +137,13 @@ class Vaults:
 
     def _types(self, table: Table) -> dict[str, str]:
         """The native types of the columns of a table of a server, none before it is opened."""
-        vault = self._open.get(table.name.casefold())
+        vault = self.tables.found.get(table.name.casefold())
         if vault is None:
             return {}
         from dpsql.privacy.vault.counter import as_counting  # what few catalogs need
 
         counting = as_counting(vault.stored)
         return {} if counting is None else {n.casefold(): kind for n, kind in counting.types}
-
-    def prepare(
-        self,
-        reads: Mapping[str, Collection[str] | None],
-        sought: tuple[str, str, Sought] | None = None,
-    ) -> None:
-        """Read and encode columns, None for all, so that a bad source fails before any charge.
-
-        So are the keys of a table and a column that are ``sought``.
-        Raises: DataUnavailable if a source has gone or changed since it was opened.
-        """
-        for table, columns in reads.items():
-            self[table].check()
-            self[table].load(columns)
-        if sought is not None:
-            table, column, what = sought
-            self[table].find(column, what)
 
     def versions(self, tables: Iterable[str]) -> str:
         """A keyed digest of the data versions of these tables together.
@@ -194,29 +160,17 @@ class Vaults:
         facts = [(table, self[table].data_version) for table in tables]
         return hmac.digest(key, repr(("version", facts)).encode(), "sha256").hex()
 
-    def beside(self, tables: Iterable[str]) -> Vaults:
-        """Vaults over the rows that are read by now, for a thread that takes no turns here."""
-        own = Vaults(self._catalog, self._salt)
-        for table in tables:
-            _ = self[table]
-            own._open[table] = self._open[table].beside()
-        return own
+    def reopen(self) -> None:
+        """Let go of rows that are not as they were: the next statement reads them as they are."""
+        self.tables.let_go_of_changed()
 
     def close(self) -> None:
         """Close every vault."""
-        self._closings += 1
-        _close_all(self._open)
-        self._derived.clear()
+        self.tables.close()
 
     def close_unused(self) -> None:
         """Close every vault when nobody has these vaults any more."""
-        weakref.finalize(self, _close_all, self._open).atexit = False
-
-
-def _close_all(opened: dict[str, TableVault]) -> None:
-    for vault in opened.values():
-        vault.close()
-    opened.clear()
+        weakref.finalize(self.tables, close_all, self.tables.found).atexit = False
 
 
 def open_ahead() -> None:

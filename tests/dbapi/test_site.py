@@ -121,7 +121,7 @@ def test_rows_of_a_catalog_that_was_changed_go_with_their_last_connection(tmp_pa
         before = site.connect("ana")
         before.set("epsilon", "1")
         before.execute(count)
-        opened.append(site.engine.vaults._open["visits"])
+        opened.append(site.engine.vaults.tables.found["visits"])
         path.write_text(path.read_text().replace(f"[0, {last + 1}]", f"[0, {last}]"))
         migrate_ledger(path)
         with site.connect("ana") as after:
@@ -129,10 +129,10 @@ def test_rows_of_a_catalog_that_was_changed_go_with_their_last_connection(tmp_pa
             after.execute(count)
         before.close()
     gc.collect()
-    held = [vault._rows is not None for vault in opened]
+    held = [vault._held.rows is not None for vault in opened]
     assert held == [True, False, False]
     first.close()
     gc.collect()
-    assert opened[0]._rows is None
+    assert opened[0]._held.rows is None
     assert len(site._past) == 0
     site.close()

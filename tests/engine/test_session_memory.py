@@ -118,13 +118,13 @@ def test_rows_of_derived_tables_are_let_go_of(session: Connection) -> None:
     for i in range(2 * vaults.MOST_DERIVED):
         session.execute(PER_UNIT.format(i=i))
     shared = session.engine.vaults
-    assert len(shared._open) <= vaults.MOST_DERIVED + 2
-    name = next(iter(shared._derived))
-    with shared.turn(session.engine.declared):
-        version, rows = shared[name].data_version, shared._open[name].rows()
-    with mock.patch.object(vaults, "MOST_DERIVED", 0), shared.turn(session.engine.declared):
-        assert name not in shared._open
-        again = shared._open[name].rows() if shared[name].data_version == version else None
+    opened = shared.tables
+    assert len(opened.found) <= vaults.MOST_DERIVED + 2
+    name = next(iter(opened.derived))
+    version, rows = opened.found[name].data_version, opened.found[name].rows()
+    with mock.patch.object(vaults, "MOST_DERIVED", 0), shared.lent([], {}):
+        assert name not in opened.found
+        again = opened.found[name].rows() if shared[name].data_version == version else None
     assert again is not None
     assert again.codes.keys() == rows.codes.keys()
     for key, codes in rows.codes.items():

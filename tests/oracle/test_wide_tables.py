@@ -19,6 +19,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import StoredRows
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.records import replace
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
@@ -160,8 +161,8 @@ def test_other_tables_are_read_at_once(tmp_path: Path, source: str, unit: str) -
                 assert connection.execute(sql).fetchone() == pytest.approx(exact)
         kept = connection.engine.vaults["t"]
         assert isinstance(kept, TableVault)
-        assert kept._rows is not None
-        assert kept._rows.codes.keys() | kept._rows.numbers.keys() == set(NAMES)
+        assert kept._held.rows is not None
+        assert kept._held.rows.codes.keys() | kept._held.rows.numbers.keys() == set(NAMES)
 
 
 def test_a_sequence_of_columns_and_of_all(tmp_path: Path) -> None:
@@ -175,8 +176,8 @@ def test_a_sequence_of_columns_and_of_all(tmp_path: Path) -> None:
             assert counts[(1,) * len(columns)] == exact[0]
         assert held.count(["q5"], [CELLS]).sum() == ROWS
         assert isinstance(held, TableVault)
-        assert held._rows is not None
-        assert held._rows.codes.keys() | held._rows.numbers.keys() == set(NAMES)
+        assert held._held.rows is not None
+        assert held._held.rows.codes.keys() | held._held.rows.numbers.keys() == set(NAMES)
 
 
 def test_a_file_that_changes_between_columns(tmp_path: Path) -> None:
@@ -190,16 +191,18 @@ def test_a_file_that_changes_between_columns(tmp_path: Path) -> None:
             connection.execute("SELECT COUNT(*) FROM t WHERE q2")
 
 
-def _unaligned(self: Rows, more: Rows) -> None:
-    self.codes.update({name: codes[::-1] for name, codes in more.codes.items()})
+def _unaligned(self: Rows, more: Rows) -> Rows:
+    return replace(
+        self, codes=self.codes | {name: codes[::-1] for name, codes in more.codes.items()}
+    )
 
 
 def _fewer(self: TableVault, columns: Collection[str] | None) -> frozenset[str]:
-    return frozenset() if self._rows is not None else frozenset({"q0"})
+    return frozenset() if self._held.rows is not None else frozenset({"q0"})
 
 
 FAULTS = {
-    "columns of other rows": ("dpsql.privacy.vault.rows.Rows.add", _unaligned),
+    "columns of other rows": ("dpsql.privacy.vault.rows.Rows.with_columns", _unaligned),
     "columns that are not read": ("dpsql.privacy.vault.vault.TableVault._missing", _fewer),
 }
 

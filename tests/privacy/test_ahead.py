@@ -12,8 +12,9 @@ from pyarrow import parquet
 
 import dpsql
 from dpsql.algebra import cores
+from dpsql.interrupts import Cancellation
 from dpsql.privacy.vault import lines
-from dpsql.privacy.vault.ahead import AHEAD, read_ahead
+from dpsql.privacy.vault.ahead import AHEAD, read_ahead, read_apart
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
@@ -119,3 +120,44 @@ def test_many_batches_are_counted_in_one_session(
     assert sum(first) == sum(second) == whole
     if unit == '"row"':
         assert (first, second) == ([ROWS // 10] * 10, [ROWS // 4] * 4)
+
+
+def test_who_is_asked_to_end_leaves_an_engine_that_is_blocked() -> None:
+    """Nothing can end it; whoever asked for its rows goes on, and it closes once it comes back."""
+    reading, gate, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def batches() -> Iterator[int]:
+        try:
+            yield 1
+            reading.set()
+            assert gate.wait(60)
+            yield 2
+        finally:
+            closed.set()
+
+    asked, seen = Cancellation(), list[int]()
+
+    def ask() -> None:
+        assert reading.wait(60)
+        asked.ask()
+
+    watch = threading.Thread(target=ask)
+    watch.start()
+    with asked, pytest.raises(KeyboardInterrupt):
+        seen.extend(read_apart(batches()))
+    watch.join()
+    assert not closed.is_set()
+    gate.set()
+    assert closed.wait(60)
+
+
+def test_batches_of_an_engine_stay_in_order_and_its_fault_comes_last() -> None:
+    def batches() -> Iterator[int]:
+        yield from range(2 * AHEAD)
+        raise OSError
+
+    found = list[int]()
+    with pytest.raises(OSError):
+        found.extend(read_apart(batches()))
+    assert found == [*range(2 * AHEAD)]
+    assert [*read_apart(iter(range(3 * AHEAD)))] == [*range(3 * AHEAD)]

@@ -171,11 +171,11 @@ def test_a_raise_reads_no_row_again(catalog: Path) -> None:
     with served(catalog) as server, Client(server.port) as ana:
         begin(ana, "idle")
         vaults = server.site.engine.vaults
-        rows_of = vaults._open["t"]
+        rows_of = vaults.tables.found["t"]
         raise_budget(catalog, Fraction(200))
         assert rows(ana.ask("SELECT COUNT(*) FROM t WHERE size > 4"))
         assert server.site.engine.vaults is vaults
-        assert vaults._open["t"] is rows_of
+        assert vaults.tables.found["t"] is rows_of
 
 
 def test_a_price_that_was_shown_holds_over_a_raise(catalog: Path) -> None:

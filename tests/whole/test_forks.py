@@ -24,7 +24,10 @@ OWN = {
     "privacy/entropy.py": "refuses a child",
     "interrupts.py": "of work under way, which a child does not go on with",
     "privacy/filter.py": "refuses a child",
-    "privacy/vaults.py": "of a connection, which refuses a child",
+    "privacy/vault/ahead.py": "of a read, which a child does not go on with",
+    "privacy/vault/open_tables.py": "of a connection, which refuses a child",
+    "privacy/vault/taken.py": "of a connection, which refuses a child",
+    "privacy/vault/vault.py": "of a connection, which refuses a child",
 }
 """Modules with locks that are not new in a child, and why."""
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from threading import Event, Semaphore, Thread
 from typing import TYPE_CHECKING, TypeVar
 
-from dpsql.interrupts import check, ended_by
+from dpsql.interrupts import AGAIN, check, ended_by
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -44,6 +47,48 @@ def read_ahead(batches: Iterator[Each], stop: Callable[[], None], alone: int = 0
                 each.cancel()
             if not all(each.done() for each in begun):
                 stop()
+
+
+def read_apart(batches: Iterator[Each]) -> Iterator[Each]:
+    """Yield all batches of an engine that cannot be told to end: another thread reads them.
+
+    Whoever is asked to end leaves that thread, which ends once the engine hands a batch over.
+    Raises: what ``batches`` raises, after those before; KeyboardInterrupt where it was asked for.
+    """
+    found: SimpleQueue[tuple[Each | None, BaseException | None]] = SimpleQueue()
+    wanted, is_left = Semaphore(AHEAD), Event()
+
+    def read() -> None:
+        end: BaseException | None = None
+        try:
+            while wanted.acquire() and not is_left.is_set():
+                found.put((next(batches), None))
+        except StopIteration:
+            pass
+        except BaseException as error:
+            end = error
+        finally:
+            if hasattr(batches, "close"):
+                batches.close()
+            found.put((None, end))
+
+    Thread(target=copy_context().run, args=(read,), daemon=True).start()
+    try:
+        while True:
+            try:
+                batch, error = found.get(timeout=AGAIN)
+            except Empty:
+                check()
+                continue
+            if error is not None:
+                raise error
+            if batch is None:
+                return
+            yield batch
+            wanted.release()
+    finally:
+        is_left.set()
+        wanted.release()
 
 
 def _await(batch: Future[Each | None]) -> Each | None:

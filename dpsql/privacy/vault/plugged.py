@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.installed import plugged
 from dpsql.errors import Error, OperationalError, printable
+from dpsql.privacy.vault.ahead import read_apart
 from dpsql.privacy.vault.data_engine import (
     TYPE_FAMILIES,
     VERSION,
@@ -65,10 +66,10 @@ class PluggedTable:
         return hashlib.sha256(f"{self.engine} {found}".encode()).hexdigest()
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
-        return self.stored.read(asked, unit)
+        return read_apart(self.stored.read(asked, unit))
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
-        return self.stored.texts(column)
+        return read_apart(self.stored.texts(column))
 
 
 def find_plugged(table: Table) -> PluggedEngine:

@@ -66,18 +66,16 @@ class Rows:
     keys: dict[str, tuple[Counts, Flags]] = field(default_factory=dict)
     room: PileRoom = field(default_factory=PileRoom, compare=False)
 
-    def beside(self) -> Rows:
-        """Return the same rows, to which columns may be added that these do not get."""
-        found = replace(self, codes=dict(self.codes), places=dict(self.places))
-        return replace(found, numbers=dict(self.numbers), keys=dict(self.keys))
-
-    def add(self, more: Rows) -> None:
-        """Add columns of the same rows, in the same order. Raises: ValueError."""
+    def with_columns(self, more: Rows) -> Rows:
+        """Return these rows with more columns, in the same order. Raises: ValueError."""
         if more.count != self.count or self.owners is not None:
             raise ValueError("these are not the same rows")
-        self.codes.update(more.codes)
-        self.places.update(more.places)
-        self.numbers.update(more.numbers)
+        return replace(
+            self,
+            codes=self.codes | more.codes,
+            places=self.places | more.places,
+            numbers=self.numbers | more.numbers,
+        )
 
 
 class Parts:

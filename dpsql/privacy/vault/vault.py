@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,11 +34,16 @@ from dpsql.privacy.vault.stored_rows import (
     position,
     written,
 )
+from dpsql.privacy.vault.taken import Taken
 from dpsql.privacy.vault.versions import stated_versions
-from dpsql.records import dataclass, replace
+from dpsql.records import dataclass, field, replace
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")
+COUNT, LINED_UP = "", "\0"
+"""Pieces of a read beside columns: rows without any, and the order of those of crowded units."""
+OpenBase: TypeAlias = "Callable[[str, Table], TableVault]"
+"""Opens a stored table that a relation is over, by a name of its own."""
 Resolutions: TypeAlias = Sequence[AnyResolution]
 
 
@@ -134,6 +141,19 @@ class RowReader(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadRows:
+    """The rows that are read by now, when their files were written, and views of them.
+
+    Columns that are read later are in another one, so that whoever counts has the same throughout.
+    """
+
+    rows: Rows | None = None
+    is_lined_up: bool = False
+    written: tuple[int, ...] = ()
+    views: dict[RowView, Flags] = field(default_factory=dict)
+
+
 class TableVault:
     """The vault of a table, whose rows an engine holds or a relation makes; see :class:`Vault`.
 
@@ -143,17 +163,21 @@ class TableVault:
     """
 
     def __init__(
-        self, table: Table, salt: bytes, shared: dict[str, TableVault] | None = None
+        self,
+        table: Table,
+        salt: bytes,
+        opened: OpenBase | None = None,
+        taken: Taken | None = None,
     ) -> None:
         self._table = table
         self._key = key_of(table, salt)
         self._view = RowView(tuple(sorted(table.columns)))
-        self._rows: Rows | None = None
-        self._lined_up = False
-        self._written: tuple[int, ...] = ()
-        self._views: dict[RowView, Flags] = {}
+        self._held = ReadRows()
+        self._taken, self._place = taken or Taken(), object()
+        self._lock = Lock()
         self._found: tuple[str, Sought, Pairs] | None = None
-        self._reader = _open_reader(table, salt, {} if shared is None else shared)
+        self._reader, self.bases = _open_reader(table, salt, opened or _opener(salt))
+        self.is_retired = False
         self.sources = self._reader.paths
         self._all = frozenset(declared(table))
         self._apart = self._reader.apart
@@ -169,11 +193,24 @@ class TableVault:
         """
         return any(self._stated) and self._stated != stated_versions(self._table)
 
+    @property
+    def is_counted_there(self) -> bool:
+        """True if a server counts the rows: its session is used by one statement at a time."""
+        return self._pushed is not None
+
+    def is_of(self, table: Table) -> bool:
+        """Say whether it is of a table that is declared in this way."""
+        return self._table is table or self._table == table
+
     def check(self) -> None:
-        if self._fingerprint() != self.data_version:
-            unavailable(self._table.name, self._table.source, *CHANGED)
+        self.check_version()
         if self._pushed is not None:
             self._pushed.check()
+
+    def check_version(self) -> None:
+        """Raise DataUnavailable if the source is no longer the version opened."""
+        if self._fingerprint() != self.data_version:
+            unavailable(self._table.name, self._table.source, *CHANGED)
 
     def load(self, columns: Collection[str] | None = None) -> None:
         if self._pushed is None:
@@ -188,9 +225,11 @@ class TableVault:
             raise ValueError
 
     def _load_rows(self, columns: Collection[str] | None) -> None:
-        missing = self._missing(columns)
-        if self._rows is None or missing or not self._lined_up:
-            problem = sealed(lambda: self._no_room(missing))
+        """Have columns read, and rows lined up: what another thread is reading is waited for."""
+        while missing := self._missing(columns):
+            with self._taken.some([(self._place, each) for each in missing]) as mine:
+                pieces = frozenset(piece for _, piece in mine) & self._missing(columns)
+                problem = sealed(partial(self._no_room, pieces)) if pieces else None
             if problem is not None:
                 hint = "row_count_hint states how many rows there may be; `spill` names a folder"
                 unavailable(self._table.name, self._table.source, problem, hint)
@@ -203,7 +242,12 @@ class TableVault:
 
     def rows(self) -> Rows:
         """Return the encoded rows, read once, for what is made of them inside the vault."""
-        return self._load(self._missing(None))
+        while missing := self._missing(None) - {LINED_UP}:
+            with self._taken.some([(self._place, each) for each in missing]) as mine:
+                if pieces := frozenset(piece for _, piece in mine) & self._missing(None):
+                    self._read(pieces)
+        assert self._held.rows is not None
+        return self._held.rows
 
     def count(self, attributes: Sequence[str], classes: Sequence[Classes]) -> Counts:
         if len(set(map(str.casefold, attributes))) != len(attributes):
@@ -251,44 +295,47 @@ class TableVault:
         narrower._view = rows
         return narrower
 
-    def beside(self) -> TableVault:
-        """Return a vault over the rows read by now, with a session of its own."""
+    def beside(self, apart: bool = False) -> TableVault:
+        """Return a vault over the rows read by now, with a session of its own where ``apart``."""
         other = copy.copy(self)
-        other._views, other._rows = {}, self._rows and self._rows.beside()
-        other._pushed = open_pushed(self._table, self._reader, self._key)
+        other._place, other._found = object(), None
+        if apart:
+            other._pushed = open_pushed(self._table, self._reader, self._key)
         return other
 
+    def retire(self) -> None:
+        """Close the session with a server; rows go with the last who counts them."""
+        if self._pushed is not None:
+            self._pushed.close()
+
     def close(self) -> None:
-        self._rows, self._lined_up, self._found = None, False, None
-        self._views.clear()
+        self._held, self._found = ReadRows(), None
         if self._pushed is not None:
             self._pushed.close()
 
     def _tally(self, resolutions: Resolutions, units: bool, room: Room = None) -> Counts:
         if self._pushed is not None:
             return self._pushed.tally(self._view, resolutions, units)
-        assert self._rows is not None
-        return tally(self._rows, self._inside(), self._table, resolutions, units, room)
+        return tally(self._kept, self._inside(), self._table, resolutions, units, room)
 
     def _mark(self, resolutions: Resolutions) -> Counts:
-        if self._pushed is not None or self._rows is None:
+        if self._pushed is not None:
             return np.minimum(self._tally(resolutions, True), 1)
-        return mark(self._rows, self._inside(), self._table, resolutions)
+        return mark(self._kept, self._inside(), self._table, resolutions)
 
     def _pairs(self, column: Column) -> Pairs:
         if self._fingerprint() != self.data_version:
-            raise Unread(self._table.name, self._table.source, *CHANGED)
+            raise self._changed()
         stored, parts = self.stored, stored_parts(self._table, column)
         names = [stored.columns[position(self._table, stored, each.name)][0] for each in parts]
         digest = Digest(self._key)
         if self._table.engine in SERVERS:
             unit = ask_all(stored, self._table)[1]
             return read_pairs(stored, column, names[0], unit, digest)
-        assert self._rows is not None
         assert column.sought is not None
-        wanted, rows = list(zip(parts, names, strict=True)), self._rows
+        wanted, rows = list(zip(parts, names, strict=True)), self._kept
         facts = (stored, column.sought, wanted, rows.owners, rows.count, digest)
-        return self._beside(lambda: find_pairs(*facts))
+        return self._beside(lambda: find_pairs(*facts))[0]
 
     def _paid(self, column: Column) -> Pairs:
         try:
@@ -296,14 +343,23 @@ class TableVault:
         except Unread:
             raise ValueError from None  # it is paid for
 
+    @property
+    def _kept(self) -> Rows:
+        """The rows, which are there by now."""
+        assert self._held.rows is not None
+        return self._held.rows
+
     def _inside(self) -> Flags:
         """Return which rows stay in the view, (rows,), worked out once."""
-        assert self._rows is not None
-        if self._view not in self._views:
-            if len(self._views) >= MOST_VIEWS:
-                del self._views[next(iter(self._views))]
-            self._views[self._view] = view(self._rows, self._table, self._view)
-        return self._views[self._view]
+        views = self._held.views
+        found = views.get(self._view)
+        if found is None:
+            found = view(self._kept, self._table, self._view)
+            with self._lock:
+                while len(views) >= MOST_VIEWS:
+                    del views[next(iter(views))]
+                views[self._view] = found
+        return found
 
     def _fingerprint(self) -> str:
         try:
@@ -316,37 +372,55 @@ class TableVault:
         return hashlib.sha256(f"{facts} {self._table.unit}".encode()).hexdigest()
 
     def _missing(self, columns: Collection[str] | None) -> frozenset[str]:
-        """Return the declared columns that are to be read before some can be counted."""
-        wanted = self._all
+        """Return what is to be done before some columns can be counted: all that can be begun."""
+        wanted, held = self._all, self._held
         if self._apart and columns is not None:
             wanted &= frozenset(map(str.casefold, columns))
-        rows = self._rows
-        return wanted if rows is None else wanted - rows.codes.keys() - rows.numbers.keys()
+        if held.rows is None:
+            return wanted or frozenset({COUNT})
+        missing = wanted - held.rows.codes.keys() - held.rows.numbers.keys()
+        return missing or (frozenset() if held.is_lined_up else frozenset({LINED_UP}))
 
-    def _load(self, columns: frozenset[str]) -> Rows:
-        """Read columns that are missing."""
-        if self._rows is not None and not columns:
-            return self._rows
-        rows = self._beside(lambda: self._reader.read(columns))
-        if self._rows is None:
-            self._rows = rows
-        else:
-            self._rows.add(rows)
-        return self._rows
+    def _read(self, pieces: frozenset[str]) -> None:
+        """Read columns that are missing, beside those that are there, and swap them in."""
+        held = self._held
+        if LINED_UP in pieces:
+            if held.rows is not None:
+                rows = lined_up(held.rows, self._table, self._key)
+                self._swap(held, replace(held, rows=rows, is_lined_up=True))
+            return
+        found, written_at = self._beside(lambda: self._reader.read(pieces - {COUNT}))
+        with self._lock:
+            held = self._held
+            if held.rows is None:
+                self._held = ReadRows(found, found.owners is None, written_at)
+            elif held.written == written_at:
+                self._held = replace(held, rows=held.rows.with_columns(found))
+            else:
+                raise self._changed()
 
-    def _beside(self, read: Callable[[], T]) -> T:
+    def _swap(self, before: ReadRows, after: ReadRows) -> None:
+        """Have other rows, unless those before were let go of meanwhile."""
+        with self._lock:
+            if self._held is before:
+                self._held = after
+
+    def _beside(self, read: Callable[[], T]) -> tuple[T, tuple[int, ...]]:
         """Read what is lined up with rows. Guarantee: of the very same files. Raises: Unread."""
-        before = written(self.sources)
-        if self._rows is None or before == self._written:  # else a row would be of two persons
-            found, self._written = read(), before
+        before, held = written(self.sources), self._held
+        if held.rows is None or before == held.written:  # else a row would be of two persons
+            found = read()
             if (self._fingerprint(), written(self.sources)) == (self.data_version, before):
-                return found
-        raise Unread(self._table.name, self._table.source, *CHANGED)
+                return found, before
+        raise self._changed()
 
-    def _no_room(self, columns: frozenset[str]) -> str | None:
-        """Read columns and line rows up; why there is no room for them, None if there is."""
+    def _changed(self) -> Unread:
+        return Unread(self._table.name, self._table.source, *CHANGED)
+
+    def _no_room(self, pieces: frozenset[str]) -> str | None:
+        """Read columns or line rows up; why there is no room for them, None if there is."""
         try:
-            self._line_up(columns)
+            self._read(pieces)
         except (MemoryError, OSError) as error:
             problem = why_not(error)
             if problem is None:
@@ -354,11 +428,6 @@ class TableVault:
             self.close()
             return problem
         return None
-
-    def _line_up(self, columns: frozenset[str]) -> None:
-        rows = self._load(columns)
-        if not self._lined_up:
-            self._rows, self._lined_up = lined_up(rows, self._table, self._key), True
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,13 +460,18 @@ class RelatedRows:
         return rows_of(self.table, self.table.relation, take_stock(tables, rows, Digest(self.key)))
 
 
-def _open_reader(table: Table, salt: bytes, shared: dict[str, TableVault]) -> RowReader:
+def _open_reader(
+    table: Table, salt: bytes, opened: OpenBase
+) -> tuple[RowReader, dict[str, TableVault]]:
+    """Open what holds the rows of a table, and the vaults that a relation is over, by name."""
     if not isinstance(table, DerivedTable):
-        return StoredRows(table, open_table(table))
-    bases = [_open_base(base, salt, shared) for base in table.bases]
-    stored = {base.name: vault.stored for base, vault in zip(table.bases, bases, strict=True)}
+        return StoredRows(table, open_table(table)), {}
+    named = [_base(base) for base in table.bases]
+    bases = {name: opened(name, base) for name, base in named}
+    found = [bases[name] for name, _ in named]
+    stored = {base.name: vault.stored for base, vault in zip(table.bases, found, strict=True)}
     check_keys(table.bases, {name.casefold(): each for name, each in stored.items()})
-    return RelatedRows(table, bases, key_of(table, salt))
+    return RelatedRows(table, found, key_of(table, salt)), bases
 
 
 def key_of(table: Table, salt: bytes) -> str:
@@ -409,24 +483,31 @@ def key_of(table: Table, salt: bytes) -> str:
     return subkey(salt, "relations" if is_derived else f"rows of {table.name.casefold()}").hex()
 
 
-def _open_base(table: Table, salt: bytes, shared: dict[str, TableVault]) -> TableVault:
-    """Open a stored table, once; of one whose rows belong to units by reference, plain rows."""
+def _base(table: Table) -> tuple[str, Table]:
+    """A stored table and its name; of one whose rows belong to units by reference, plain rows."""
     name = table.name.casefold()
-    if table.unit.through is not None:
-        name, table = f"\0{name}", replace(table, unit=Unit())
-    if name not in shared:
-        shared[name] = TableVault(table, salt)
-    return shared[name]
+    return (
+        (name, table) if table.unit.through is None else (f"\0{name}", replace(table, unit=Unit()))
+    )
 
 
-def open_vault(
-    table: Table, salt: bytes, shared: dict[str, TableVault] | None = None
-) -> TableVault:
+def _opener(salt: bytes) -> OpenBase:
+    """Open stored tables, each once."""
+    found: dict[str, TableVault] = {}
+
+    def opened(name: str, table: Table) -> TableVault:
+        if name not in found:
+            found[name] = TableVault(table, salt)
+        return found[name]
+
+    return opened
+
+
+def open_vault(table: Table, salt: bytes) -> TableVault:
     """Open the source of a table; rows are not read yet.
 
     ``salt`` is the ledger's secret; a key of the table, derived from it, decides which rows of a
     unit with too many are kept.
-    ``shared`` are the vaults that are open already: the tables of a relation are read once.
     Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
     """
-    return TableVault(table, salt, shared)
+    return TableVault(table, salt)

@@ -11,7 +11,6 @@ from threading import Lock
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.sought import Sought
-from dpsql.errors import DataUnavailable, OperationalError
 from dpsql.privacy.vault.taken import Taken
 from dpsql.privacy.vault.vault import TableVault
 
@@ -141,16 +140,13 @@ class OpenTables:
     def let_go_of_changed(self) -> None:
         """Let go of tables that are not as they were opened: the next statement opens them anew."""
         for name, vault in list(self.found.items()):
-            try:
-                vault.check_version()
-            except (DataUnavailable, OperationalError):
-                with self._lock:
-                    is_here = self.found.get(name) is vault
-                    if is_here:
-                        self._forget(name)
-                        self.closings += 1
-                if is_here:
-                    self._retire(vault)
+            if vault.is_as_opened:
+                continue
+            with self._lock:
+                if self.found.get(name) is vault:
+                    self._forget(name)
+                    self.closings += 1
+            self._retire(vault)
 
     def _forget(self, name: str) -> TableVault:
         self.derived.pop(name, None)

@@ -16,7 +16,7 @@ from dpsql.catalog.joint_keys import sought_column, stored_parts
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import RowView
-from dpsql.errors import ProgrammingError
+from dpsql.errors import DataUnavailable, OperationalError, ProgrammingError
 from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
@@ -203,12 +203,21 @@ class TableVault:
         return self._table is table or self._table == table
 
     def check(self) -> None:
-        self.check_version()
+        self._check_version()
         if self._pushed is not None:
             self._pushed.check()
 
-    def check_version(self) -> None:
-        """Raise DataUnavailable if the source is no longer the version opened."""
+    @property
+    def is_as_opened(self) -> bool:
+        """True if the source is the version opened, in the very files that rows were read from."""
+        try:
+            self._check_version()
+        except (DataUnavailable, OperationalError):
+            return False
+        held = self._held
+        return held.rows is None or held.written == written(self.sources)
+
+    def _check_version(self) -> None:
         if self._fingerprint() != self.data_version:
             unavailable(self._table.name, self._table.source, *CHANGED)
 

@@ -35,12 +35,16 @@ at most ``max_rows`` rows when one unit comes or goes. Cutting is done once, aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.formulas import FormulaRows
 from dpsql.records import dataclass
+
+Amount = TypeVar("Amount", bound=Any)
 
 MOST_OF_UNIT = 10_000
 """Rows of one unit that a join makes at most, so that a few keys cannot multiply without end."""
@@ -384,6 +388,32 @@ def _scanned(relation: UnitLocal) -> Iterator[str]:
         yield relation.table
     for each in children(relation):
         yield from _scanned(each)
+
+
+def amounts(
+    relation: UnitLocal, rows: Mapping[str, Amount], pairs: Callable[[Amount, Amount], Amount]
+) -> list[Amount]:
+    """Return how many rows each step of a relation takes at most, the last one how many it makes.
+
+    ``rows`` are those of its tables, by case-folded name; ``pairs`` says how many of two sides
+    there are.
+
+    >>> many = UnionRows((JoinRows(Scan("a"), Scan("b"), "b"), Scan("a")))
+    >>> amounts(many, {"a": 3, "b": 5}, max)
+    [3, 5, 5, 3, 8]
+    """
+    if isinstance(relation, Scan):
+        return [rows[relation.table]]
+    parts = [amounts(each, rows, pairs) for each in children(relation)]
+    sides = [each[-1] for each in parts]
+    found = [each for part in parts for each in part]
+    if isinstance(relation, UnionRows):
+        return [*found, reduce(operator.add, sides)]
+    if isinstance(relation, MeetRows):
+        return [*found, pairs(*sides), sides[0]]
+    if isinstance(relation, JoinRows) and not relation.one:
+        return [*found, pairs(*sides)]
+    return [*found, sides[0]]
 
 
 def columns_of_test(test: Test) -> frozenset[str]:

@@ -173,7 +173,8 @@ ROOM = "room for {:,} rows in memory: row_count_hint states how many there may b
 
 def of_rooms(tables: Iterable[Table]) -> list[str]:
     """Sentences on the rows that there is room for by default, for the curator."""
-    found = [each for each in tables if each.room and each.row_count_hint is None]
+    within = [each for each in tables if each.room and not each.is_pushed]
+    found = [each for each in within if each.row_count_hint is None]
     return [f"{printable(each.title)}: {ROOM.format(each.room)}" for each in found]
 
 

@@ -219,7 +219,7 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
         counted = np.flatnonzero(rows.owners.owned)
         units = rows.owners.units[counted].astype(np.int64)
     else:
-        frames = take_stock(opened, read, Digest("")).frames
+        frames = take_stock(opened, read, Digest("")).owned()
         counted, units = frames[key].keys[ROW][0], frames[key].units
         ways = (way for way in table.references if way.table in frames)
         met = tuple(_meet(table, way, frames, tables, rows) for way in ways)

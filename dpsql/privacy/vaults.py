@@ -20,6 +20,7 @@ from dpsql.privacy.vault import readers
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.open_tables import OpenTables, Reads, close_all
+from dpsql.privacy.vault.pile import MOST_DERIVED, fit_beside
 from dpsql.privacy.vault.rows import fits
 from dpsql.privacy.vault.stored_rows import find_engine
 from dpsql.privacy.vault.vault import TableVault, Vault
@@ -28,11 +29,6 @@ from dpsql.workload.cells import AnyResolution
 
 if TYPE_CHECKING:
     from dpsql.catalog.draft import DraftedTable
-
-
-MOST_DERIVED = 16
-"""Tables that statements derive whose rows stay when another statement begins: as many as a session
-asks, in the end, and each has rows of its own, made again of those of the stored tables."""
 
 
 class Vaults:
@@ -79,7 +75,8 @@ class Vaults:
         unless this is long; nobody waits for others, nor for columns that they do not ask for.
         Raises: DataUnavailable if a source has gone or changed since it was opened.
         """
-        self.tables.let_go(MOST_DERIVED)
+        stored = self._catalog.tables.values()
+        self.tables.let_go(lambda those: len(those) <= MOST_DERIVED and fit_beside(those, stored))
         found = {name: self._catalog.find(name) for name in {*tables, *reads}}
         with self.one_snapshot(), self.tables.lent(found, reads, sought, is_long) as lent:
             own = self.of(self._catalog)

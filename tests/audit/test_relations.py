@@ -91,7 +91,7 @@ def test_rows_belong_to_the_units_of_what_they_refer_to() -> None:
             for key, owner in owners
             if key == visit and visit is not None and owner is not None
         ]
-        names = Clinic.of(data).stock.people.names
+        names = Clinic.of(data).stock.people.names.tolist()
         visits = frame.keys["visit_id"][0].tolist()
         found = [
             (int(names[unit]), v) for unit, v in zip(frame.units.tolist(), visits, strict=True)
@@ -270,7 +270,7 @@ def listed_cells_of(data: clinic.Data) -> None:
     of = np.array(list(listed), CELLS).tobytes()
     cells = np.array(list(listed.values()), CELLS).tobytes()
     relation = MapRows(VISITS, column, ("ward", "day"), cells, of)
-    lanes = local_rows.evaluate(relation, Clinic.of(data).stock).lanes
+    lanes = Clinic.of(data).frame(relation).lanes
     wards, days = (np.asarray(lanes[name].codes).tolist() for name in ("ward", "day"))
     pairs = list(zip(wards, days, strict=True))
     known = [4 if ward < 3 and day < 11 else 5 for ward, day in pairs]
@@ -309,7 +309,7 @@ def test_the_header_tells_what_the_rows_are() -> None:
     data = Clinic.of(draw_data(draw))
     for _ in range(100):
         relation = draw_relation(draw, 3)
-        header, frame = read_header(relation, TABLES), local_rows.evaluate(relation, data.stock)
+        header, frame = read_header(relation, TABLES), data.frame(relation)
         assert {name: lane.column for name, lane in frame.lanes.items()} == dict(header.columns)
         assert frame.keys.keys() == header.keys
         for lane in frame.lanes.values():

@@ -12,7 +12,6 @@ from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_facts import follows, is_single
 from dpsql.catalog.unit_local import JoinRows, PerUnit, UnitLocal
 from dpsql.privacy.vault.frame import Frame
-from dpsql.privacy.vault.local_rows import evaluate
 from tests.audit.relations import KEY, LINES, PATIENTS, VISITS, draw_relation
 from tests.support.clinic import TABLES, Clinic, draw_data
 
@@ -52,7 +51,7 @@ def test_random_relations_have_what_is_said() -> None:
         is_one = is_single(relation, TABLES)
         if not names and not is_one:
             continue
-        frame = evaluate(relation, Clinic.of(draw_data(draw, hostile=False)).stock)
+        frame = Clinic.of(draw_data(draw, hostile=False)).frame(relation)
         told, single = told + len(names), single + is_one
         assert all(_is_of_unit(frame, name) for name in names), relation
         assert not is_one or len(np.unique(frame.units)) == frame.count, relation

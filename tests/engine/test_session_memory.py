@@ -18,6 +18,7 @@ from dpsql.answer.store import Releases
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import desk
 from dpsql.privacy import vaults
+from dpsql.privacy.vault.pile import MOST_DERIVED
 from dpsql.strategy import product_forecast
 from dpsql.strategy.product_forecast import ProductForecast
 
@@ -115,11 +116,11 @@ def test_what_is_let_go_of_answers_as_before(session: Connection) -> None:
 
 def test_rows_of_derived_tables_are_let_go_of(session: Connection) -> None:
     """Each relation has rows of its own; the same ones are made again of those of the table."""
-    for i in range(2 * vaults.MOST_DERIVED):
+    for i in range(2 * MOST_DERIVED):
         session.execute(PER_UNIT.format(i=i))
     shared = session.engine.vaults
     opened = shared.tables
-    assert len(opened.found) <= vaults.MOST_DERIVED + 2
+    assert len(opened.found) <= MOST_DERIVED + 2
     name = next(iter(opened.derived))
     version, rows = opened.found[name].data_version, opened.found[name].rows()
     with mock.patch.object(vaults, "MOST_DERIVED", 0), shared.lent([], {}):

@@ -13,7 +13,7 @@ import pytest
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.unit_local import Among, FilterRows, Scan, UnitLocal, WindowRows
-from dpsql.privacy.vault import local_rows, summing
+from dpsql.privacy.vault import summing
 from dpsql.privacy.vault.frame import Frame, Lane
 from tests.support.clinic import Clinic, draw_data
 
@@ -31,7 +31,7 @@ def kept(by: tuple[str, ...], groups: int) -> UnitLocal:
 
 def rows_of(relation: UnitLocal, clinic: Clinic, by: tuple[str, ...]) -> list[tuple[int, ...]]:
     """Unit and cells of every row, those with an undeclared cell left out."""
-    frame = local_rows.evaluate(relation, clinic.stock)
+    frame = clinic.frame(relation)
     lanes = [frame.lanes[name] for name in by]
     cells = [np.asarray(lane.codes) for lane in lanes]
     sizes = [lane.column.size for lane in lanes]

@@ -16,7 +16,7 @@ from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault import owners
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts, Floats
-from dpsql.privacy.vault.owners import in_order, share_units
+from dpsql.privacy.vault.owners import edges_of, in_order, share_units
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
@@ -159,7 +159,9 @@ def test_shares_have_all_chosen_rows_of_whole_units(
     units = (size * drawn.random(rows) ** 3).astype(np.uint32)
     chosen = drawn.random(rows) < 0.8
     counts = np.bincount(units[chosen], minlength=size)
-    shares = share_units(units, chosen, counts, PileRoom(str(tmp_path) if spilled else None))
+    shares = share_units(
+        units, chosen, edges_of(counts), PileRoom(str(tmp_path) if spilled else None)
+    )
     found = [shares.rows(share) for share in range(len(shares))]
     for each in found:
         assert each.tolist() == sorted(each.tolist())

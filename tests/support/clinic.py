@@ -21,8 +21,10 @@ from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal
 from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.data_engine import Batch, Values64
-from dpsql.privacy.vault.local_rows import Stock, rows_of, take_stock
+from dpsql.privacy.vault.frame import Frame
+from dpsql.privacy.vault.local_rows import Stock, evaluate, rows_of, take_stock
 from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.rows import Rows, declared, line_up, load_rows, view
 
 Row = tuple[Any, ...]
@@ -76,6 +78,12 @@ class Clinic:
         """Encode rows as the vault encodes what it reads."""
         found = {name: load_rows([_batch(TABLES[name], data[name])], _raw(name)) for name in TABLES}
         return cls(take_stock(list(TABLES.values()), found, DIGEST))
+
+    def frame(self, relation: UnitLocal) -> Frame:
+        """All rows of a relation, worked out together."""
+        ((first, every),) = self.stock.shares(relation, PileRoom())
+        assert first == 0
+        return evaluate(relation, every)
 
     def counts(self, relation: UnitLocal, max_rows: int) -> Counter[tuple[int, ...]]:
         """The rows of a relation after bounding, by all that the view shows of them."""

@@ -5,8 +5,9 @@ Guarantee: each step maps rows of units to rows of units, one unit at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.header import united_column
 from dpsql.catalog.unit_local import (
+    MOST_OF_UNIT,
     DifferRows,
     FilterRows,
     JoinRows,
@@ -25,39 +27,77 @@ from dpsql.catalog.unit_local import (
     UnionRows,
     UnitLocal,
     WindowRows,
+    amounts,
+    scanned,
 )
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.frame import Frame, Key, Lane, holds, map_cells, tell_apart, work_out
 from dpsql.privacy.vault.matching import join_rows, label, meet_rows
-from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.owners import Digest, Owners, count_rows, edges_of, share_units
 from dpsql.privacy.vault.people import NOBODY, People, number_together
-from dpsql.privacy.vault.rows import Rows, declared
+from dpsql.privacy.vault.pile import PileRoom
+from dpsql.privacy.vault.rows import Parts, Rows, declared
 from dpsql.privacy.vault.summing import add_window, sum_up
 from dpsql.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """The rows of some tables of one privacy unit, by case-folded name, and their units."""
+    """The rows of some tables of one privacy unit, by case-folded name, and their units.
+
+    Rows without a unit are NOBODY's.
+    """
 
     frames: Mapping[str, Frame]
     people: People
+
+    def owned(self) -> dict[str, Frame]:
+        """Return the rows that have a unit."""
+        frames = self.frames.items()
+        return {name: frame.take(np.flatnonzero(frame.units != NOBODY)) for name, frame in frames}
+
+    def shares(self, relation: UnitLocal, room: PileRoom) -> Iterator[tuple[int, Stock]]:
+        """Yield the rows of some units after the other: the first of them, and all of theirs.
+
+        No step of the relation makes more than GATHERED rows of them, or they are one unit. What is
+        worked out for every row is in ``room``.
+        """
+        frames = {name: self.frames[name] for name in scanned(relation)}
+        owned = {name: frame.units != NOBODY for name, frame in frames.items()}
+        counts = {
+            name: count_rows(frame.units, owned[name], self.people.count)
+            for name, frame in frames.items()
+        }
+        edges = edges_of(np.maximum.reduce(amounts(relation, counts, _pairs_of_unit)))
+        shares = {
+            name: share_units(frame.units, owned[name], edges, room)
+            for name, frame in frames.items()
+        }
+        for i, (first, last) in enumerate(pairwise(edges)):
+            some = {name: _from(f.take(shares[name].rows(i)), first) for name, f in frames.items()}
+            yield first, Stock(some, self.people.some(first, last))
+
+
+def _from(frame: Frame, first: int) -> Frame:
+    return replace(frame, units=frame.units - first)
+
+
+def _pairs_of_unit(left: Counts, right: Counts) -> Counts:
+    return np.minimum(left * np.maximum(right, 1), MOST_OF_UNIT)
 
 
 def take_stock(tables: Sequence[Table], rows: Mapping[str, Rows], digest: Digest) -> Stock:
     """Number the units of tables together, and find those of rows that refer to others.
 
-    Tables that refer stand after those they refer to. Rows without a unit are left out.
+    Tables that refer stand after those they refer to.
     """
     anchored = [each for each in tables if each.unit.through is None]
     owners = [rows[each.name.casefold()].owners for each in anchored]
     people, units = number_together([each for each in owners if each is not None], digest)
     frames: dict[str, Frame] = {}
     for table, found in zip(anchored, units, strict=True):
-        frame = _frame(table, rows[table.name.casefold()], found)
-        owned = found != NOBODY
-        frames[table.name.casefold()] = frame.take(np.flatnonzero(owned))
+        frames[table.name.casefold()] = _frame(table, rows[table.name.casefold()], found)
     for table in tables:
         way = table.unit.through
         if way is not None:
@@ -78,17 +118,24 @@ def _frame(table: Table, rows: Rows, units: Counts) -> Frame:
     return Frame(units, lanes, rows.keys)
 
 
-def rows_of(table: Table, relation: UnitLocal, stock: Stock) -> Rows:
-    """Return all rows of a relation as those of its table."""
-    frame = evaluate(relation, stock)
-    lanes = {key: frame.lanes[key] for key in declared(table)}
-    return Rows(
-        frame.count,
-        {key: lane.codes for key, lane in lanes.items() if lane.codes is not None},
-        {key: lane.places for key, lane in lanes.items() if lane.places is not None},
-        {key: lane.numbers for key, lane in lanes.items() if lane.numbers is not None},
-        stock.people.owners(frame.units),
-    )
+def rows_of(table: Table, relation: UnitLocal, stock: Stock, room: PileRoom | None = None) -> Rows:
+    """Return all rows of a relation as those of its table: worked out for some units at a time.
+
+    Guarantee: as each step goes unit by unit, they are those of all units together.
+    Raises: MemoryError; OSError for a disk that is full.
+    """
+    columns, count = declared(table), 0
+    parts = Parts(room)
+    units = parts.room.pile()
+    for first, some in stock.shares(relation, parts.room):
+        frame = evaluate(relation, some)
+        for key in columns:
+            lane = frame.lanes[key]
+            parts.put(key, lane.codes, lane.places, lane.numbers)
+        units.add((frame.units + first).astype(np.uint32))
+        count += frame.count
+    owners = Owners(units.array(), parts.room.flags(count), stock.people.names)
+    return parts.rows(count, owners)
 
 
 def evaluate(relation: UnitLocal, stock: Stock) -> Frame:

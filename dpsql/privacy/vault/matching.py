@@ -166,7 +166,7 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     to them.
     """
     (groups, theirs), count = together(list(own), list(their))
-    known = np.flatnonzero(theirs >= 0)
+    known = np.flatnonzero((theirs >= 0) & (owners.units >= 0))
     first = known[find_distinct(owners.units[known], theirs[known])[0]]
     referring = np.flatnonzero(groups >= 0)
     times = np.bincount(groups[referring], minlength=count)

@@ -5,7 +5,7 @@ Nobody waits for another table. Rows are read outside of a table's turn, and swa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Lock
 
@@ -28,7 +28,7 @@ class OpenTables:
     def __init__(self, salt: bytes) -> None:
         self.salt = salt
         self.found: dict[str, TableVault] = {}
-        self.derived: dict[str, None] = {}
+        self.derived: dict[str, Table] = {}
         self.closings = 0
         self._taken = Taken()
         self._lock = Lock()
@@ -52,7 +52,8 @@ class OpenTables:
                 return found
             with self._taken.some([("open", name)]) as mine:
                 if mine and self._current(name, table) is None:
-                    return self._put(name, TableVault(table, self.salt, self._vault, self._taken))
+                    vault = TableVault(table, self.salt, self._vault, self._taken)
+                    return self._put(name, table, vault)
 
     def _current(self, name: str, table: Table) -> TableVault | None:
         with self._lock:
@@ -65,12 +66,12 @@ class OpenTables:
                 self.derived[name] = self.derived.pop(name)
             return found
 
-    def _put(self, name: str, vault: TableVault) -> TableVault:
+    def _put(self, name: str, table: Table, vault: TableVault) -> TableVault:
         with self._lock:
             before = self.found.pop(name, None)
             self.found[name] = vault
             if vault.bases:
-                self.derived[name] = None
+                self.derived[name] = table
             if before is not None:
                 self.closings += 1
         if before is not None:
@@ -126,14 +127,15 @@ class OpenTables:
             if is_free:
                 vault.retire()
 
-    def let_go(self, most: int) -> None:
-        """Let go of all but ``most`` derived tables, of those that were asked for the longest ago.
+    def let_go(self, may_stay: Callable[[Sequence[Table]], bool]) -> None:
+        """Let go of derived tables that were asked for the longest ago, until the others may stay.
 
         Their rows are worked out again from those of the stored tables, which stay.
         """
+        old = []
         with self._lock:
-            names = list(self.derived)[: max(0, len(self.derived) - most)]
-            old = [self._forget(name) for name in names]
+            while self.derived and not may_stay([*self.derived.values()]):
+                old.append(self._forget(next(iter(self.derived))))
         for vault in old:
             self._retire(vault)
 

@@ -122,16 +122,16 @@ def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
 
 
 def strides(rows: int) -> Iterator[slice]:
-    """Yield ranges of rows, a few million at a time.
+    """Yield ranges of rows, a million at a time; an empty one where there is none.
 
     >>> [*strides(3)], [*strides(0)]
-    ([slice(0, 3, None)], [])
+    ([slice(0, 3, None)], [slice(0, 0, None)])
     """
-    for start in range(0, rows, STRIDE):
+    for start in range(0, max(1, rows), STRIDE):
         yield slice(start, min(start + STRIDE, rows))
 
 
-def count_rows(units: Codes, chosen: Flags, size: int) -> Counts:
+def count_rows(units: Codes | Counts, chosen: Flags, size: int) -> Counts:
     """Count the chosen rows (rows,) of each of ``size`` units."""
     found = np.zeros(size, dtype=np.int64)
     for some in strides(len(units)):
@@ -160,26 +160,39 @@ class UnitShares:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 
-def share_units(units: Codes, chosen: Flags, counts: Counts, room: PileRoom) -> UnitShares:
-    """Share out the chosen rows (rows,) by their units, of which ``counts`` (units,) has as many.
+def edges_of(amounts: Counts) -> list[int]:
+    """Return where shares of units begin and end: of ``amounts`` (units,) GATHERED at most in each.
+
+    A unit with more is a share by itself; there is one share at least.
+
+    >>> edges_of(np.array([GATHERED, 1, GATHERED - 1, 2])), edges_of(np.zeros(0, np.int64))
+    ([0, 1, 3, 4], [0, 0])
+    """
+    reached, edges = np.cumsum(amounts), [0]
+    while edges[-1] < len(reached):
+        first = edges[-1]
+        before = int(reached[first - 1]) if first else 0
+        last = int(np.searchsorted(reached, before + GATHERED, side="right"))
+        edges.append(max(first + 1, last))
+    return edges if len(edges) > 1 else [0, 0]
+
+
+def share_units(
+    units: Codes | Counts, chosen: Flags, edges: Sequence[int], room: PileRoom
+) -> UnitShares:
+    """Share out the chosen rows (rows,) by their units; see :func:`edges_of`.
 
     What is worked out for every row is in ``room``. Guarantee:
     every chosen row is in one share, together with all others of its unit.
     Raises: MemoryError; OSError for a disk that is full.
 
     >>> units, every = np.array([0, 1, 0, 1], np.uint32), np.ones(4, dtype=bool)
-    >>> share_units(units, every, np.array([GATHERED, 2]), PileRoom()).rows(1).tolist()
+    >>> share_units(units, every, [0, 1, 2], PileRoom()).rows(1).tolist()
     [1, 3]
     """
-    reached, edges = np.cumsum(counts), [0]
-    while edges[-1] < len(reached):
-        first = edges[-1]
-        before = int(reached[first - 1]) if first else 0
-        last = int(np.searchsorted(reached, before + GATHERED, side="right"))
-        edges.append(max(first + 1, last))
     count, ends = len(edges) - 1, [np.zeros(0, dtype=np.int64)]
     share_of = np.repeat(np.arange(count, dtype=np.min_scalar_type(count)), np.diff(edges))
-    pile, done = room.pile(int(counts.sum())), 0
+    pile, done = room.pile(int(np.count_nonzero(chosen))), 0
     pile.add(np.zeros(0, dtype=_places_of(units)))
     for some in strides(len(units)):
         rows = np.flatnonzero(chosen[some])
@@ -191,7 +204,7 @@ def share_units(units: Codes, chosen: Flags, counts: Counts, room: PileRoom) -> 
     return UnitShares(pile.array(), np.concatenate(ends).reshape(-1, count + 1))
 
 
-def _places_of(units: Codes) -> type[np.uint32] | type[np.int64]:
+def _places_of(units: Codes | Counts) -> type[np.uint32] | type[np.int64]:
     """The type of the places of rows, of which these are the units."""
     return np.uint32 if len(units) <= 1 << 32 else np.int64
 
@@ -278,7 +291,7 @@ def queue_up(
     crowded = counts > max_rows
     keys = keys_of(digest.salt, owners, crowded)
     waiting = owners.owned & crowded[owners.units] if size else owners.owned
-    shares = share_units(owners.units, waiting, counts * crowded, room)
+    shares = share_units(owners.units, waiting, edges_of(counts * crowded), room)
     count = int(np.count_nonzero(waiting))
     del counts, waiting
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.frame import Frame
-from dpsql.privacy.vault.owners import Digest, Owners, keys_of
+from dpsql.privacy.vault.owners import BATCH, Digest, Owners, keys_of
 from dpsql.privacy.vault.whole_numbers import find_distinct
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 
 NOBODY = -1
 """The unit of a row that has none."""
@@ -22,13 +23,19 @@ NOBODY = -1
 class People:
     """The units of some tables: one canonical name each, and what draws lots among their rows."""
 
-    names: npt.NDArray[Any]
+    names: npt.NDArray[Any] | ByteTexts
     digest: Digest
 
     @property
     def count(self) -> int:
         """The number of units."""
         return len(self.names)
+
+    def some(self, first: int, last: int) -> People:
+        """Return the units of these numbers; the first of them is number 0."""
+        some = slice(first, last)
+        names = self.names.take(some) if isinstance(self.names, ByteTexts) else self.names[some]
+        return replace(self, names=names)
 
     def owners(self, units: Counts) -> Owners:
         """Return the units of rows that all have one."""
@@ -56,27 +63,28 @@ def number_together(owners: Sequence[Owners], digest: Digest) -> tuple[People, l
 
     Also returns the unit of every row of each table, NOBODY for rows without one.
     """
-    names = [each.listed for each in owners]
-    if len({each.dtype for each in names}) > 1:
-        names = [each.astype(str).astype(object) for each in names]
-    numbers, known = _factorized(np.concatenate([*names, names[0][:0]]))
-    starts = np.cumsum([0, *map(len, names)])
-    found = []
-    for start, each in zip(starts[:-1], owners, strict=True):
-        renumbered = numbers[start : start + len(each.names)].astype(np.int64)
-        found.append(_units(renumbered, each))
+    known, numbers = _numbered([each.names for each in owners])
+    found = [_units(own, each) for own, each in zip(numbers, owners, strict=True)]
     return People(known, digest), found
 
 
-def _factorized(names: npt.NDArray[Any]) -> tuple[Counts, npt.NDArray[Any]]:
-    """Number names, the same for the same ones; also returns the different names."""
-    if names.dtype == np.int64:
-        rows, numbers = find_distinct(names)
-        return numbers, names[rows]
-    import pandas as pd  # takes longer than a first answer about rows
+def _numbered(
+    names: Sequence[npt.NDArray[Any] | ByteTexts],
+) -> tuple[npt.NDArray[Any] | ByteTexts, list[Counts]]:
+    """Number the names of units of several tables, the same for the same ones, and list them."""
+    whole = [each for each in names if not isinstance(each, ByteTexts)]
+    if len(whole) == len(names):
+        every = np.concatenate([*whole, np.zeros(0, dtype=np.int64)])
+        rows, numbers = find_distinct(every)
+        return every[rows], np.split(numbers, np.cumsum([*map(len, whole)])[:-1])
+    from dpsql.privacy.vault.text_names import TextNames  # most units are numbers
 
-    numbers, known = pd.factorize(names)
-    return numbers, np.asarray(known)
+    known, found = TextNames(), []
+    for each in names:
+        texts = each if isinstance(each, ByteTexts) else ByteTexts.of(each.tolist())
+        some = (texts.take(slice(at, at + BATCH)) for at in range(0, len(texts), BATCH))
+        found.append(np.concatenate([np.zeros(0, np.int64), *map(known.add, some)]))
+    return known.names(), found
 
 
 def _units(renumbered: Counts, owners: Owners) -> Counts:

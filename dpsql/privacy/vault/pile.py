@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.unit_local import DerivedTable, amounts
 from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.records import replace
@@ -29,10 +30,15 @@ SHARE = 2
 BESIDE = 80
 """Bytes a row that numbering, counting and lining up the rows of units take while they run, where
 units have whole numbers or texts of some 20 bytes."""
+OWNED = 12
+"""Bytes a row for whose it is, and as much again for the order in which those of a unit stay."""
 SOUGHT = 16
 """Bytes of a value of a column of which something is to be found: as of bins and of a measure."""
 SLACK = 8
 """An array that has to grow has room for one more in this many numbers afterwards."""
+MOST_DERIVED = 16
+"""Tables that statements derive whose rows stay when a turn begins, at most: as many as a session
+asks, in the end. Each has rows of its own, which are made again of those of the stored tables."""
 MARKED = 1 << 20
 """Bytes of flags from which on they are worth a file."""
 MOST_VIEWS = 16
@@ -54,7 +60,7 @@ class PileRoom:
     @classmethod
     def of(cls, table: Table) -> PileRoom:
         """The room of a table, as its catalog shares it out."""
-        return cls(table.option("spill"), table.room)
+        return cls(folder_of(table), rows_of(table))
 
     def pile(self, size: int = 0) -> Pile:
         """Start an array of so many numbers, where that is known, or of as many as there may be.
@@ -136,19 +142,72 @@ class Pile:
         return np.frombuffer(mapped, dtype=found.dtype)
 
 
+def folder_of(table: Table) -> str | None:
+    """The folder in whose files codes are kept: that of a table, or of one that it is made of."""
+    bases = table.bases if isinstance(table, DerivedTable) else (table,)
+    return next((folder for each in bases if (folder := each.option("spill"))), None)
+
+
+def rows_of(table: Table) -> int:
+    """The rows that there is room for: as many as those have that a table is made of.
+
+    That are all of a union, and those of the larger side of a join.
+    """
+    if not isinstance(table, DerivedTable):
+        return table.room
+    rooms = {each.name.casefold(): each.room for each in table.bases}
+    return amounts(table.relation, rooms, max)[-1]
+
+
+def kept_bytes(table: Table) -> int:
+    """Bytes that are kept of all rows that there is room for, when nothing is worked out."""
+    return rows_of(table) * _kept_of_row(table)
+
+
+def _kept_of_row(table: Table) -> int:
+    beside = BESIDE - OWNED if folder_of(table) is None and table.unit.column else 0
+    return bytes_of_row(table) - beside
+
+
+def room_left(tables: Iterable[Table]) -> int:
+    """Bytes of half of the memory that are not for the rows of the tables of a catalog."""
+    within = [each for each in tables if _is_held(each) and each.option("spill") is None]
+    return memory() // SHARE - sum(each.room * bytes_of_row(each) for each in within)
+
+
+def fit_beside(derived: Sequence[Table], stored: Collection[Table]) -> bool:
+    """Say whether the rows of some tables stay beside those of the tables of a catalog.
+
+    Each has room for the public number of its rows: in what is left of half of the memory, or, in a
+    folder, in as much as the tables there take. One stays in any case.
+    """
+    within = sum(kept_bytes(each) for each in derived if folder_of(each) is None)
+    spilled = sum(kept_bytes(each) for each in derived if folder_of(each) is not None)
+    there = sum(each.room * bytes_of_row(each) for each in stored if each.option("spill"))
+    return len(derived) <= 1 or (within <= room_left(stored) and spilled <= there)
+
+
+def _is_held(table: Table) -> bool:
+    return not (table.public or table.is_pushed)
+
+
 def share_room(tables: Mapping[str, Table]) -> dict[str, Table]:
     """Return the tables of a catalog with the numbers of rows that each has room for.
 
     That are those that ``row_count_hint`` states; tables in memory that state none have equal parts
-    of what is left of half of the memory. Decided by that, by what the catalog declares, and by the
-    machine: never by rows. Raises: DataUnavailable (E_DATA) for more than there is.
+    of what is left of half of the memory. What statements derive of units of several rows has room
+    beside: for MOST_DERIVED tables by default, for one in a folder, else what is left of half of
+    the memory. Decided by that, by what the catalog declares, and by the machine: never by rows.
+    Raises: DataUnavailable (E_DATA) for more than there is.
     """
-    held = {key: each for key, each in tables.items() if not (each.public or each.is_pushed)}
+    held = {key: each for key, each in tables.items() if _is_held(each)}
     stated = {key: each.row_count_hint or 0 for key, each in held.items()}
     within = [key for key, each in held.items() if each.option("spill") is None]
+    taken = {key: bytes_of_row(each) for key, each in held.items()}
+    with_derived = {key: size + _of_derived(held[key]) for key, size in taken.items()}
     left = memory() // SHARE
     for key, each in held.items():
-        folder, size = each.option("spill"), stated[key] * bytes_of_row(each)
+        folder, size = each.option("spill"), stated[key] * taken[key]
         told = f"row_count_hint = {stated[key]} takes {size >> 20} MiB for codes"
         if folder is None and size > left:
             problem = f"{told}, more than is left of half of the memory, {left >> 20} MiB"
@@ -156,28 +215,63 @@ def share_room(tables: Mapping[str, Table]) -> dict[str, Table]:
             unavailable(each.name, each.source, problem, hint)
         if folder is None:
             left -= size
-        elif os.path.isdir(folder) and size > (free := shutil.disk_usage(folder).free):
-            problem = f"{told}, more than is free in the folder of `spill`, {free >> 20} MiB"
-            unavailable(each.name, each.source, problem, "make room, or name another folder")
+        elif os.path.isdir(folder):
+            needed, free = stated[key] * with_derived[key], shutil.disk_usage(folder).free
+            if needed > free:
+                told = (
+                    f"row_count_hint = {stated[key]} takes {needed >> 20} MiB with what statements"
+                )
+                told += " derive of the rows, more than is free in the folder of `spill`"
+                problem = f"{told}, {free >> 20} MiB"
+                unavailable(each.name, each.source, problem, "make room, or name another folder")
     others = [key for key in within if not stated[key]]
-    rooms = {**stated, **{key: left // len(others) // bytes_of_row(held[key]) for key in others}}
-    return {key: replace(each, room=rooms.get(key, 0)) for key, each in tables.items()}
+    rooms = {**stated, **{key: left // len(others) // with_derived[key] for key in others}}
+    for key, each in tables.items():
+        if each.is_pushed:  # read here for relations alone
+            rooms[key] = each.row_count_hint or left // bytes_of_row(each)
+    return {key: _with_room(each, rooms) for key, each in tables.items()}
+
+
+def _of_derived(table: Table) -> int:
+    """Bytes a row for what statements derive of units of several rows."""
+    if table.unit.column is None:
+        return 0
+    return _kept_of_row(table) * (MOST_DERIVED if folder_of(table) is None else 1)
+
+
+def take_beside(table: DerivedTable) -> None:
+    """Take the memory in which rows of files are brought together, by their public numbers.
+
+    That of tables in memory is counted for them. Raises: MemoryError where there is less.
+    """
+    spilled = (each for each in table.bases if each.option("spill"))
+    np.empty(BESIDE * sum(each.room for each in spilled), dtype=np.uint8)
+
+
+def _with_room(table: Table, rooms: Mapping[str, int]) -> Table:
+    found = replace(table, room=rooms.get(table.name.casefold(), 0))
+    if isinstance(found, DerivedTable):
+        return replace(found, bases=tuple(_with_room(each, rooms) for each in found.bases))
+    return found
 
 
 def bytes_of_row(table: Table) -> int:
     """Bytes that every row takes: codes, places in bins, measures, keys, and whose it is.
 
-    In memory what is worked out beside is counted too, while units are numbered and counted. In
-    files the order is kept in which rows of crowded units are taken, and the rows of views.
+    In memory what is worked out beside is counted too, while units are numbered and counted, and
+    rows are brought together. In files the order is kept in which rows of crowded units are taken,
+    and the rows of views. Rows that belong to units by reference are kept without them and with.
     """
-    of_unit, kept = (12 + BESIDE, 0) if table.option("spill") is None else (24, MOST_VIEWS)
-    size = 1 + kept + 9 * len(table.keys) + (of_unit if table.unit.column else 0)
+    is_within = folder_of(table) is None
+    of_unit, kept = (OWNED + BESIDE, 0) if is_within else (2 * OWNED, MOST_VIEWS)
+    size = 1 + kept
     for column in table.columns.values():
         size += SOUGHT if column.sought is not None else 0
         size += 8 if column.bounds else 0
         size += 4 if isinstance(column.domain, Bins) else 0
         size += np.min_scalar_type(column.size).itemsize if column.domain else 0
-    return size
+    size *= 1 if table.unit.through is None else 2
+    return size + 9 * len(table.keys) + (of_unit if table.unit.column else 0)
 
 
 def why_not(error: BaseException) -> str | None:

@@ -91,24 +91,34 @@ class Parts:
 
     def add(self, key: str, column: Column, values: Values64) -> None:
         """Encode one column of a batch."""
-        if column.bounds is not None:
-            self._pile(self.numbers, key).add(clip(column, values))
-        if column.domain is None:
-            return
-        codes = encode(column, values)
-        self._pile(self.codes, key).add(codes)
-        if isinstance(column.domain, Bins):
-            numbers = np.asarray(values.numbers, dtype=np.float64)
-            places = find_places(numbers, codes, tuple(map(float, column.domain.edges)))
-            self._pile(self.places, key).add(places)
+        codes = places = None
+        numbers = None if column.bounds is None else clip(column, values)
+        if column.domain is not None:
+            codes = encode(column, values)
+        if isinstance(column.domain, Bins) and codes is not None:
+            found = np.asarray(values.numbers, dtype=np.float64)
+            places = find_places(found, codes, tuple(map(float, column.domain.edges)))
+        self.put(key, codes, places, numbers)
+
+    def put(
+        self, key: str, codes: Codes | None, places: Codes | None, numbers: Floats | None
+    ) -> None:
+        """Add what is known of one column of a batch, (rows,) each, None for what it has not."""
+        piles = self.codes, self.places, self.numbers
+        for some, found in zip(piles, (codes, places, numbers), strict=True):
+            if found is not None:
+                some.setdefault(key, self.room.pile()).add(found)
 
     def add_key(self, name: str, numbers: Counts, known: Flags) -> None:
         """Add the numbers of a key, and where there is one, of a batch; all of shape (rows,)."""
         for pile, part in zip(self.keys[name], (numbers, known), strict=True):
             pile.add(part)
 
-    def _pile(self, piles: dict[str, Pile], key: str) -> Pile:
-        return piles.setdefault(key, self.room.pile())
+    def rows(self, count: int, owners: Owners | None) -> Rows:
+        """Return all rows that were added."""
+        codes, places, numbers = _joined(self.codes), _joined(self.places), _joined(self.numbers)
+        keys = {name: (each.array(), known.array()) for name, (each, known) in self.keys.items()}
+        return Rows(count, codes, places, numbers, owners, keys=keys, room=self.room)
 
 
 def number_keys(values: npt.NDArray[Any], known: Flags) -> tuple[Counts, Flags]:
@@ -177,9 +187,7 @@ def load_rows(batches: Iterable[Batch], table: Table, room: PileRoom | None = No
             parts.add_key(name.casefold(), *number_keys(values_of, known))
         count += batch.rows
     owners = None if table.unit.column is None else parts.units.owners()
-    codes, places, numbers = _joined(parts.codes), _joined(parts.places), _joined(parts.numbers)
-    keys = {name: (each.array(), known.array()) for name, (each, known) in parts.keys.items()}
-    return Rows(count, codes, places, numbers, owners, keys=keys, room=parts.room)
+    return parts.rows(count, owners)
 
 
 def _nothing() -> Values64:

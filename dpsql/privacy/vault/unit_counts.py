@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
-from dpsql.privacy.vault.owners import count_rows, share_units
+from dpsql.privacy.vault.owners import count_rows, edges_of, share_units
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.tally import CHUNK, Axis, Chunk, Spread, add_ones, spread_out
 from dpsql.privacy.vault.whole_numbers import in_groups
@@ -43,7 +43,8 @@ def tally_units(
     tally = np.zeros(size + 1, dtype=np.int64)  # the last one is of what is in no cell
     step = max(1, CHUNK // _shared(spreads))
     every = np.ones(len(units), dtype=np.bool_)
-    shares = share_units(units, every, count_rows(units, every, count), room or PileRoom())
+    edges = edges_of(count_rows(units, every, count))
+    shares = share_units(units, every, edges, room or PileRoom())
     for rows in map(shares.rows, range(len(shares))):
         order = rows[in_groups(units[rows])]
         owners = units[order]

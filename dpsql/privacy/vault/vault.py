@@ -22,7 +22,7 @@ from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, Stored
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
 from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.pile import MOST_VIEWS, why_not
+from dpsql.privacy.vault.pile import MOST_VIEWS, PileRoom, take_beside, why_not
 from dpsql.privacy.vault.pushed import open_pushed
 from dpsql.privacy.vault.rows import Rows, declared, fits, fits_view, mark, tally, view
 from dpsql.privacy.vault.stored_rows import (
@@ -464,9 +464,11 @@ class RelatedRows:
     def read(self, columns: frozenset[str]) -> Rows:
         from dpsql.privacy.vault.local_rows import rows_of, take_stock  # few tables are relations
 
+        take_beside(self.table)
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
-        return rows_of(self.table, self.table.relation, take_stock(tables, rows, Digest(self.key)))
+        stock = take_stock(tables, rows, Digest(self.key))
+        return rows_of(self.table, self.table.relation, stock, PileRoom.of(self.table))
 
 
 def _open_reader(

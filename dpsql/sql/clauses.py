@@ -158,6 +158,9 @@ RANKS = {
     *("approx_quantile", "approx_quantiles", "approx_percentile"),
 }
 
+CONSTANTS = {"null", "true", "false", "current_date", "current_timestamp", "current_time"}
+"""Words of SQL that are no columns."""
+
 
 def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tuple[str, Clips]:
     """Cut the named arguments out of a SELECT; blanks take their place, so that positions stay.
@@ -202,6 +205,10 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
         return _function(words) in RANKS | SPREADS
     if len(words) > 2 and words[-2] == ".":
         words = [*words[:-3], words[-1]]
+    is_column = lexemes[-1].kind in ("word", "quoted") and words[-1] not in CONSTANTS
+    is_counted = words[-1] == "*" and words[-3:-2] == ["count"]
+    if not is_column and not is_counted:
+        return False
     if words[-4:-1] == ["count", "(", "distinct"]:
         return True
     return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("

@@ -45,6 +45,10 @@ _NAMES: dict[type[exp.Expr], str] = {
 }
 FIELDS: tuple[type[exp.Expr], ...] = (exp.Dot, exp.Anonymous, *_NAMES)
 """What may be a field: of all else nothing is written out."""
+_PLAIN = (
+    *(exp.Literal, exp.Null, exp.Boolean, exp.AggFunc, exp.Filter, exp.WithinGroup, exp.Window),
+    *(exp.Binary, exp.Neg, exp.Not, exp.Predicate),
+)
 
 
 def write_out_fields(nodes: Sequence[exp.Expr]) -> None:
@@ -84,12 +88,14 @@ def _read(node: exp.Expr) -> exp.Expr | None:
     """What DuckDB calls a node; None for what is about no JSON."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
         name = node.expression.name
-        return None if '"' in name else field_of(node.this, [name])
-    called, arguments = _NAMES.get(type(node), ""), list(node.expressions)
+        return None if '"' in name or _has_no_fields(node.this) else field_of(node.this, [name])
+    called = _NAMES.get(type(node), "")
     if called:
         arguments = [each for each in (node.this, node.args.get("expression")) if each is not None]
     elif isinstance(node, exp.Anonymous):
-        called = str(node.this).lower()
+        called, arguments = str(node.this).lower(), list(node.expressions)
+    else:
+        return None
     if called in _KINDS and len(arguments) == 1:
         text = _called(GET_TEXT, arguments[0], "$")
         kind = exp.DataType.build(_KINDS[called], dialect="duckdb")
@@ -99,6 +105,14 @@ def _read(node: exp.Expr) -> exp.Expr | None:
         return None
     name, after = _READERS[called]
     return _called(name, arguments[0], path + after)
+
+
+def _has_no_fields(node: exp.Expr) -> bool:
+    """Whether a node is a number or the like: DuckDB refuses fields of these."""
+    inner = node.unnest()
+    while isinstance(inner, exp.Bracket) or (isinstance(inner, exp.Array) and inner.expressions):
+        inner = (inner.this if isinstance(inner, exp.Bracket) else inner.expressions[0]).unnest()
+    return isinstance(inner, (*_PLAIN, exp.Array))
 
 
 def _path(arguments: Sequence[exp.Expr]) -> str | None:

@@ -38,6 +38,7 @@ KEPT_ROWS = (
 """What works instead of a LEFT JOIN of private rows to several public tables."""
 _WITHOUT = {"E_SAMPLE": "leave it out: all rows are counted, with noise"}
 """What works wherever a clause is refused."""
+FIELD = "DP_REPORT(COUNT(*)).result works"
 Locate = Callable[[exp.Expr], Span]
 """Says where in the text a part of a statement stands."""
 
@@ -67,6 +68,8 @@ def check_node(node: exp.Expr, locate: Locate) -> None:
             raise _refuse_function(node, name, locate)
         return
     allowed = SCALARS.get(type(node))
+    if allowed is None and isinstance(node, exp.Dot):
+        refuse(node, "E_FUNCTION", "a field of what is no report", FIELD, locate)
     if allowed is None:
         raise _refuse_node(node, locate)
     if isinstance(node, exp.DataType) and node.this not in TYPES:

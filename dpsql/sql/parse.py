@@ -333,6 +333,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     text, clips = take_clips(fragment, text, rest)
     if reports:
         text = marked(fragment, text, reports)
+    _check_intervals(fragment, lexemes)
     left, (text, top) = text, take_top(respelled(text, lexemes), lexemes)
     try:
         trees = with_room(partial(parse_tokens, text))
@@ -371,6 +372,25 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         sql=text,
         form=_form(lexemes),
     )
+
+
+_UNITS = {
+    *("year", "years", "quarter", "quarters", "month", "months", "week", "weeks", "day", "days"),
+    *("hour", "hours", "minute", "minutes", "second", "seconds", "millisecond", "milliseconds"),
+    *("microsecond", "microseconds", "decade", "decades", "century", "centuries"),
+    *("millennium", "millennia"),
+}
+"""Units of DuckDB's intervals."""
+
+
+def _check_intervals(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
+    """Refuse INTERVAL 2, which the parser takes for two seconds. Raises: ProgrammingError."""
+    words = [*(each.text.lower() for each in lexemes), ""]
+    for place, (word, unit) in enumerate(zip(words, words[2:], strict=False)):
+        if word == "interval" and lexemes[place + 1].kind == "number" and unit not in _UNITS:
+            number = lexemes[place + 1]
+            hint = f"INTERVAL {number.text} DAY"
+            fragment.refuse(number, "E_PARSE", "an INTERVAL of a number needs a unit", hint)
 
 
 def _form(lexemes: Sequence[Lexeme]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column, Table
+from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
 from dpsql.sql.admitted import PARTIAL
@@ -87,6 +88,12 @@ class Scope:
                 found[column.name.casefold()] = column
         return found
 
+    def stem(self, unit: str) -> str:
+        """The name of the table of the catalog that a privacy unit is a column of."""
+        bases = self.table.bases if isinstance(self.table, DerivedTable) else (self.table,)
+        owned = [each for each in bases if str(each.unit.column).casefold() == unit.casefold()]
+        return (owned or bases)[0].name
+
     def find_column(
         self, reference: exp.Column, *, measure: bool = False, summed: bool = False
     ) -> Column:
@@ -111,7 +118,7 @@ class Scope:
                 "E_DOMAIN",
                 f"{printable(name)} is the privacy unit: it can be counted and nothing else",
                 hint=f"COUNT(DISTINCT {printable(name)}) works, or SELECT n, COUNT(*) FROM (SELECT "
-                f"{printable(name)}, COUNT(*) AS n FROM {printable(self.table.title)} GROUP BY "
+                f"{printable(name)}, COUNT(*) AS n FROM {printable(self.stem(name))} GROUP BY "
                 f"{printable(name)}) AS p GROUP BY n",
                 span=self.locate(reference),
             )

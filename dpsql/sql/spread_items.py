@@ -166,18 +166,20 @@ class _SpreadItems:
         star = asked.this if isinstance(asked, exp.Column) else asked
         if isinstance(star, exp.Star):
             found = of_star(star, self.all(asked), lambda value: value.copy(), self.locate)
-            return [each for each in found if not each.hidden]
-        fields = self.all(asked)
-        if isinstance(asked, exp.Array):
-            return self.named(asked, fields)
-        shown = [each for each in fields if not each.hidden]
-        kept = self.holds(asked, [each.name for each in shown])
-        found = [each for each, is_kept in zip(shown, kept, strict=True) if is_kept]
+            shown = found = [each for each in found if not each.hidden]
+        elif isinstance(asked, exp.Array):
+            shown = self.all(asked)
+            found = self.named(asked, shown)
+        else:
+            shown = [each for each in self.all(asked) if not each.hidden]
+            kept = self.holds(asked, [each.name for each in shown])
+            found = [each for each, is_kept in zip(shown, kept, strict=True) if is_kept]
         if not found:
+            listed = ", ".join(printable(each.name) for each in shown if not each.hidden)
             raise ProgrammingError(
                 "E_UNKNOWN_COLUMN",
                 "there is no column of such a name",
-                hint=f"columns: {', '.join(printable(each.name) for each in shown)}",
+                hint=f"columns: {listed}" if listed else "list the columns",
                 span=self.locate(asked),
             )
         return found

@@ -60,5 +60,13 @@ def within(node: exp.Expr, clip: tuple[float, float]) -> exp.Expr:
 
 
 def clipped_column(scope: Scope, node: exp.Expr) -> Column:
-    """The column that the argument of a clipped sum is of."""
-    return scope.find_column(next(iter(node.find_all(exp.Column))), measure=True, summed=True)
+    """The column that the argument of a clipped sum is of. Raises: NotSupportedError."""
+    column = node.find(exp.Column)
+    if column is None:
+        scope.refuse(
+            node,
+            "E_EXPR_IN_AGG",
+            "bounds of what is about no column",
+            f"{PER_ROW} => (0, 100) bounds a column",
+        )
+    return scope.find_column(column, measure=True, summed=True)

@@ -90,10 +90,19 @@ def _of_distinct(scope: Scope, answers: Answers, node: exp.Expr) -> str:
         counted = f"SELECT {keys}, COUNT(DISTINCT {unit}) AS n ... GROUP BY {keys}"
         return f"SELECT SUM(n) FROM ({counted}) AS g works" if keys else _unit(unit)
     if len(others) > 1:
+        bare = [each for each in others if not _has_cells(scope, each)]
+        if bare:
+            return f"declare a domain (or bins) for {' and '.join(bare)} in the catalog"
         keys = "a, b" if any(map(_is_inlined, columns)) else ", ".join(others)
         groups = f"SELECT {keys} ... GROUP BY {keys} HAVING COUNT(*) > 10"
         return f"SELECT COUNT(*) FROM ({groups}) AS g works"
     return "one row is one unit: COUNT(*) works" if unit is None else _unit(unit)
+
+
+def _has_cells(scope: Scope, name: str) -> bool:
+    """Whether a column can be a key, if it is one of the table; others are named by sub-queries."""
+    column = scope.table.columns.get(name.casefold())
+    return column is None or column.domain is not None
 
 
 def _unit(column: str) -> str:

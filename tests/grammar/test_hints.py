@@ -341,7 +341,7 @@ RULES: list[tuple[str, Follow]] = [
     (r"what works: SELECT \.\.\. FROM table", nothing),
     (r"shorter texts, and lengths that are written out, work", nothing),
     (r"one row is one unit: (?P<what>COUNT\(\*\)) works", over),
-    (r"(?P<what>([A-Z]+|DP_STDDEV|DP_INTERVAL_\w+|QUANTILE_(DISC|CONT))\(.*\)) works", over),
+    (r"(?P<what>([A-Z]+(_[A-Z]+)*)\(.*\)) works", over),
     (r"cuts must fall between \w+; (?P<what>.*) works", truncated),
     (r"(?P<near>\w+ (<|>=) [-\d.]+) works; compare (?P<column>\w+) by .*: (?P<edges>.*)", near),
     (r"compare (?P<column>\w+) by < or >= with an edge: (?P<edges>.*)", cut),
@@ -446,6 +446,29 @@ RULES: list[tuple[str, Follow]] = [
         always("SELECT APPROX_QUANTILES(a, 4) FROM t"),
     ),
     (r"standard errors stand beside answers", nothing),
+    (r"(at most \d+; )?GROUP BY the column, and COUNT\(\*\) of each group: .*", always(COUNTED)),
+    (
+        r"COLUMNS\(\['a', 'b'\]\), COLUMNS\('pattern'\) and COLUMNS\(\* EXCLUDE \(a\)\) work",
+        always(
+            "SELECT AVG(COLUMNS(['a', 'e'])) FROM t",
+            "SELECT AVG(COLUMNS('^[ae]$')) FROM t",
+            "SELECT COUNT(COLUMNS(* EXCLUDE (a))) FROM t",
+        ),
+    ),
+    (
+        r"UNPIVOT (\(SELECT \.\.\.\)|t) ON a, b INTO NAME which VALUE n",
+        always(
+            "UNPIVOT (SELECT COUNT(*) FILTER (WHERE c) AS a, COUNT(*) AS b FROM t) ON a, b"
+            " INTO NAME which VALUE n"
+        ),
+    ),
+    (
+        r"DP_\w+\(alias of an aggregate\)",
+        always("SELECT COUNT(*) AS n, DP_STDDEV(n) FROM t"),
+    ),
+    (r"INTERVAL [\d._]+ DAY", nothing),
+    (r"DP_REPORT\(COUNT\(\*\)\)\.result works", always("SELECT DP_REPORT(COUNT(*)).result FROM t")),
+    (r"contribution_bounds_per_row => \(0, 100\) bounds a column", nothing),
     (r"tables of the catalog and sub-queries work", always(JOINED, f"SELECT k FROM {SUB}")),
     (
         r"join public tables to the private one, or aggregate both .*",

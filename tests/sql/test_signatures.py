@@ -59,6 +59,29 @@ PLACES = (
 )
 OPERATORS = ("{} + {}", "{} - {}", "{} * {}", "{} / {}", "{} // {}", "{} % {}", "{} ** {}", "-{}")
 CASTS = ("CAST({} AS DOUBLE)", "CAST({} AS INTEGER)", "TRY_CAST({} AS DATE)", "{}::DECIMAL(38, 37)")
+AGGREGATES = (
+    "SUM",
+    "AVG",
+    "COUNT",
+    "VAR_POP",
+    "STDDEV",
+    "MEDIAN",
+    "MODE",
+    "MIN",
+    "ENTROPY",
+    "CORR",
+)
+TAILS = (
+    *(f"{{}}, contribution_bounds_per_{each} => ({{}}, {{}}))" for each in ("group", "row")),
+    "{}, 0.5, contribution_bounds_per_row => ({}, {}))",
+    "DISTINCT {}, contribution_bounds_per_group => ({}, {}))",
+    *("{}, report_format => 'JSON')", "*, report_format => 'JSON')", "{} ORDER BY {})"),
+    *("{}) FILTER (WHERE {})", "{}) WITHIN GROUP (ORDER BY {})", "DISTINCT {}, {})"),
+    *("{}).x", "{})[{}]", "COLUMNS({}))", "({}, {}))"),
+    "{}) OVER (PARTITION BY {} ORDER BY {} ROWS BETWEEN {} PRECEDING AND {} FOLLOWING)",
+    "{}) OVER (ORDER BY {} RANGE {} PRECEDING EXCLUDE TIES)",
+)
+"""What follows the name of an aggregate in forms that no list of functions has."""
 
 Signature = tuple[str, tuple[str, ...]]
 """How a function is written, with places for its arguments, and the kinds of these."""
@@ -98,6 +121,13 @@ def signatures() -> list[Signature]:
     for operator in (*OPERATORS, *CASTS):
         found[operator, ("any",) * operator.count("{}")] = None
     return list(found)
+
+
+def forms() -> list[Signature]:
+    """Every aggregate with all that may stand within it or behind it."""
+    written = [f"{name}({tail}" for name in AGGREGATES for tail in TAILS]
+    written += [f"{name}({tail})" for name in ("DP_STDDEV", "DP_REPORT") for tail in written[::7]]
+    return [(each, ("any",) * each.count("{}")) for each in written]
 
 
 def written(name: str, count: int) -> str:
@@ -151,6 +181,13 @@ def test_no_function_of_extreme_values_shows_a_defect(connection: Connection) ->
     assert not [found for sql in asked if (found := defect(connection, sql))]
 
 
+def test_no_form_of_an_aggregate_shows_a_defect(connection: Connection) -> None:
+    rng = random.Random(SEED + 1)
+    known = forms()
+    asked = (statement(rng.choice(known), rng) for _ in range(STATEMENTS))
+    assert not [found for sql in asked if (found := defect(connection, sql))]
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -160,6 +197,11 @@ def test_no_function_of_extreme_values_shows_a_defect(connection: Connection) ->
         "SELECT SUM(m * 1e300) FROM t",
         "SELECT AVG(a * 1e-300), VAR_POP(m * 1e200) FROM t",
         "SELECT REGEXP_REPLACE(COUNT(a), COUNT(*)) FROM t",
+        "SELECT COUNT(*) FROM t WHERE DP_STDDEV(ENTROPY(COLUMNS([]))) = 1",
+        "SELECT VAR_POP(OPEN_J_S_O_N(ROW(1, 'x'), NULL, b)) FROM t",
+        "SELECT [].x, COUNT(*) FROM t",
+        "SELECT SUM(1, contribution_bounds_per_group => (0, 1)) FROM t",
+        "SELECT VAR_POP('x', contribution_bounds_per_row => (0, 1)) FROM t",
     ],
 )
 def test_extreme_factors_are_answered_or_refused(connection: Connection, sql: str) -> None:

@@ -52,7 +52,7 @@ _WORDS_OF_CATALOG = (
         "with GROUP BY",
         "a workload consists",
     ),
-    *("a table", "synthetic table"),
+    *("a table", "synthetic table", "a field of what is no report"),
     # NULL[0] is a type to our parser.
     "DATATYPE with",
     "the type NULL[",
@@ -158,6 +158,10 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
             connection.terms.with_text(*statement.words)
         if statement.kind == "describe" and statement.words[0] not in MADE:
             describe(connection.engine, statement)
+        if statement.kind == "find" and statement.search is not None:
+            describe(
+                connection.engine, parse(split_statements(f"DESCRIBE {statement.search.table}")[0])
+            )
         if statement.creation is not None:
             check_name(statement.creation.name, connection.engine.known.tables)
             plan_offered(connection.engine, _without_file(statement.creation), connection.terms)

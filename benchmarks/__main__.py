@@ -16,6 +16,7 @@ PROGRAMS = (
     "keys",
     "engines",
     "growth --quick",
+    "reads",
     "peers",
 )
 

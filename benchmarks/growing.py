@@ -54,6 +54,10 @@ OUTSIDE = {
 """Fates of a value that none is like which the catalog declares, by the column's type."""
 
 
+WHOLE = ("INTEGER", "BIGINT")
+"""Stored types that have no value that is no number."""
+
+
 def undeclare(folder: Path) -> None:
     """Write the files of a catalog anew, with values in the same columns that are not declared."""
     for table in read_catalog(folder / "c.toml").tables.values():
@@ -66,6 +70,7 @@ def undeclare(folder: Path) -> None:
                 found = scribe.execute(f"DESCRIBE FROM {rows}").fetchall()
                 stored = {name: kind for name, kind, *_ in found if name.casefold() in declared}
                 kinds = {name: "text" if is_csv else declared[name.casefold()] for name in stored}
+                kinds |= {name: "integer" for name, kind in stored.items() if kind in WHOLE}
                 changed = [
                     f"CAST({OUTSIDE[kinds[name]].format(name)} AS {kind}) AS {name}"
                     for name, kind in stored.items()

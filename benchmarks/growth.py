@@ -3,8 +3,9 @@
 Every size runs in a process of its own, after its files are written: CPU seconds after imports, of
 the process and of those it starts, seconds on the clock, and the most memory it held. Exponents are
 those of a power law through the sizes that take long enough to tell; in memory, what is held above
-the smallest size counts. One above ``LINEAR`` that has no reason is a failure, exit code 1; so is
-it to take more than ``DECLARED`` times as long where no value is declared, at the last short size.
+the smallest size counts. One above ``LINEAR`` that has no reason is a failure, exit code 1. Every
+size runs once more where no value of its files is declared: more than ``DECLARED`` times as long is
+a failure, too.
 Run: ``python -m benchmarks.growth [part ...] [--quick]``; ``--quick`` leaves the largest sizes out.
 """
 
@@ -98,38 +99,30 @@ def peak() -> float:
 def report(name: str, is_quick: bool) -> int:
     """Print what one part takes, and its exponents; return 1 where it fails."""
     part = PARTS[name]
-    print(f"\n{name:<12} {'CPU s':>8} {'wall s':>8} {'MiB':>8}", flush=True)
-    found = []
+    heads = ("CPU s", "wall s", "MiB", "none", "ratio")
+    print(f"\n{name:<12} " + " ".join(f"{each:>8}" for each in heads), flush=True)
+    found, is_slow = [], False
     for size in (*part.sizes, *(() if is_quick else part.long)):
-        taken = alone(name, size)
-        if taken is None:
+        taken, bare = alone(name, size), alone(name, size, undeclare)
+        if taken is None or bare is None:
             print(f"{size:>12,} not done in {LIMIT} s, or killed", flush=True)
             return 1
         found.append(taken)
-        print(
-            f"{size:>12,} {taken.seconds:>8.2f} {taken.wall:>8.2f} {taken.mebibytes:>8.0f}",
-            flush=True,
-        )
+        ratio = bare.seconds / taken.seconds
+        is_slow |= ratio > DECLARED and bare.seconds >= SECONDS
+        times = f"{taken.seconds:>8.2f} {taken.wall:>8.2f} {taken.mebibytes:>8.0f}"
+        print(f"{size:>12,} {times} {bare.seconds:>8.2f} {ratio:>8.2f}", flush=True)
     powers = {"time": of_time(found), "memory": of_memory(found)}
     for what, power in powers.items():
         print(f"  exponent of {what}: {'too little to tell' if power is None else f'{power:.2f}'}")
     steep = [what for what, power in powers.items() if power is not None and power > LINEAR]
     if steep:
         print(f"  {' and '.join(steep)} ABOVE {LINEAR}: {part.why or 'a failure'}", flush=True)
-    last = len(part.sizes) - 1
-    is_slow = slower(name, part.sizes[last], found[last].seconds)
+    if is_slow:
+        print(
+            f"  more than {DECLARED:g} times as long where none is declared: a failure", flush=True
+        )
     return int((bool(steep) and not part.why) or is_slow)
-
-
-def slower(name: str, size: int, seconds: float) -> bool:
-    """Print what a size takes where no value is declared; say whether that is too long."""
-    taken = alone(name, size, undeclare)
-    if taken is None:
-        print("  none declared: not done", flush=True)
-        return True
-    ratio = taken.seconds / seconds
-    print(f"  none declared: {taken.seconds:.2f} s, {ratio:.2f} times all declared", flush=True)
-    return ratio > DECLARED and taken.seconds >= SECONDS
 
 
 def alone(name: str, size: int, change: Callable[[Path], None] = lambda _: None) -> Taken | None:

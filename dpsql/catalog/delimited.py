@@ -37,6 +37,11 @@ CODES = {
     "%f": "([0-9]{1,9})",
 }
 """Codes of dates and times as in Python's strptime, and the patterns of what they stand for."""
+MISSING_WORDS = frozenset(
+    {"na", "n/a", "n.a.", "#n/a", "#na", "<na>", "k.a.", "nan", "-nan", "null", "none", "nil"}
+    | {"missing", "unknown", ".", "..", "-", "--", "?"}
+)
+"""Words that are often written where a value is missing, in lower case."""
 NEWLINES = (
     "a quote would decide where all rows after it begin, and one person's row reach the rows of "
     "others, which no noise is made for"
@@ -100,6 +105,8 @@ class Delimited:
 
 
 KEYS = tuple(Delimited.__annotations__)
+PLAIN = Delimited()
+"""CSV as it is where nothing is declared."""
 
 
 @cache

@@ -1,5 +1,6 @@
-"""Draft a catalog for tables of data from the names and types of their columns, never from values.
+"""Draft a catalog for tables of data from the names and types of their columns.
 
+Of values nobody is told more than how they are written, and that of files of text alone.
 What only a person can know is left open, and marked: whom the guarantee protects, what a column may
 hold, the total budget. A drafted catalog is refused until the first is decided.
 """
@@ -12,13 +13,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from dpsql.catalog.guess import guess_family, is_identifier, words_of
+from dpsql.catalog.guess import is_identifier, words_of
 from dpsql.catalog.view import NO_LINES
 from dpsql.records import dataclass, replace
 
+BLIND = "# Drafted from the names and types of columns: no value was read. What is left to you:"
+LOOKED = """\
+# Drafted from names of columns, and by looking at how values of text are written: lines that say
+# "looks like" or "Seen" came from that. A catalog is public: read it before it is shared.
+# What is left to you:"""
 HEAD = """\
-# Drafted from the names and types of columns: no value was read. What is left to you:
 #   whom the guarantee protects: one privacy_unit for every table, refused until then;
 #   what each column may hold, from the documentation of the data, never from the data:
 #   what is not declared cannot be queried;
@@ -30,6 +36,8 @@ HEAD = """\
 epsilon = 1.0        # for everything ever released from this catalog
 delta   = 1e-9       # 0 = pure differential privacy
 """
+SEEN = "# Seen in the file: "
+COUNTED = ": `dpsql check` counts them."
 VOUCHED = """\
 A view: by view = true you vouch that each of its rows follows from rows of its own privacy unit."""
 UNREAD = {
@@ -44,15 +52,19 @@ UNREAD = {
 class DraftedTable:
     """Facts of a table to draft: its name, where its rows are, its columns as (name, type family).
 
-    ``source`` is a path, or what is said of a server or a table in a database file. ``untyped``
-    says that the columns have names only, as those of CSV files; ``remark`` is worth a comment.
+    ``source`` is a path, or what is said of a server, a table in a database file or the form of
+    files. ``untyped`` says that the columns have names only, as those of CSV files; ``looks`` then
+    says how values of a column look, empty where none was seen, None where nobody looked.
+    ``told`` was seen of the form, and ``remark`` is worth a comment.
     """
 
     name: str
-    source: str | Mapping[str, str | int]
+    source: str | Mapping[str, Any]
     columns: Sequence[tuple[str, str]]
     untyped: bool = False
     remark: str = ""
+    looks: Mapping[str, str] | None = None
+    told: Sequence[str] = ()
 
     def seen_from(self, folder: Path) -> DraftedTable:
         """The same with its file as a catalog in a folder would name it."""
@@ -70,7 +82,8 @@ def draft(tables: Sequence[DraftedTable]) -> str:
     """Return a TOML catalog with one line for every column, commented where it is not usable."""
     shared = _shared_identifiers(tables)
     taken: set[str] = set()
-    lines = [HEAD]
+    is_blind = all(table.looks is None for table in tables)
+    lines = [f"{BLIND if is_blind else LOOKED}\n{HEAD}"]
     lines += [f"{line}\n" for line in _unit(shared)]
     for table in tables:
         name = _unused(_table_name(table.name), taken)
@@ -119,20 +132,33 @@ def _section(table: DraftedTable, name: str, shared: Sequence[str]) -> Iterator[
     yield f"[table.{name}]"
     if table.remark:
         yield f"# {table.remark}"
+    yield from (f"{SEEN}{each}." for each in table.told)
     yield f"source = {_toml(table.source)}"
     yield "# Whom does the guarantee protect? Uncomment one line."
     yield from _units(table, shared)
     yield ""
     yield f"[table.{name}.column]"
     if table.untyped:
-        yield "# The file names columns without types: those here are guessed from the names."
-        yield f"# {NO_LINES[0].upper()}{NO_LINES[1:]}: `dpsql check` counts them."
+        guessed = "guessed from the names" if table.looks is None else "what their values look like"
+        yield f"# The file names columns without types: those here are {guessed}."
+        form = {} if isinstance(table.source, str) else table.source
+        left = NO_LINES.replace("UTF-8", str(form.get("encoding", "utf-8")).upper())
+        yield f"# {left[0].upper()}{left[1:]}{COUNTED}"
     width = max((len(_key(column)) for column, _ in table.columns), default=0)
     declared: set[str] = set()
     for column, family in table.columns:
-        family = guess_family(column) if table.untyped else family
-        yield _line(column, family, width) if _is_usable(column, declared) else _unusable(column)
+        line = _line(column, family, width) if _is_usable(column, declared) else _unusable(column)
+        yield line + _looked(table, column, line)
         declared.add(column.casefold())
+
+
+def _looked(table: DraftedTable, column: str, line: str) -> str:
+    """The words on a line that came from looking at values."""
+    if table.looks is None or line.startswith("#"):
+        return ""
+    look = table.looks.get(column)
+    words = f"looks like {look}" if look else "no value was seen: guessed from the name"
+    return f"{';' if '#' in line else ' #'} {words}"
 
 
 def _units(table: DraftedTable, shared: Sequence[str]) -> list[str]:
@@ -166,7 +192,7 @@ def _unusable(column: str) -> str:
     return f"# {_key(column)}: no name, or one that comes twice: names are compared without case"
 
 
-def _toml(source: str | int | Mapping[str, str | int]) -> str:
+def _toml(source: Any) -> str:
     if isinstance(source, Mapping):
         return f"{{ {', '.join(f'{key} = {_toml(value)}' for key, value in source.items())} }}"
     return json.dumps(source, ensure_ascii=False).replace("\x7f", "\\u007f")

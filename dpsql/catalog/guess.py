@@ -9,7 +9,7 @@ import re
 
 IDENTIFIERS = "id ids uuid guid ssn email iban key"
 LAST_WORDS = {
-    "timestamp": "at time timestamp datetime ts",
+    "timestamp": "at timestamp datetime ts",
     "date": "date day dob birthday birthdate on since until",
     "integer": "age year years month months weeks days hours minutes count number num qty quantity"
     " children persons people rooms visits",

@@ -13,13 +13,18 @@ from dpsql.errors import CatalogError, DataUnavailable, UsageError
 from dpsql.privacy.vaults import describe_data, describe_server, list_server
 
 FILES = "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
-TEXT = "a CSV file is UTF-8 text: a header of different names, then lines with as many commas"
 
 
 def draft_catalog(
-    *data: str | os.PathLike[str], folder: str | os.PathLike[str] = ".", **options: str
+    *data: str | os.PathLike[str],
+    folder: str | os.PathLike[str] = ".",
+    blind: bool = False,
+    **options: str,
 ) -> str:
-    """Draft a TOML catalog for tables of data from their column names and types only.
+    """Draft a TOML catalog for tables of data from their column names and types.
+
+    Of files of text the first lines are looked at, for the form of the file and the types of its
+    values, never for their domains or bounds; of a ``blind`` draft only the header.
 
     ``data`` are files, folders of files, database files with all of their tables, or of a table of
     a server its engine and name, as in postgresql:public.visits, or postgresql:public.* for all
@@ -32,18 +37,17 @@ def draft_catalog(
         if engine in SERVERS:
             found += _describe_server({"engine": engine, **options, "table": name})
         else:
-            found += _describe_data(each, Path(folder))
+            found += _describe_data(each, Path(folder), blind)
     return draft(found)
 
 
-def _describe_data(path: str, folder: Path) -> list[DraftedTable]:
+def _describe_data(path: str, folder: Path, blind: bool) -> list[DraftedTable]:
     try:
-        found = describe_data(path)
+        found = describe_data(path, blind)
     except DataUnavailable as error:
         remedy = error.hint
         if remedy is None or "`source`" in remedy:  # there is no catalog yet
-            is_text = "not a readable csv" in error.message
-            remedy = TEXT if is_text else FILES
+            remedy = FILES
         raise UsageError(error.code, error.message, hint=remedy) from None
     return [each.seen_from(folder) for each in found]
 

@@ -16,7 +16,8 @@ from decimal import Decimal
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Reference, Table, Unit
-from dpsql.catalog.delimited import Delimited
+from dpsql.catalog.delimited import MISSING_WORDS, Delimited
+from dpsql.catalog.delimited import PLAIN as PLAIN_CSV
 from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
 from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
@@ -26,7 +27,6 @@ from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.frame import Frame, Key
 from dpsql.privacy.vault.held import one_snapshot
-from dpsql.privacy.vault.lines import PLAIN as PLAIN_CSV
 from dpsql.privacy.vault.lines import REMEDIES, find_unread
 from dpsql.privacy.vault.local_rows import take_stock
 from dpsql.privacy.vault.owners import Digest
@@ -392,11 +392,6 @@ def _has_code(rows: Rows, key: str, code: int) -> Flags:
     return np.asarray(rows.codes[key] == code)
 
 
-WORDS = frozenset(
-    {"na", "n/a", "n.a.", "#n/a", "#na", "<na>", "k.a.", "nan", "-nan", "null", "none", "nil"}
-    | {"missing", "unknown", ".", "..", "-", "--", "?"}
-)
-"""Words that are often written where a value is missing, in lower case."""
 MONEY = re.compile(r"[^\d.,'+-]{0,5}[+-]?[^\d.,'+-]{0,5}\d[\d.,'\s\u00a0\u202f]*[^\d.,'+-]{0,5}")
 PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
 CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d")
@@ -438,7 +433,7 @@ def remedy_for(column: Column, family: str, value: str, written: Delimited = PLA
     ``family`` is that of the stored column, ``value`` the value as text, as it is ``written``.
     """
     text = value.strip()
-    if family == "text" and text.casefold() in WORDS:
+    if family == "text" and text.casefold() in MISSING_WORDS:
         return EMPTY
     known = spelling(FORMS[column.type], written) if column.type in FORMS else None
     if known is not None:

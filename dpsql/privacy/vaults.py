@@ -194,7 +194,7 @@ def list_server(schema: Table) -> list[tuple[str, bool]]:
     return [(str(name), bool(is_view)) for name, is_view in engine.tables(schema)]
 
 
-def describe_data(path: str) -> list[DraftedTable]:
+def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
     """The tables of a file, a database file or a folder: columns and types, never values.
 
     Raises: DataUnavailable.
@@ -202,7 +202,7 @@ def describe_data(path: str) -> list[DraftedTable]:
     # only for what opens a source
     from dpsql.privacy.vault.described import describe_data as describe
 
-    return describe(path)
+    return describe(path, blind)
 
 
 def refuse_unreadable(catalog: Catalog) -> None:

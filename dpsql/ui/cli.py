@@ -200,31 +200,40 @@ def run(
 @click.option(
     "--with", "given", metavar="KEY=VALUE", multiple=True, help="How a server is reached."
 )
-def init(data: tuple[str, ...], output: str | None, force: bool, given: tuple[str, ...]) -> int:
-    """Draft a catalog for DATA from column names and types only.
+@click.option("--blind", is_flag=True, help="Look at no value of a file of text.")
+def init(
+    data: tuple[str, ...], output: str | None, force: bool, given: tuple[str, ...], blind: bool
+) -> int:
+    """Draft a catalog for DATA from column names and types.
 
     DATA are Parquet, CSV, TSV and DuckDB files, folders of such files, or tables of a server:
-    postgresql:public.visits --with dsn_env=CLINIC_DSN. All tables of a DuckDB file are drafted.
+    postgresql:public.visits --with dsn_env=CLINIC_DSN. All tables of a DuckDB file are drafted. Of
+    files of text the first lines are looked at, for how they are written and the types of their
+    values, never for domains or bounds.
     """
     from dpsql.dbapi.drafting import draft_catalog
 
     options = {key: value for key, _, value in (each.partition("=") for each in given)}
     if output is None:
-        print(draft_catalog(*data, **options), end="")
+        print(draft_catalog(*data, blind=blind, **options), end="")
         return OK
-    from dpsql.catalog.view import NO_LINES
+    from dpsql.catalog.draft import COUNTED, SEEN
     from dpsql.ui.streams import OutputFile
 
     path = Path(output)
     with OutputFile(path, force) as target:
-        drafted = draft_catalog(*data, folder=path.parent, **options)
+        drafted = draft_catalog(*data, folder=path.parent, blind=blind, **options)
         target.commit(drafted.encode())
+    for line in drafted.split("\n"):
+        if line.startswith(SEEN):
+            tell(line.removeprefix("# "))
     tell(
         f"wrote {output}; decide whom it protects (privacy_unit), and declare domains and bounds "
         "from public knowledge, never from the data"
     )
-    if NO_LINES[1:] in drafted:
-        tell_note(NO_LINES)
+    left = [line for line in drafted.split("\n") if line.endswith(COUNTED)]
+    for line in dict.fromkeys(left):
+        tell_note(f"{line[2].lower()}{line[3:].removesuffix(COUNTED)}")
     return OK
 
 

@@ -93,9 +93,13 @@ def test_sources_are_named_as_the_catalog_sees_them(tmp_path: Path) -> None:
 
 def test_another_delimiter_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("age;sex\n30;f\n")
-    text = draft_catalog(tmp_path / "a.csv")
-    assert "separated by ';'" in text
-    assert "30" not in text.split("column]")[1]
+    for blind in (False, True):
+        text = draft_catalog(tmp_path / "a.csv", folder=tmp_path, blind=blind)
+        assert "between semicolons" in text
+        (table,) = tomllib.loads(text)["table"].values()
+        assert table["source"] == {"file": "a.csv", "delimiter": ";"}
+        assert table["column"] == {"age": {"type": "integer"}, "sex": {"type": "text"}}
+        assert "30" not in text.split("column]")[1]
 
 
 def test_names_of_any_kind_are_valid_toml() -> None:

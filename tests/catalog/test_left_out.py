@@ -273,7 +273,8 @@ def test_lines_that_are_no_rows_are_named(kind: str, tmp_path: Path) -> None:
     assert notes[0] == notes[1], "the notes depend on the data"
     where = "where files are CSV, " if kind == "glob" else ""
     assert f"t: {where}{NO_LINES}; " in notes[0][0]
-    assert NO_LINES[1:] in draft_catalog(file)
+    assert NO_LINES.partition("UTF-8")[2] in draft_catalog(file)
+    assert NO_LINES[1:] in draft_catalog(file, blind=True)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.delimited import Delimited
+from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.catalog.domain import (
     Bins,
     BoundedBins,
@@ -41,7 +41,6 @@ from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.database import find_relation
 from dpsql.privacy.vault.duckdb import FileTable, fetch_rows
-from dpsql.privacy.vault.lines import PLAIN
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.rows import Rows, line_up, load_rows, tally, view
 from dpsql.privacy.vault.source import connect

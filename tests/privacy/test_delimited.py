@@ -296,6 +296,7 @@ def workbook() -> bytes:
         (b"<html>\n", "HTML", "file itself"),
         (b"a" * (1 << 20), "longer than 1 MiB", "newlines"),
     ],
+    ids=range(13),
 )
 def test_each_cause_has_a_message_of_its_own(
     data: bytes, problem: str, remedy: str, tmp_path: Path
@@ -338,3 +339,10 @@ def test_options_are_what_options_of_a_table_say() -> None:
         written = drawn(rng)
         assert Delimited.of([*written.options(), ("spill", "/tmp")]) == written
     assert np.all([key in KEYS for key in CHOICES])
+
+
+def test_a_mark_before_a_line_is_no_part_of_it_wherever_the_line_is(tmp_path: Path) -> None:
+    path, form = tmp_path / "t.csv", Delimited(header=("a", "b"))
+    for order in ("\ufeff1,x\n2,y\n", "2,y\n\ufeff1,x\n", '\ufeff"1",x\n\ufeff2,"y"\n'):
+        path.write_text(order, encoding="utf-8")
+        assert sorted(values(opened(path, form), Asked("a", "number"))) == [1, 2]

@@ -322,7 +322,9 @@ def test_describing_a_file_gives_names_and_types_only(tmp_path: Path) -> None:
         ("paid", "float"),
     ]
     (tmp_path / "t.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    assert described(tmp_path / "t.csv") == [("a", "text"), ("b", "text")]
+    assert described(tmp_path / "t.csv") == [("a", "integer"), ("b", "integer")]
+    (blind,) = describe_data(str(tmp_path / "t.csv"), True)
+    assert blind.columns == [("a", "text"), ("b", "text")]
     with pytest.raises(DataUnavailable):
         described(tmp_path / "gone.csv")
 

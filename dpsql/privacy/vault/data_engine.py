@@ -158,6 +158,14 @@ class DataEngine(Protocol):
         """
 
 
+class Unreadable(Exception):
+    """A file that is not what its catalog says, by its name, its header, or how it is packed."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.problem, self.hint = problem, hint
+
+
 def find(columns: Sequence[tuple[str, str]], name: str) -> int | None:
     """Return the position of a column: the exact name, else a unique match without case.
 

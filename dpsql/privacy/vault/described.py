@@ -2,52 +2,57 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from dpsql.catalog.draft import VOUCHED, DraftedTable
+from dpsql.catalog.guess import guess_family
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.data_engine import unavailable
-from dpsql.privacy.vault.data_files import find_files, is_data_file
+from dpsql.privacy.vault.data_engine import Unreadable, unavailable
+from dpsql.privacy.vault.data_files import READABLE, find_files, is_data_file
 from dpsql.privacy.vault.database import Relation, list_relations
 from dpsql.privacy.vault.delta import is_delta, newest_version
 from dpsql.privacy.vault.footers import PLAIN, UNREADABLE
-from dpsql.privacy.vault.lines import other_delimiter
+from dpsql.privacy.vault.sniffed import sniff
 from dpsql.privacy.vault.source import Source, connect, family, open_source
+from dpsql.records import replace
 
 
-def describe_data(path: str) -> list[DraftedTable]:
+def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
     """Return the tables that a file, a database file, a glob or a folder of files holds.
 
-    Files of a folder that have the same columns are one table. Raises: DataUnavailable (E_DATA).
+    Files of a folder that have the same columns are one table. Files of text are looked at for the
+    form of their values, but for a ``blind`` draft. Raises: DataUnavailable (E_DATA).
     """
     if is_delta(path):
         return [_describe_delta(path)]
     if os.path.isdir(path):
-        return _describe_folder(path)
+        return _describe_folder(path, blind)
     kind, paths = find_files(path, Path(path).name)
-    return _describe_database(path, paths[0]) if kind == "duckdb" else [_describe_file(path)]
+    if kind == "duckdb":
+        return _describe_database(path, paths[0])
+    return [_describe_text(path, paths[0], blind) if kind == "csv" else _describe_file(path)]
 
 
-def _describe_folder(path: str) -> list[DraftedTable]:
+def _describe_folder(path: str, blind: bool) -> list[DraftedTable]:
     inside = sorted(os.path.join(path, name) for name in os.listdir(path) if is_data_file(name))
     if not inside:
         unavailable(Path(path).name, path, "the folder holds no Parquet, CSV, TSV or DuckDB file")
-    found = [table for each in inside for table in describe_data(each)]
+    found = [table for each in inside for table in describe_data(each, blind)]
     first = found[0]
     endings = {"".join(Path(each).suffixes) for each in inside}
     if (
         len(found) > 1
         and len(endings) == 1
-        and all(each.columns == first.columns for each in found)
+        and all(each.columns == first.columns and _form(each) == _form(first) for each in found)
     ):
         whole = os.path.join(path, f"*{endings.pop()}")
-        return [DraftedTable(Path(path).resolve().name, whole, first.columns, first.untyped)]
+        source = {"file": whole, **_form(first)} if _form(first) else whole
+        return [replace(first, name=Path(path).resolve().name, source=source)]
     return found
 
 
@@ -58,11 +63,39 @@ def _describe_delta(path: str) -> DraftedTable:
     return DraftedTable(name, {"delta": path, "version": version}, _columns(source))
 
 
+def _form(table: DraftedTable) -> dict[str, Any]:
+    """What is said of the form of a file."""
+    said = {} if isinstance(table.source, str) else table.source
+    return {key: each for key, each in said.items() if key != "file"}
+
+
 def _describe_file(path: str) -> DraftedTable:
     with connect() as connection:
         source = open_source(connection, path, Path(path).name)
-    name = Path(path).name.split(".")[0]
-    return DraftedTable(name, path, _columns(source), source.kind == "csv", _remark(source))
+    return DraftedTable(Path(path).name.split(".")[0], path, _columns(source))
+
+
+def _describe_text(path: str, first: str, blind: bool) -> DraftedTable:
+    """A table of delimited text as its first file looks."""
+    try:
+        found = sniff(first, blind)
+    except Unreadable as error:
+        unavailable(Path(path).name, path, error.problem, error.hint)
+    except OSError:
+        unavailable(Path(path).name, path, "not a readable csv file", READABLE["csv"])
+    said = found.written.said()
+    with connect() as connection:
+        source = open_source(connection, path, Path(path).name, written=found.written)
+    looks = {name: (family, look) for name, family, look in found.columns}
+    columns = [(name, looks.get(name, (guess_family(name), ""))[0]) for name, _ in source.columns]
+    return DraftedTable(
+        Path(path).name.split(".")[0],
+        {"file": path, **said} if said else path,
+        columns,
+        untyped=True,
+        looks=None if blind else {name: look for name, (_, look) in looks.items()},
+        told=found.told,
+    )
 
 
 def _columns(source: Source) -> list[tuple[str, str]]:
@@ -74,26 +107,13 @@ def _columns(source: Source) -> list[tuple[str, str]]:
     ]
 
 
-def _remark(source: Source) -> str:
-    """Name the delimiter of a CSV file that has another one."""
-    if source.kind != "csv" or len(source.columns) > 1:
-        return ""
-    found = other_delimiter(source.columns[0][0])
-    if found is None:
-        return ""
-    return (
-        f"The header seems to be separated by {found}; dpsql reads commas (.csv) and tabs (.tsv):"
-        " write the file anew before it is declared."
-    )
-
-
 def _describe_database(path: str, real: str) -> list[DraftedTable]:
     problem = "not a readable duckdb file, or locked by another process"
     try:
         with connect() as connection:
             connection.execute("ATTACH ? AS source (READ_ONLY)", [real])
             relations = list_relations(connection)
-    except (OSError, EOFError, csv.Error, zlib.error, duckdb.Error):
+    except (OSError, duckdb.Error):
         unavailable(Path(path).name, path, problem)
     found = list(_describe_relations(path, relations))
     if not found:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.catalog.delimited import Delimited
+from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.privacy.vault.ahead import read_ahead
 from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.byte_texts import ByteTexts
@@ -39,7 +39,6 @@ from dpsql.privacy.vault.fetched_columns import (
     narrow_sql,
 )
 from dpsql.privacy.vault.footers import BESIDES
-from dpsql.privacy.vault.lines import PLAIN
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.risky import refuse_apart, refuse_risky
 from dpsql.privacy.vault.schemas import known_source

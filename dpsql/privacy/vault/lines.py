@@ -13,15 +13,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.delimited import Delimited
+from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.interrupts import check
-from dpsql.privacy.vault.text_files import Unreadable, open_text, refuse_foreign
+from dpsql.privacy.vault.data_engine import Unreadable
+from dpsql.privacy.vault.text_files import open_text, refuse_foreign
 
 Flags = npt.NDArray[np.bool_]
 BLOCK = 1 << 22
@@ -31,7 +33,6 @@ PIECE = 1 << 16
 ESCAPED = re.compile("[\udc80-\udcff]")
 """Treatment of bytes that are not UTF-8."""
 QUOTE = ord('"')
-PLAIN = Delimited()
 MAX_HEADER = 1 << 20
 """Most bytes of a header line."""
 LONGEST = 1 << 24
@@ -281,10 +282,15 @@ def _blocks(path: str, written: Delimited) -> Iterator[bytes]:
 
 
 def _shortened(lines: bytes) -> bytes:
-    """Lines of which the first, if it is too long, is one that is no row."""
+    """Lines of which the first, if it is too long, is one that is no row.
+
+    A mark of UTF-8 before a line is no part of it: before the first one it is what writers put
+    there, and what the first line means is what it means elsewhere.
+    """
     end = lines.find(b"\n")
     end = len(lines) if end < 0 else end
-    return lines if end <= LONGEST else TOO_LONG + lines[end:]
+    lines = lines if end <= LONGEST else TOO_LONG + lines[end:]
+    return lines.removeprefix(BOM_UTF8).replace(b"\n" + BOM_UTF8, b"\n")
 
 
 def _decode(lines: bytes) -> list[str | None]:

@@ -11,19 +11,17 @@ from collections.abc import Iterator, Sequence
 
 import duckdb
 
-from dpsql.catalog.delimited import Delimited
+from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.plan.machine import memory
-from dpsql.privacy.vault.data_engine import NESTED, Form, unavailable
+from dpsql.privacy.vault.data_engine import NESTED, Form, Unreadable, unavailable
 from dpsql.privacy.vault.data_files import READABLE, find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
 from dpsql.privacy.vault.delta import find_delta
 from dpsql.privacy.vault.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.instants import read_instants
-from dpsql.privacy.vault.lines import FIELDS_SQL, PLAIN, read_header, read_rows
 from dpsql.privacy.vault.pile import SHARE
 from dpsql.privacy.vault.spelled import spelling
-from dpsql.privacy.vault.text_files import Unreadable
 from dpsql.records import dataclass, replace
 from dpsql.sealed import hush, open_duckdb
 
@@ -206,6 +204,8 @@ class Source:
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
     ) -> Iterator[RowQuery]:
         """Select from lines; spellings that are not asked for are left out by DuckDB."""
+        from dpsql.privacy.vault.lines import FIELDS_SQL, read_rows  # most tables are no text
+
         missing = ", ".join(map(literal, ("", *self.written.missing)))
         listed = [
             f"CASE WHEN fields[{i + 1}] NOT IN ({missing}) THEN fields[{i + 1}] END AS f{i}"
@@ -375,6 +375,8 @@ def read_schema(
     """Read the schema of Parquet or CSV files, which have to agree."""
     footers = {} if kind == "csv" else read_footers(connection, paths)
     if kind == "csv":
+        from dpsql.privacy.vault.lines import read_header  # as above
+
         names = {path: read_header(path, written) for path in paths}
         headers = {path: tuple((name, "VARCHAR") for name in names[path]) for path in paths}
     else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from dpsql.catalog.delimited import CODES, Delimited, codes_of
+from dpsql.catalog.delimited import CODES, Delimited
 from dpsql.privacy.vault.data_engine import Form
 from dpsql.records import dataclass
 
@@ -115,8 +115,9 @@ def spelling(form: Form, written: Delimited) -> Spelling | None:
         signs = written.decimal + written.thousands
         is_plain = signs == "." and not written.percent and not written.currency
         return None if is_plain else Spelling(((_number(written), r"\1\2\3"),), signs)
-    needed = {"day": {"%d"}, "clock": {"%d"}, "time": {"%H"}}.get(form, {""})
-    chosen = [each for each in written.dates if needed <= {*(codes_of(each) or ())}]
+    if form not in ("day", "clock", "time"):
+        return None
+    chosen = [each for each in written.dates if ("%d" in each) == (form != "time")]
     return Spelling(tuple(way for each in chosen for way in _ways(each))) if chosen else None
 
 

@@ -20,7 +20,6 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.duckdb import FILES, FileTable
 from dpsql.privacy.vault.fetched_columns import identity_of
-from dpsql.privacy.vault.lines import other_delimiter
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
@@ -229,6 +228,8 @@ def position(table: Table, stored: StoredTable, name: str) -> int:
         problem = f"column {name!r} is declared but the {what} has no such column"
         hint = f"`dpsql init {named}` lists its columns"
         if what == "file" and len(stored.columns) == 1:
+            from dpsql.privacy.vault.lines import other_delimiter  # a rare message
+
             other = other_delimiter(stored.columns[0][0])
             problem += "" if other is None else f": its header seems to be separated by {other}"
             hint = hint if other is None else OTHERWISE

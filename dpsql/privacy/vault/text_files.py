@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.delimited import code_page
+from dpsql.privacy.vault.data_engine import Unreadable
 
 NOT_TEXT = b"\xff"
 """A byte that is in no text in UTF-8."""
@@ -47,14 +48,6 @@ MAGIC = {
 }
 """First bytes of files that are no text of rows, what they are, and what to do."""
 MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-
-
-class Unreadable(Exception):
-    """A file that is not what its catalog says, by its name, its header, or how it is packed."""
-
-    def __init__(self, problem: str, hint: str) -> None:
-        super().__init__(problem)
-        self.problem, self.hint = problem, hint
 
 
 class Text(io.RawIOBase):

@@ -92,3 +92,11 @@ def columns_in(expression: Scalar) -> Iterator[ColumnRef]:
         case ScalarCall():
             for argument in expression.arguments:
                 yield from columns_in(argument)
+
+
+def equal_columns(expression: Scalar) -> tuple[ColumnId, ColumnId] | None:
+    """The two columns of a condition that says that they are equal, and nothing else."""
+    match expression:
+        case ScalarCall("eq", (ColumnRef(one), ColumnRef(other))):
+            return one, other
+    return None

@@ -6,13 +6,13 @@ not drop it passes on, so that the column of a privacy unit is there whether it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TypeAlias
 
 from dpsql.errors import Span
 from dpsql.logical.expressions import AggregateCall, ColumnId, Scalar, SortKey, WindowCall
-from dpsql.records import dataclass, field
+from dpsql.records import dataclass, field, replace
 
 
 class JoinKind(Enum):
@@ -146,6 +146,19 @@ class LogicalLimit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LogicalBound:
+    """At most ``rows`` rows of each privacy unit; ``unit`` holds it, None until levels are known.
+
+    Which rows stay follows from those of the unit alone.
+    """
+
+    input: Plan
+    rows: int
+    unit: ColumnId | None = None
+    place: Span | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LogicalShared:
     """A CTE or a view where it is named: bound once, with columns of its own at every mention."""
 
@@ -166,6 +179,7 @@ Plan: TypeAlias = (
     | LogicalWindow
     | LogicalSetOperation
     | LogicalLimit
+    | LogicalBound
     | LogicalShared
 )
 
@@ -176,6 +190,7 @@ class BoundStatement:
 
     plan: Plan
     shown: tuple[tuple[str, ColumnId], ...]
+    place: Span | None = field(default=None, repr=False)
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:
@@ -190,6 +205,21 @@ def inputs_of(plan: Plan) -> tuple[Plan, ...]:
     return (plan.input,)
 
 
+def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
+    """The same operator over other plans; itself where they are the same."""
+    if all(one is two for one, two in zip(inputs_of(plan), inputs, strict=True)):
+        return plan
+    match plan:
+        case LogicalScan() | LogicalValues():
+            return plan
+        case LogicalJoin() | LogicalApply():
+            return replace(plan, left=inputs[0], right=inputs[1])
+        case LogicalSetOperation():
+            parts = zip(inputs, plan.parts, strict=True)
+            return replace(plan, parts=tuple((new, shown) for new, (_, shown) in parts))
+    return replace(plan, input=inputs[0])
+
+
 def columns_of(plan: Plan) -> tuple[ColumnId, ...]:
     """The columns of a plan, in order."""
     match plan:
@@ -197,7 +227,7 @@ def columns_of(plan: Plan) -> tuple[ColumnId, ...]:
             return tuple(column for column, _ in plan.columns)
         case LogicalValues() | LogicalSetOperation():
             return plan.columns
-        case LogicalFilter() | LogicalLimit():
+        case LogicalFilter() | LogicalLimit() | LogicalBound():
             return columns_of(plan.input)
         case LogicalProject():
             return *columns_of(plan.input), *(column for column, _ in plan.added)

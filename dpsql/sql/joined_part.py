@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from dpsql.catalog import Table
+from dpsql.catalog.declared_keys import belong_together, name_units
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import JoinRows, UnitLocal
 from dpsql.records import dataclass, replace
-from dpsql.sql.declared_keys import belong_together, name_units
 from dpsql.sql.relations import Field, PrivateRows
 
 Side = tuple[str, str]

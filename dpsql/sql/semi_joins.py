@@ -15,6 +15,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Table
+from dpsql.catalog.declared_keys import is_declared
 from dpsql.catalog.derive import bases_of
 from dpsql.catalog.header import read_header
 from dpsql.catalog.origins import named
@@ -30,7 +31,6 @@ from dpsql.catalog.unit_local import (
 from dpsql.errors import Error, ProgrammingError, printable
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.declared_keys import is_declared
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of

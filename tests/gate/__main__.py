@@ -3,7 +3,8 @@
 ``python -m tests.gate`` compares all of them, some minutes; ``write`` records them anew: answers
 are asked for where the verdict is another one, and of all statements of the worlds that are named.
 ``respell`` lists anew which spellings are unequal, ``grid`` which forms do not work together,
-``bind`` which statements the binder does not bind; ``collect`` asks the oracle's tests for theirs.
+``bind`` which statements the binder does not bind, ``levels`` which are another verdict by the
+levels of their plans; ``collect`` asks the oracle's tests for theirs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.gate.collect import collect
 from tests.gate.grid import write_holes
 from tests.gate.record import FREE, RED, Change, counted, differences, read_record, write_record
 from tests.gate.spellings import write_unequal
+from tests.logical.levelled import write_unlike
 from tests.logical.shadow import write_unbound
 
 
@@ -60,6 +62,11 @@ def _bind(names: list[str]) -> int:
     return 0
 
 
+def _levels(names: list[str]) -> int:
+    print(", ".join(f"{count:,} {name}" for name, count in write_unlike().most_common()))
+    return 0
+
+
 def _collect(names: list[str]) -> int:
     return collect(names or ["tests/oracle"])
 
@@ -70,6 +77,7 @@ COMMANDS = {
     "respell": _respell,
     "grid": _grid,
     "bind": _bind,
+    "levels": _levels,
     "collect": _collect,
 }
 

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.errors import Error
 from dpsql.logical.bind.binder import bind_query
-from dpsql.logical.bind.scope import NotYetBoundError
+from dpsql.logical.bind.scope import NotYetBoundError, SchemaColumn
 from dpsql.logical.expressions import ColumnId, columns_in
 from dpsql.logical.nodes import (
     BoundStatement,
@@ -42,21 +42,25 @@ class StoredSchema:
     """The tables and views of a database, whose columns all show."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
-        self._columns: dict[str, list[tuple[str, bool]]] = {}
+        self._columns: dict[str, list[SchemaColumn]] = {}
         rows = database.execute(
             "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal"
             " AND database_name = current_database() ORDER BY table_name, column_index"
         )
         for table, column in rows.fetchall():
-            self._columns.setdefault(table.casefold(), []).append((column, False))
+            self._columns.setdefault(table.casefold(), []).append(SchemaColumn(column))
 
-    def columns(self, table: str) -> Sequence[tuple[str, bool]] | None:
+    def columns(self, table: str) -> Sequence[SchemaColumn] | None:
         """The columns of a table or a view."""
-        return self._columns.get(table)
+        return self._columns.get(table.rpartition(".")[2])
 
     def every_column(self) -> set[str]:
         """The names of all columns."""
-        return {name for columns in self._columns.values() for name, _ in columns}
+        return {each.name for columns in self._columns.values() for each in columns}
+
+    def most_rows(self, view: str) -> int | None:
+        """None: no view here declares it."""
+        return None
 
     def view(self, name: str) -> exp.Query | None:
         """None: what a view selects is known to the database alone."""

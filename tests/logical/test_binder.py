@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.binder import bind_query
+from dpsql.logical.bind.scope import SchemaColumn
 from dpsql.logical.expressions import ColumnRef, ScalarCall
 from dpsql.logical.nodes import (
     BoundStatement,
@@ -40,9 +41,14 @@ VIEWS = {"stays": "SELECT * FROM visits WHERE days > 1"}
 class Written:
     """A schema that is written out here."""
 
-    def columns(self, table: str) -> Sequence[tuple[str, bool]] | None:
+    def columns(self, table: str) -> Sequence[SchemaColumn] | None:
         """The columns of a table."""
-        return TABLES.get(table)
+        found = TABLES.get(table)
+        return None if found is None else [SchemaColumn(*each) for each in found]
+
+    def most_rows(self, view: str) -> int | None:
+        """None: no view here declares it."""
+        return None
 
     def view(self, name: str) -> exp.Query | None:
         """The query of a view."""

@@ -23,7 +23,7 @@ FORBIDDEN = {
     "pyspark": ("dpsql.privacy.vault",),
     "deltalake": ("dpsql.privacy.vault",),
     "sqlglot": ("dpsql.sql", "dpsql.logical.bind"),
-    "dpsql.logical": ("dpsql.logical", "dpsql.logical.bind"),
+    "dpsql.logical": ("dpsql.logical", "dpsql.logical.bind", "dpsql.logical.rules"),
     "scipy.optimize": ("dpsql.search",),
     "dpsql.privacy.vault.vault": ("dpsql.privacy.vault",),
     "dpsql.privacy.noise": (),

@@ -17,6 +17,7 @@ from dpsql.logical.bind.scope import (
     SharedQueries,
     SharedQuery,
     Siblings,
+    owned,
 )
 from dpsql.logical.bind.select import SelectBinder, conjuncts, position
 from dpsql.logical.bind.terms import ExpressionBinder, Stage
@@ -31,6 +32,7 @@ from dpsql.logical.expressions import (
 from dpsql.logical.nodes import (
     BoundStatement,
     JoinKind,
+    LogicalBound,
     LogicalFilter,
     LogicalJoin,
     LogicalProject,
@@ -40,6 +42,7 @@ from dpsql.logical.nodes import (
     LogicalValues,
     Plan,
 )
+from dpsql.records import replace
 from dpsql.sql.lexemes import Fragment
 
 _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
@@ -56,8 +59,11 @@ def bind_query(tree: exp.Expr, schema: BindingSchema, fragment: Fragment) -> Bou
     Raises: ProgrammingError with a caret where a name stands for nothing, or for several things;
         NotYetBoundError where a form is beyond the binder.
     """
-    found = _Binder(schema, ColumnNumbers(fragment)).query(tree, {}, None)
-    return BoundStatement(found.plan, tuple((each.name, each.column) for each in found.shown))
+    numbers = ColumnNumbers(fragment)
+    found = _Binder(schema, numbers).query(tree, {}, None)
+    first = next(iter(tree.selects), tree) if isinstance(tree, exp.Query) else tree
+    shown = tuple((each.name, each.column) for each in found.shown)
+    return BoundStatement(found.plan, shown, numbers.place(first))
 
 
 class _Binder:
@@ -222,33 +228,30 @@ class _Binder:
                 "name as many as there are",
             )
         given = dict(zip((each.column for each in visible), names, strict=False))
-        return tuple(
-            BoundColumn(given.get(each.column, each.name), each.column, each.hidden)
-            for each in columns
-        )
+        return tuple(replace(each, name=given.get(each.column, each.name)) for each in columns)
 
     def _table(self, node: exp.Table, shared: SharedQueries) -> BoundQuery:
         """The rows of a table, a CTE or a view, in this order."""
         if not isinstance(node.this, exp.Identifier) or node.args.get("pivots"):
             raise NotYetBoundError("PIVOT" if node.args.get("pivots") else node.this.key)
-        name = node.name.casefold()
-        if name in shared and not node.db:
+        name = ".".join(part.name for part in node.parts).casefold()
+        if name in shared:
             return self._mentioned(node, shared[name])
         columns = self.schema.columns(name)
         if columns is not None:
-            known = [(self.numbers.fresh(), column, hidden) for column, hidden in columns]
-            scan = LogicalScan(
-                name,
-                tuple((number, column) for number, column, _ in known),
-                self.numbers.place(node),
+            known = tuple(
+                BoundColumn(each.name, self.numbers.fresh(), each.hidden, each.borrowed)
+                for each in columns
             )
-            return BoundQuery(scan, tuple(BoundColumn(c, n, hidden) for n, c, hidden in known))
+            shown = tuple((each.column, each.name) for each in known)
+            return BoundQuery(LogicalScan(name, shown, self.numbers.place(node)), known)
         view = self.schema.view(name)
         if view is None:
             message = f"there is no table {node.name}"
             self.numbers.refuse(node, "E_UNKNOWN_TABLE", message, "SHOW tables lists them")
         if name not in self._views:
-            self._views[name] = SharedQuery(view, (), {})
+            most = self.schema.most_rows(name)
+            self._views[name] = SharedQuery(view, (), {}, most=most)
         return self._mentioned(node, self._views[name])
 
     def _mentioned(self, node: exp.Table, query: SharedQuery) -> BoundQuery:
@@ -256,15 +259,16 @@ class _Binder:
         if query.bound is None:
             found = self.query(query.node, query.seen, None)
             columns = self._renamed(query.node, found.columns, query.names)
-            query.bound = BoundQuery(found.plan, columns)
+            plan = found.plan
+            if query.most is not None:
+                plan = LogicalBound(plan, query.most, place=self.numbers.place(node))
+            query.bound = BoundQuery(plan, columns)
         once = dict.fromkeys(each.column for each in query.bound.columns)
         new = {column: self.numbers.fresh() for column in once}
         pairs = tuple((number, column) for column, number in new.items())
-        plan = LogicalShared(node.name, query.bound.plan, pairs, self.numbers.place(node))
-        columns = tuple(
-            BoundColumn(each.name, new[each.column], each.hidden) for each in query.bound.columns
-        )
-        return BoundQuery(plan, columns)
+        mention = LogicalShared(node.name, query.bound.plan, pairs, self.numbers.place(node))
+        columns = tuple(replace(each, column=new[each.column]) for each in query.bound.columns)
+        return BoundQuery(mention, columns)
 
     def _values(self, node: exp.Values, shared: SharedQueries) -> BoundQuery:
         terms = ExpressionBinder(self, BindScope(self.numbers), shared)
@@ -353,12 +357,13 @@ class _Binder:
         folded = name.casefold()
         if places.start == 0 and folded in scope.merged:
             return scope.merged[folded]
-        found = {
-            each.column
+        named = owned(
+            each
             for place in places
             for each in scope.sources[place][1]
             if each.name.casefold() == folded
-        }
+        )
+        found = {each.column for each in named}
         if len(found) != 1:
             what = "is not on both sides" if not found else "is in several tables of one side"
             message = f"column {name} of USING {what}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from sqlglot import exp
@@ -19,14 +19,29 @@ class NotYetBoundError(Exception):
     """A form of SQL that the binder has no rule for: no refusal, and nothing that a user sees."""
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaColumn:
+    """A column of a table: ``*`` leaves out what is hidden.
+
+    One that is borrowed is a unit that rows have through another table, and yields to others.
+    """
+
+    name: str
+    hidden: bool = False
+    borrowed: bool = False
+
+
 class BindingSchema(Protocol):
     """The tables and views that a statement may name, case-folded."""
 
-    def columns(self, table: str) -> Sequence[tuple[str, bool]] | None:
-        """The columns of a table, True beside those that ``*`` leaves out; None: no such table."""
+    def columns(self, table: str) -> Sequence[SchemaColumn] | None:
+        """The columns of a table; None: there is no such table."""
 
     def view(self, name: str) -> exp.Query | None:
         """The query of a view; None where there is no such view."""
+
+    def most_rows(self, view: str) -> int | None:
+        """The rows of a view that each privacy unit has at most; None where none is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,7 @@ class BoundColumn:
     name: str
     column: ColumnId
     hidden: bool = False
+    borrowed: bool = False
 
 
 @dataclass(slots=True)
@@ -123,7 +139,7 @@ class BindScope:
         name, table = node.name.casefold(), node.table.casefold()
         if not table and name in self.merged:
             return self.merged[name]
-        found = [each for _, each in self.visible(table) if each.name.casefold() == name]
+        found = owned(each for _, each in self.visible(table) if each.name.casefold() == name)
         if len({each.column for each in found}) > 1:
             self.numbers.refuse(
                 node,
@@ -141,13 +157,13 @@ class BindScope:
     def find(self, node: exp.Column) -> ColumnRef | None:
         """The column that a name stands for, here or in a SELECT around this one."""
         column = self.own(node)
-        if column is None and self.around is not None and not self._names(node.table):
+        if column is None and self.around is not None and not self.has(node.table):
             column = self.around.parameter(node)
         return None if column is None else ColumnRef(column, self.numbers.place(node))
 
     def refuse_unknown(self, node: exp.Column) -> NoReturn:
         """Refuse a name that stands for nothing. Raises: ProgrammingError."""
-        if node.table and not self._names(node.table):
+        if node.table and not self.has(node.table):
             known = ", ".join(name for name, _ in self.sources if name)
             self.numbers.refuse(
                 node,
@@ -159,7 +175,8 @@ class BindScope:
         hint = f"there are: {', '.join(names)}" if names else "there is no FROM"
         self.numbers.refuse(node, "E_UNKNOWN_COLUMN", f"there is no column {node.name}", hint)
 
-    def _names(self, table: str) -> bool:
+    def has(self, table: str) -> bool:
+        """True if a source has this name."""
         return bool(table) and any(name == table.casefold() for name, _ in self.sources)
 
     def _tables_with(self, column: str) -> str:
@@ -186,15 +203,25 @@ class Siblings(Correlation):
 
 @dataclass(slots=True)
 class SharedQuery:
-    """A CTE: its query, the CTEs that it sees, and its plan once it is first named."""
+    """A CTE or a view: its query, the CTEs that it sees, and its plan once it is first named.
+
+    ``most`` is how many of its rows count for each privacy unit, where that is declared.
+    """
 
     node: exp.Expr
     names: tuple[str, ...]
     seen: SharedQueries
     bound: BoundQuery | None = None
+    most: int | None = None
 
 
 SharedQueries = Mapping[str, SharedQuery]
+
+
+def owned(columns: Iterable[BoundColumn]) -> list[BoundColumn]:
+    """Columns of one name without those that are borrowed, where others are among them."""
+    found = list(columns)
+    return [each for each in found if not each.borrowed] or found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from dpsql.logical.nodes import (
     Plan,
     columns_of,
 )
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 
 Sets = tuple[tuple[int, ...], ...]
 _BEYOND = ("laterals", "sample", "into", "match", "prewhere", "connect", "pivots", "kind")
@@ -53,6 +53,7 @@ class ShownItem:
     name: str
     value: Scalar
     hidden: bool
+    borrowed: bool = False
 
 
 class SelectBinder:
@@ -120,7 +121,10 @@ class SelectBinder:
 
     def _tests(self, clause: str) -> tuple[Scalar, ...]:
         node = self.node.args.get(clause)
-        return () if node is None else conjuncts(self.terms.bound(node.this, Stage.SHOWN))
+        self.terms.is_having = clause == "having"
+        found = () if node is None else conjuncts(self.terms.bound(node.this, Stage.SHOWN))
+        self.terms.is_having = False
+        return found
 
     # ---- items ---------------------------------------------------------------------------------
 
@@ -160,7 +164,7 @@ class SelectBinder:
                 if name in seen:
                     continue
                 seen.add(name)
-                column = BoundColumn(column.name, self.scope.merged[name], column.hidden)
+                column = replace(column, column=self.scope.merged[name])
             if name in dropped:
                 continue
             if name in replaced:
@@ -177,7 +181,7 @@ class SelectBinder:
             return ShownItem(item.name, self.terms.bound(item.node, Stage.SHOWN), item.hidden)
         assert item.column is not None
         value = self.terms.lifted(ColumnRef(item.column.column))
-        return ShownItem(item.name, value, item.hidden)
+        return ShownItem(item.name, value, item.hidden, item.column.borrowed)
 
     # ---- groups --------------------------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class SelectBinder:
             else:
                 column = self.numbers.fresh()
                 added.append((column, item.value))
-            columns.append(BoundColumn(item.name, column, item.hidden))
+            columns.append(BoundColumn(item.name, column, item.hidden, item.borrowed))
         if added:
             plan = LogicalProject(plan, tuple(added), self.numbers.place(self.node))
         distinct = self.node.args.get("distinct")
@@ -356,6 +360,9 @@ class _GroupKeys:
             ]
             if named:
                 return self._of_item(named[0])
+        if has_aggregate(node):
+            message, hint = "an aggregate cannot be a grouping key", "HAVING tests aggregates"
+            numbers.refuse(node, "E_GROUP_BY", message, hint)
         return self._numbered(self.terms.bound(node, Stage.ROWS))
 
     def _of_item(self, place: int) -> int:

@@ -106,6 +106,7 @@ class ExpressionBinder:
         self.aliases: dict[str, exp.Expr] = {}
         self.named_windows: dict[str, exp.Window] = {}
         self.grouped = False
+        self.is_having = False
         self.keys: dict[Scalar, ColumnId] = {}
         self.rows: frozenset[ColumnId] = frozenset()
         self.aggregates: dict[AggregateCall, ColumnId] = {}
@@ -128,7 +129,12 @@ class ExpressionBinder:
         return bool(self._waiting[Stage.ROWS])
 
     def _sub_query(
-        self, node: exp.Expr, kind: ApplyKind, stage: Stage, arguments: Sequence[Scalar] = ()
+        self,
+        node: exp.Expr,
+        kind: ApplyKind,
+        stage: Stage,
+        arguments: Sequence[Scalar] = (),
+        around_it: exp.Expr | None = None,
     ) -> ColumnRef:
         around = Correlation(self.numbers, self._around)
         found = self.queries.query(node, self.shared, around)
@@ -140,7 +146,7 @@ class ExpressionBinder:
                 f"a sub-query has {width} columns where {max(1, len(arguments))} are compared",
                 "select as many as stand on the other side",
             )
-        mark, place = self.numbers.fresh(), self.numbers.place(node)
+        mark, place = self.numbers.fresh(), self.numbers.place(around_it or node)
         parameters = around.values()
         if stage is Stage.SHOWN:
             parameters = tuple((column, self.lifted(value)) for column, value in parameters)
@@ -187,7 +193,7 @@ class ExpressionBinder:
                 left = node.this.unnest()
                 parts = left.expressions if isinstance(left, exp.Tuple) else [left]
                 arguments = [self.bound(part, stage) for part in parts]
-                return self._sub_query(node.args["query"], ApplyKind.IN, stage, arguments)
+                return self._sub_query(node.args["query"], ApplyKind.IN, stage, arguments, node)
             case exp.Window():
                 return self._window(node, stage)
         if is_aggregate(_called(node)):
@@ -202,12 +208,35 @@ class ExpressionBinder:
 
     def _column(self, node: exp.Column, stage: Stage) -> Scalar:
         own = self.scope.own(node)
-        if own is not None:
+        if own is not None and not (stage is Stage.SHOWN and self._is_alias_in_having(node, own)):
             return ColumnRef(own, self.numbers.place(node))
         found = (None if node.table else self._alias(node, stage)) or self.scope.find(node)
         if found is None:
+            found = self._field(node)
+        if found is None:
             self.scope.refuse_unknown(node)
         return found
+
+    def _field(self, node: exp.Column) -> Scalar | None:
+        """The value of a field, where the first name is that of a column: ``r.result.value``."""
+        parts = list(node.parts)
+        for count in range(1, min(3, len(parts))):
+            names = [part.copy() for part in reversed(parts[:count])]
+            column = exp.Column(**dict(zip(("this", "table"), names, strict=False)))
+            known = count == 1 or self.scope.has(column.table)
+            found = self.scope.find(column) if known else None
+            if found is not None:
+                fields = [LogicalConstant(f"'{part.name}'") for part in parts[count:]]
+                value: Scalar = found
+                for each in fields:
+                    value = ScalarCall("struct_extract", (value, each), "", found.place)
+                return value
+        return None
+
+    def _is_alias_in_having(self, node: exp.Column, own: ColumnId) -> bool:
+        """Whether a name in HAVING is that of an item: a column that is no key comes after it."""
+        is_item = not node.table and node.name.casefold() in self.aliases
+        return self.is_having and is_item and ColumnRef(own) not in self.keys
 
     def _alias(self, node: exp.Column, stage: Stage) -> Scalar | None:
         """The value of the item of this SELECT that has a name."""
@@ -342,7 +371,7 @@ class ExpressionBinder:
             condition,
             "" if spec is None else spec.sql("duckdb"),
             form,
-            self._spanned(node, arguments),
+            self.numbers.place(node),
         )
         made = frozenset(self.windows.values())
         inside = [*call.arguments, *call.partition, *(key.value for key in call.order)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 
-from dpsql.catalog import Table
+from dpsql.catalog.catalog import Table
 from dpsql.catalog.read_units import key_pairs, ways_of
 from dpsql.catalog.unit_local import DerivedTable
 

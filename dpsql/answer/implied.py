@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Operator
 from dpsql.answer.codec import Release
-from dpsql.catalog.view import RowView, view_of
 from dpsql.plan.division import DEEPEST, halves, part_of, statements
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request
@@ -137,15 +136,8 @@ def _read_halves(target: Target, parts: Sequence[Part], depth: int) -> Readings 
 
 def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Readings | None:
     """Return the readings of a target off one part; a count of units takes a part for itself."""
-    table = target.table.name.casefold()
     for index, part in enumerate(parts):
-        if part.table != table or part.units != target.units or index in taken:
-            continue
-        if part.occupied != target.occupied:
-            continue
-        if not (target.columns <= part.columns and part.narrowing <= target.mentioned):
-            continue
-        if part.view != target.view and not _is_wider(part.view, target):
+        if index in taken or not part.kind.admits(target):
             continue
         found = _as_planned(target, part)
         if found is None and not target.units:
@@ -159,17 +151,6 @@ def _read_off(target: Target, parts: Sequence[Part], taken: set[int]) -> Reading
 
 
 Found: TypeAlias = "tuple[tuple[str, ...], Mapping[Place, Reading]]"
-
-
-def _is_wider(view: RowView | None, target: Target) -> bool:
-    """True if a view shows all rows of a target's, and no other values of the same columns.
-
-    Of a unit with too many rows it may have kept others: what is read off it says so.
-    """
-    columns = None if view is None else view.columns
-    if view_of(target.table, columns) != target.seen:
-        return False
-    return view is None or view.holds(target.view or RowView(()))
 
 
 def _as_planned(target: Target, part: Part) -> Found | None:

@@ -23,11 +23,12 @@ from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import FAILING, is_read_only, journal_of, keep_private, trouble_of
-from dpsql.forks import awaited
+from dpsql.forks import awaited, fresh
 from dpsql.records import dataclass, replace
 
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
+    from dpsql.plan.plan import Kind
 
 JOURNAL = 1 << 16
 """Bytes that a journal keeps when nothing is written."""
@@ -41,6 +42,9 @@ LATEST = 64
 DECODED = 1 << 24
 """Bytes of releases that are kept as what they hold too, which takes some eight times as many:
 thousands of small ones, so that those of several tables all are, and a few of the largest."""
+
+INDEXED = 10_000
+"""Releases of which it is kept what they are about."""
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -159,6 +163,7 @@ class Shelf(Generic[T]):
         self._encode, self._decode = encode, decode
         self._decoded: OrderedDict[str, tuple[T, int]] = OrderedDict()
         self._bytes = 0
+        self._lock = fresh(Lock())
 
     def find(self, key: str) -> T | None:
         """Return the object stored under a key; None where there is none."""
@@ -192,7 +197,8 @@ class Shelf(Generic[T]):
             self._note(db, key, thing)
 
         self.file.write(store, f"the {self.what} cannot be stored in {{}}; the charge stays")
-        self._remember(digest, thing, len(body))
+        with self._lock:
+            self._remember(digest, thing, len(body))
         return thing
 
     def _note(self, db: sqlite3.Connection, key: str, thing: T) -> None:
@@ -206,13 +212,14 @@ class Shelf(Generic[T]):
     def _opened(self, key: str, body: bytes, digest: str) -> T:
         if _digest(key, body) != digest:
             raise ValueError("digest")
-        known = self._decoded.get(digest)
-        if known is None:
-            thing = self._decode(body)
-            self._remember(digest, thing, len(body))
-            return thing
-        self._decoded.move_to_end(digest)
-        return known[0]
+        with self._lock:  # the sessions of a site share what is decoded, and do it once
+            known = self._decoded.get(digest)
+            if known is None:
+                thing = self._decode(body)
+                self._remember(digest, thing, len(body))
+                return thing
+            self._decoded.move_to_end(digest)
+            return known[0]
 
     def _remember(self, digest: str, thing: T, size: int) -> None:
         """Keep what a body of some bytes holds; what was not asked for the longest goes."""
@@ -249,17 +256,35 @@ class Releases(Shelf[Release]):
     """
 
     remembered = DECODED
+    indexed = INDEXED
+
+    def __init__(
+        self,
+        file: File,
+        table: str,
+        encode: Callable[[Release], bytes],
+        decode: Callable[[bytes], Release],
+    ) -> None:
+        super().__init__(file, table, encode, decode)
+        self._kinds: OrderedDict[tuple[str, int], tuple[Kind, ...]] = OrderedDict()
 
     def candidates(
-        self, names: Sequence[str], scopes: Sequence[Sequence[str]], *, own: bool = True
+        self,
+        names: Sequence[str],
+        scopes: Sequence[Sequence[str]],
+        may: Callable[[Sequence[Kind]], bool] = bool,
+        *,
+        own: bool = True,
     ) -> Stored:
         """Find releases that may answer a request, the newest first.
 
-        The newest measured all of the scopes of a kind.
+        The newest measured all of the scopes of a kind. Those that are known by now to be about
+        something else are neither read nor decoded.
 
         Args:
             names: those that the request has.
             scopes: those of its tables, of each kind that was ever stored.
+            may: says of the kinds of all parts of a release whether it may answer.
             own: without it releases of others alone.
         """
 
@@ -273,14 +298,16 @@ class Releases(Shelf[Release]):
             )
             newest = itertools.chain.from_iterable(
                 db.execute(
-                    "SELECT request FROM measured WHERE scope = ? "
+                    "SELECT request, seq FROM measured WHERE scope = ? "
                     "ORDER BY seq DESC, request LIMIT ?",
                     (each[0], LATEST),
                 )
                 for each in scopes
             )
-            some = [*itertools.islice(newest, LATEST)]  # those of a kind are newer than the next
-            found = [self._named(db, rows) for rows in (linked.fetchall(), some)]
+            some = itertools.islice(newest, LATEST)  # those of a kind are newer than the next
+            known = [(name, self._kinds.get((name, seq))) for name, seq in some]
+            others_may = [(name,) for name, kinds in known if kinds is None or may(kinds)]
+            found = [self._named(db, rows) for rows in (linked.fetchall(), others_may)]
             latest = {
                 name: each
                 for name, each in found[1].items()
@@ -320,15 +347,27 @@ class Releases(Shelf[Release]):
 
     def _load(self, db: sqlite3.Connection, key: str) -> Release | None:
         try:
-            return super()._load(db, key)
+            found = super()._load(db, key)
         except (DataError, OperationalError):
             return None  # while its noise law is not installed it answers nothing
+        if found is not None:
+            self._index(key, found)
+        return found
+
+    def _index(self, key: str, release: Release) -> None:
+        """Keep what a release is about; one that takes its name has another entry."""
+        with self._lock:
+            if (key, release.seq) not in self._kinds:
+                self._kinds[key, release.seq] = tuple(part.kind for part in release.plan.parts)
+                while len(self._kinds) > self.indexed:
+                    self._kinds.popitem(last=False)
 
     def _note(self, db: sqlite3.Connection, key: str, thing: Release) -> None:
         db.execute("DELETE FROM implied WHERE request = ? OR release = ?", (key, key))
         for scope in thing.scopes:
             place = (scope, key, thing.seq)
             db.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", place)
+        self._index(key, thing)
 
 
 class LearnedModels(Shelf["Synthetic"]):

@@ -88,7 +88,11 @@ class Desk(ABC):
     """The ledger that the catalog is charged to."""
 
     def __init__(
-        self, catalog: Catalog, analyst: str | None = None, granted: Granted = NOTHING
+        self,
+        catalog: Catalog,
+        analyst: str | None = None,
+        granted: Granted = NOTHING,
+        store: Store | None = None,
     ) -> None:
         self.catalog = catalog
         self.meaning = catalog.meaning_hash()
@@ -97,7 +101,7 @@ class Desk(ABC):
         self.charges = Charges()
         self.demanded: Mapping[str, float] = {}
         self.scratch = False
-        self.store = Store(catalog.path)
+        self.store = Store(catalog.path) if store is None else store
         self.models: dict[str, Synthetic] = {}
         self.found: dict[str, Discovered] = {}
         self.declared = catalog

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.measure import certify, check_noise, measure
-from dpsql.privacy.vaults import Vaults, read_public, stored_in
+from dpsql.privacy.vaults import Vaults, public_version, read_public, stored_in
 from dpsql.records import replace
 from dpsql.sql.compiled import Compiled
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from dpsql.sql.synthetic import Materialisation
 
 T = TypeVar("T")
+PublicRows: TypeAlias = "dict[str, tuple[str, Sequence[Any]]]"
+PublicVersion: TypeAlias = "tuple[Table, object]"
 
 
 class Engine(Desk):
@@ -78,7 +80,9 @@ class Engine(Desk):
         self.rehearses = False
         kept = shared or (before if before is not None and before.has_rows_of(catalog) else None)
         self.vaults: Vaults = Vaults(catalog, self.ledger.salt) if kept is None else kept.vaults
-        super().__init__(catalog, analyst, granted)
+        one = shared or before
+        self.public: dict[str, tuple[PublicVersion, PublicRows]] = {} if one is None else one.public
+        super().__init__(catalog, analyst, granted, None if one is None else one.store)
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""
@@ -239,10 +243,16 @@ class Engine(Desk):
         named, vaults = list(tables), self._declared_vaults
         return vaults.versions(named), vaults.earlier_versions(named)
 
-    def read_public(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
-        """The rows of a public table."""
+    def read_public(self, table: Table) -> PublicRows:
+        """The rows of a public table, read once for all sessions while its files stay."""
         self.sources.check_public(table)
-        return read_public(table)
+        version, known = public_version(table), self.public.get(table.name)
+        if version is not None and known is not None and known[0] == (table, version):
+            return known[1]
+        found = read_public(table)
+        if version is not None and version == public_version(table):
+            self.public[table.name] = (table, version), found
+        return found
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
         """Tell which servers have the rows that a plan measures, and what they will run."""

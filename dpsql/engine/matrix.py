@@ -6,7 +6,8 @@ None answers that is less accurate than a new one would be.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.answer.assemble import assemble_results
@@ -17,7 +18,7 @@ from dpsql.answer.store import Shelf, Stored
 from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
-from dpsql.plan.plan import Plan
+from dpsql.plan.plan import Kind, Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.privacy.receipt import Receipt
 from dpsql.records import dataclass, replace
@@ -328,14 +329,14 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     name = names[0]
     if reuse == "never":
         return Choice(name, planned=desk.plan(request))
-    releases = desk.store.releases
-    stored = releases.candidates(names, scopes)
+    releases, may = desk.store.releases, partial(may_determine, request)
+    stored = releases.candidates(names, scopes, may)
     changes = stored.changes
     if stored.own is not None:
         found = _own(desk, request, name, stored.own)
         if found is not None:
             return Choice(name, found)
-        stored = releases.candidates(names, scopes, own=False)
+        stored = releases.candidates(names, scopes, may, own=False)
     implied = tuple(
         each
         for each in _determining(desk, request, stored)
@@ -364,6 +365,20 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
         if _is_owned(desk, request, known.release):
             return Choice(name, known, planned, None, compared)
     return replace(Choice(name, None, planned, *beside[0]), changes=changes)
+
+
+def may_determine(request: Request, kinds: Sequence[Kind]) -> bool:
+    """True unless parts of these kinds cannot determine a request, whatever was measured in them.
+
+    Several together may have what one lacks.
+    """
+    if not all(kind.noise in request.noises for kind in kinds):
+        return False
+    return all(
+        any(kind.admits(target) for kind in kinds)
+        or sum(kind.is_about(target) for kind in kinds) > 1
+        for target in request.targets
+    )
 
 
 def _is_owned(desk: Desk, request: Request, release: Release) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows, largest_entry
-from dpsql.catalog.view import RowView
+from dpsql.catalog.view import RowView, view_of
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
@@ -21,6 +21,7 @@ from dpsql.workload.weights import block_unit, joint_excess
 
 if TYPE_CHECKING:
     from dpsql.strategy.joined import AgreeingStrategies
+    from dpsql.workload.target import Target
 
 MANY_ROWS, WRAPS = 2**31, 2**62
 """Rows that are told apart, and integers that are not wide, as the membrane has them."""
@@ -30,6 +31,46 @@ SHARE_GRID = 2**20
 
 NO_ERROR = 1e-300
 """Error in place of zero, so that its part has a share."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The public facts by which a part of a release is looked for: what it was measured about.
+
+    ``columns`` have cells or nodes, ``narrowing`` are those of which some values are in no cell.
+    """
+
+    table: str
+    noise: Noise
+    units: bool
+    occupied: bool
+    columns: frozenset[str]
+    narrowing: frozenset[str]
+    view: RowView | None
+
+    def is_about(self, target: Target) -> bool:
+        """True if it counts the same things of the same table as a target."""
+        counted = self.units, self.occupied
+        same = self.table == target.table.name.casefold()
+        return same and counted == (target.units, target.occupied)
+
+    def admits(self, target: Target) -> bool:
+        """True if it tells apart what a target tells apart, of all of its rows."""
+        if not self.is_about(target):
+            return False
+        if not (target.columns <= self.columns and self.narrowing <= target.mentioned):
+            return False
+        return self.view == target.view or self._is_wider(target)
+
+    def _is_wider(self, target: Target) -> bool:
+        """True if the view shows all rows of a target's, and no other values of the same columns.
+
+        Of a unit with too many rows it may have kept others: what is read off it says so.
+        """
+        columns = None if self.view is None else self.view.columns
+        if view_of(target.table, columns) != target.seen:
+            return False
+        return self.view is None or self.view.holds(target.view or RowView(()))
 
 
 @dataclass(frozen=True)
@@ -78,6 +119,12 @@ class Part:
         """The columns of which some values are in no cell."""
         found = [each.columns for each in self.resolutions.values() if each.leaves_out]
         return frozenset(name for columns in found for name in columns)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The public facts by which it is looked for."""
+        facts = self.table, self.strategy.noise, self.units, self.occupied
+        return Kind(*facts, self.columns, self.narrowing, self.view)
 
     @cached_property
     def homes(self) -> Mapping[str, Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +14,7 @@ from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.derive import bases_of
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.view import RowView
-from dpsql.errors import InternalError, ProgrammingError
+from dpsql.errors import InternalError, OperationalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault import readers
@@ -234,6 +235,18 @@ def stored_in(table: Table) -> tuple[tuple[str, ...], str]:
     """
     stored = find_engine(table).open(table)
     return stored.paths, stored.table
+
+
+def public_version(table: Table) -> object:
+    """The version of the files of a public table; None where nothing tells it."""
+    if table.engine is not None or any(table.option(name) for name in ("table", "view", "version")):
+        return None
+    try:
+        paths = find_engine(table).open(table).paths
+        facts = [(path, os.stat(path)) for path in paths]
+    except (OSError, OperationalError):
+        return None
+    return [(p, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for p, s in facts]
 
 
 def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:

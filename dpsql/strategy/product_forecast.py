@@ -177,25 +177,28 @@ class ProductForecast(Forecast):
     def parts(self, name: str, operator: Operator) -> tuple[Floats, Floats, bool]:
         """Return (Qu, diag(Q Kt Q'), answerable) of a query factor, remembered by content."""
         key = (name, operator.key)
-        if key not in self._parts:
+        found = self._parts.get(key)
+        if found is None:
             found = self.axis(name).parts(operator)
             self._make_room(name, found[0].size + found[1].size)
             self._parts[key] = found
-        return self._parts[key]
+        return found
 
     def is_whole(self, name: str, operator: Operator | None) -> bool:
         """Return ``is_whole`` of an attribute and a query factor, remembered by identity."""
         key = (name, id(operator))  # which is kept, so that no other has its identity
-        if key not in self._whole:
-            found = self.axis(name).is_whole(operator)
+        known = self._whole.get(key)
+        if known is None or known[0] is not operator:
+            known = operator, self.axis(name).is_whole(operator)
             self._make_room(name, self.domain[name])
-            self._whole[key] = operator, found
-        return self._whole[key][1]
+            self._whole[key] = known
+        return known[1]
 
     def _make_room(self, name: str, numbers: int) -> None:
         """Let go of what is remembered of all factors where it becomes too much.
 
-        A release that answers many statements, each of other factors, lives as long as a session.
+        A release that answers many statements, each of other factors, lives as long as a session,
+        and those of a site share it: another thread may let go of it at any time.
         """
         self._numbers += SMALL + self.domain[name] + numbers
         if self._numbers > REMEMBERED:
@@ -317,11 +320,13 @@ class ProductForecast(Forecast):
     def _plain_sums(self, name: str, operator: Operator) -> tuple[float, float] | None:
         """Return ``_sums``, remembered by content; None for hierarchies and what has no answer."""
         key = (name, operator.key)
-        if key not in self._added:
+        unknown = (math.nan, math.nan)
+        found = self._added.get(key, unknown)
+        if found is unknown:
             is_plain = isinstance(self.axis(name), Axis)
             has_answer = is_plain and self.parts(name, operator)[2]
-            self._added[key] = self._sums(name, operator) if has_answer else None
-        return self._added[key]
+            found = self._added[key] = self._sums(name, operator) if has_answer else None
+        return found
 
     def _sums(self, name: str, operator: Operator) -> tuple[float, float]:
         axis = self.axis(name)

@@ -139,8 +139,10 @@ class StructuredAxis(ABC):
 
     def _remember(self, operator: Operator, found: tuple[Floats, Floats]) -> None:
         sizes = sum(len(means) for means, _ in list(self._known.values()))
-        while self._known and sizes + len(found[0]) > REMEMBERED:
-            sizes -= len(self._known.pop(next(iter(self._known)))[0])
+        for oldest in [*self._known]:  # another thread may let go of it as well
+            if sizes + len(found[0]) <= REMEMBERED:
+                break
+            sizes -= sum(len(means) for means in self._known.pop(oldest, ())[:1])
         self._known[operator.key] = found
 
     def _found(self, operator: Operator) -> tuple[Floats, Floats]:

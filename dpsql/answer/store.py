@@ -313,10 +313,8 @@ class Releases(Shelf[Release]):
                 for name, each in found[1].items()
                 if any({*wanted} <= {*each.scopes} for wanted in scopes)
             }
-            others = db.execute(
-                f"SELECT DISTINCT release FROM implied WHERE release IN ({_marks([*latest])})",
-                [*latest],
-            )
+            asked = f"SELECT DISTINCT release FROM implied WHERE release IN ({_marks([*latest])})"
+            others = db.execute(asked, [*latest]) if latest else ()
             answered = frozenset(name for (name,) in others)
             return Stored(None, found[0], latest, answered=answered)
 

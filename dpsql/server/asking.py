@@ -22,7 +22,7 @@ from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of
 from dpsql.server.route import KEPT, Errand, blank_but, route
 from dpsql.server.ticks import Ticks
-from dpsql.server.twin import Declared, Twin
+from dpsql.server.twin import Declared, Twin, TwinReader
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.constants import is_constant
 from dpsql.sql.lexemes import Fragment, render_literal, split_statements
@@ -81,14 +81,17 @@ class Asker:
         return self._caller.connection
 
     @property
-    def twin(self) -> Twin:
-        """The twin, with the tables that are declared by now. Raises: NotSupportedError."""
+    def twin(self) -> TwinReader:
+        """The twin as the analyst reads it, with the tables that are declared by now.
+
+        Raises: NotSupportedError; OperationalError (E_TWIN).
+        """
         if self._twin is None:
             what = "statements without a declared table are not answered here"
             raise NotSupportedError("E_TWIN", what, hint="dpsql serve --twin auto")
         self.connection.engine.catch_up()
         self._twin.declare(declared_tables(self.connection.engine.common))
-        return self._twin
+        return self._twin.reader(self.connection.analyst)
 
     @property
     def shows_errors(self) -> bool:

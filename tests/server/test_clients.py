@@ -244,23 +244,23 @@ def test_psql_is_told_of_timeouts(server: Server, tmp_path: Path) -> None:
 )
 def test_nobody_gets_out_of_the_twin(twin: Twin, sql: str) -> None:
     with pytest.raises(TwinError):
-        twin.run(sql)
+        twin.reader(None).run(sql)
 
 
 def test_nothing_stays_in_the_twin_for_the_next(twin: Twin) -> None:
     for name, value in (("statement_timeout", "0"), ("default_transaction_read_only", "off")):
         with pytest.raises(TwinError, match="set_config"):
-            twin.run(f"SELECT set_config('{name}', '{value}', false)")
-    assert twin.run("SELECT set_config('extra_float_digits', '2', false)")
+            twin.reader(None).run(f"SELECT set_config('{name}', '{value}', false)")
+    assert twin.reader(None).run("SELECT set_config('extra_float_digits', '2', false)")
     for name, wanted in (
         ("statement_timeout", b"5s"),
         ("default_transaction_read_only", b"on"),
         ("extra_float_digits", b"1"),
     ):
-        table, _ = twin.run(f"SHOW {name}")
+        table, _ = twin.reader(None).run(f"SHOW {name}")
         assert table is not None
         assert list(table.rows([])) == [[wanted]]
-    table, _ = twin.run("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    table, _ = twin.reader(None).run("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
     assert table is not None
     assert list(table.rows([])) == [[b"f"]]
 

@@ -81,9 +81,9 @@ def test_no_function_that_is_not_listed_reaches_the_twin(twin: Twin) -> None:
             sql = form.format(f=spelt if rng.random() < 0.3 else name)
             assert refusal(sql, twin._refused) is not None, sql
             with pytest.raises(TwinError, match="is not answered here"):
-                twin.run(sql)
+                twin.reader(None).run(sql)
             with pytest.raises(TwinError):
-                twin.describe(sql, [])
+                twin.reader(None).describe(sql, [])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_no_function_that_is_not_listed_reaches_the_twin(twin: Twin) -> None:
 )
 def test_what_is_no_question_is_refused(sql: str, twin: Twin) -> None:
     with pytest.raises(TwinError, match=r"is not answered here|are not answered|alone"):
-        twin.run(sql)
+        twin.reader(None).run(sql)
 
 
 def test_what_is_listed_exists_and_is_answered(twin: Twin) -> None:
@@ -111,7 +111,7 @@ def test_what_is_listed_exists_and_is_answered(twin: Twin) -> None:
     spelt_otherwise = {"current_user", "session_user"}  # PostgreSQL's grammar has them
     assert LISTED - set(functions(twin)) - spelt_otherwise <= set()
     calls = "version(), current_schema(), pg_my_temp_schema(), upper('a'), format('%I', 'a')"
-    assert twin.run(f"SELECT {calls}, pg_get_userbyid(relowner) FROM pg_class LIMIT 1")
+    assert twin.reader(None).run(f"SELECT {calls}, pg_get_userbyid(relowner) FROM pg_class LIMIT 1")
 
 
 def test_all_commands_of_psql_that_describe_are_answered(server: Server, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_twin_is_waited_for_by_its_socket_alone(
             return getattr(self.connection, name)
 
     monkeypatch.setattr(twins, "_all_of", lambda connection: real(Strict(connection)))  # type: ignore[arg-type]
-    assert twin.run("SELECT relname FROM pg_class")
+    assert twin.reader(None).run("SELECT relname FROM pg_class")
     assert early
     assert not any(early)
 

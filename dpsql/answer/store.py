@@ -267,6 +267,26 @@ class Releases(Shelf[Release]):
     ) -> None:
         super().__init__(file, table, encode, decode)
         self._kinds: OrderedDict[tuple[str, int], tuple[Kind, ...]] = OrderedDict()
+        self._seen: dict[str, tuple[str, str]] = {}
+        self._noted: dict[str, tuple[str, str]] = {}
+
+    def see(self, tables: Sequence[str], versions: tuple[str, str]) -> None:
+        """Know the digests of the version of some tables, which the next release is stored with."""
+        self._seen[repr([*tables])] = versions
+
+    def last_seen(self, tables: Sequence[str]) -> tuple[str, str] | None:
+        """The digests of the last version that was seen of some tables, None where none is known.
+
+        It tells which releases are of rows that cannot be read at present.
+        """
+        name = repr([*tables])
+        sql = "SELECT now, earlier FROM versions WHERE tables = ?"
+
+        def load(db: sqlite3.Connection) -> tuple[str, str] | None:
+            row = db.execute(sql, (name,)).fetchone()
+            return None if row is None else (str(row[0]), str(row[1]))
+
+        return self._seen.get(name) or self.file.read(load)
 
     def candidates(
         self,
@@ -365,7 +385,19 @@ class Releases(Shelf[Release]):
         for scope in thing.scopes:
             place = (scope, key, thing.seq)
             db.execute("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", place)
+        for tables, seen in [*self._seen.items()]:
+            if self._noted.get(tables) != seen:
+                db.execute("INSERT OR REPLACE INTO versions VALUES (?, ?, ?)", (tables, *seen))
+                self._noted[tables] = seen
         self._index(key, thing)
+
+    def add(self, key: str, thing: Release) -> Release:
+        """Store durably what was paid for, and return it; the newest of a key replaces others."""
+        try:
+            return super().add(key, thing)
+        except BaseException:
+            self._noted.clear()  # nothing was written
+            raise
 
 
 class LearnedModels(Shelf["Synthetic"]):
@@ -470,6 +502,9 @@ _NOTED = {
 ) WITHOUT ROWID""",
     "implied": """CREATE TABLE IF NOT EXISTS implied (
     request TEXT PRIMARY KEY, release TEXT NOT NULL
+) WITHOUT ROWID""",
+    "versions": """CREATE TABLE IF NOT EXISTS versions (
+    tables TEXT PRIMARY KEY, now TEXT NOT NULL, earlier TEXT NOT NULL
 ) WITHOUT ROWID""",
     "newest": "CREATE INDEX IF NOT EXISTS newest ON measured (scope, seq DESC, request)",
     "answered": "CREATE INDEX IF NOT EXISTS answered ON implied (release)",

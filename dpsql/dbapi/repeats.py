@@ -53,6 +53,8 @@ class Repeats:
             versions = engine.versions(tables)
         except DataUnavailable:
             return None
+        if engine.unread:  # an answer says so, for as long as that is true
+            return None
         asked = (text, today(), repr(connection.terms), connection.analyst)
         return *asked, engine.store.state(), versions
 

@@ -63,6 +63,7 @@ HELD = 1 << 28
 """Bytes, about, of statements that are kept in their compiled form: 15,000 small ones."""
 OWN, FIELD, NUMBER = 1 << 14, 32, 8
 """Bytes of any statement that is kept, with its parts; of a field of its result; of a number."""
+UNREAD = "this was measured of the version of its rows that was seen last"
 READ = 10_000
 """Statements that are not parsed again where they are asked again."""
 
@@ -100,6 +101,7 @@ class Desk(ABC):
         self.granted = granted
         self.charges = Charges()
         self.demanded: Mapping[str, float] = {}
+        self.unread: set[str] = set()
         self.scratch = False
         self.store = Store(catalog.path) if store is None else store
         self.models: dict[str, Synthetic] = {}
@@ -418,6 +420,11 @@ class Desk(ABC):
             for each in found
             if each.data not in self.versions([each.table])
         )
+
+    def unread_notes(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """Return the notes on tables whose rows cannot be read at present."""
+        titles = [self.known.find(table).title for table in tables if table in self.unread]
+        return tuple(f"{title} cannot be read at present: {UNREAD}" for title in titles)
 
     def request_names(self, request: Request) -> tuple[str, ...]:
         """Names of identical requests on the same data, by digests of each kind."""

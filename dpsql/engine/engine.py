@@ -28,6 +28,7 @@ from dpsql.engine.job import Charge, Job, Price, Step
 from dpsql.engine.room import PLENTY, refuse_full
 from dpsql.engine.terms import Terms
 from dpsql.engine.turns import turn
+from dpsql.errors import DataUnavailable, OperationalError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.chain import subkey
 from dpsql.privacy.claims import Sources
@@ -239,9 +240,36 @@ class Engine(Desk):
         return () if found is None or not found.within else tuple(found.within.split("\n"))
 
     def versions(self, tables: Iterable[str]) -> Versions:
-        """Fingerprints that change with the data of these tables. Raises: DataUnavailable."""
+        """Fingerprints that change with the data of these tables.
+
+        While a source cannot be opened they are those that were seen last: what was paid for is
+        answered, and nothing is measured. Raises: DataUnavailable where none was seen.
+        """
         named, vaults = list(tables), self._declared_vaults
-        return vaults.versions(named), vaults.earlier_versions(named)
+        releases = self.store.releases
+        try:
+            found = vaults.versions(named), vaults.earlier_versions(named)
+        except DataUnavailable as error:
+            known = releases.last_seen(named) if error.code == "E_DATA" else None
+            if known is None:
+                raise
+            self.unread.update(named)
+            return known
+        self.unread.difference_update(named)
+        releases.see(named, found)
+        return found
+
+    def is_readable(self) -> bool:
+        """Say whether the source of every private table can be opened; no row is read."""
+        vaults = self._declared_vaults
+        vaults.reopen()
+        try:
+            for table in self.catalog.tables.values():
+                if not table.public and not table.synthetic:
+                    _ = vaults[table.name.casefold()].data_version
+        except OperationalError:
+            return False
+        return True
 
     def read_public(self, table: Table) -> PublicRows:
         """The rows of a public table, read once for all sessions while its files stay."""

@@ -226,7 +226,7 @@ class Asking(Measuring, Job[Release]):
         results = self._read(desk, choice, found, free)
         heads = [each.rpartition("@")[2] for each in self.released]
         aged = desk.aged([desk.found[head] for head in heads if head in desk.found])
-        notes = (*choice.notes, *aged)
+        notes = (*choice.notes, *aged, *desk.unread_notes(self.request.tables))
         pairs = zip(results, self._advice(found.plan), strict=True)
         return tuple(
             r if r.cost is None else replace(r, notes=(*r.notes, *notes, *advice))

@@ -31,6 +31,7 @@ from dpsql.server.copying import copied
 from dpsql.server.messages import MOST_SECRET
 from dpsql.server.metrics import Meter
 from dpsql.server.returned import ResultTable
+from dpsql.server.sqlstates import told_of
 
 log = logging.getLogger("dpsql.page")
 TYPES = {
@@ -106,7 +107,7 @@ class Application:
             except Gone:
                 return Response(status_code=499)
             except Error as error:
-                return _told(503, error.message, error.code)
+                return _told(503, told_of(error)[0], error.code)
 
         return answer
 
@@ -122,7 +123,7 @@ class Application:
         except Unfit as error:
             return _told(400, str(error))
         except Error as error:
-            return _told(503, error.message, error.code)
+            return _told(503, told_of(error)[0], error.code)
         token = None if who is None else self.visits.begin(who)
         self.meter.sign_in(name, address, "page", "" if who else "401")
         if who is None:

@@ -11,6 +11,7 @@ from dpsql.answer.result import Result
 from dpsql.dbapi.connection import BudgetStatus, LedgerEntry
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import Error, Span, decimal_text
+from dpsql.server.sqlstates import told_of
 from dpsql.strategy.noise_law import law
 
 Shape = dict[str, Any]
@@ -102,7 +103,8 @@ def shape_forecast(found: Explanation) -> Shape:
 
 def shape_error(error: Error, text: str) -> Shape:
     """An error; its place is counted in UTF-16 units of the script, as browsers count."""
-    found: Shape = {"code": error.code, "message": error.message, "hint": error.hint or ""}
+    message, hint = told_of(error)
+    found: Shape = {"code": error.code, "message": message, "hint": hint}
     span = error.span
     if span is not None:
         place = _place(span, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -16,6 +17,8 @@ from dpsql.errors import DataUnavailable, LedgerError
 from dpsql.interrupts import Cancellation
 from dpsql.records import dataclass
 from dpsql.server.ticks import Ticks
+
+log = logging.getLogger("dpsql.server")
 
 T = TypeVar("T")
 
@@ -142,7 +145,8 @@ class Caller:
                     timer.start()
                 mine.check()
                 return work()
-            except DataUnavailable:  # the data have changed: the next statement reads them anew
+            except DataUnavailable as error:  # the next statement reads the data as they are then
+                log.error("%s", error.message)  # with the paths, which clients are not told
                 if self._connection is not None:
                     self._connection.engine.reopen()
                 raise

@@ -10,11 +10,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field
+
+if TYPE_CHECKING:
+    from dpsql.server.twin import Twin
 
 log = logging.getLogger("dpsql.server")
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -91,19 +94,33 @@ def lines(meter: Meter, sessions: int, site: Site) -> Iterator[str]:
         yield f'dpsql_epsilon{{what="remaining",{kind}="{whose}"}} {left:g}'
 
 
-def is_well(site: Site) -> bool:
-    """True if the ledger takes charges."""
+def unwell(site: Site, twin: Twin | None) -> list[str]:
+    """Tell which of ledger, sources and twin cannot be used now; a twin that died is started."""
+    found = []
     try:
         site.engine.ledger.check()
     except Error:
-        return False
-    return True
+        found.append("the ledger is not usable")
+    if not site.engine.is_readable():
+        found.append("a source cannot be read: what was paid for is answered")
+    if twin is not None and not twin.is_alive():
+        found.append("the twin does not answer questions about catalogs")
+    return found
 
 
 def open_metrics(
-    host: str, port: int, meter: Meter, sessions: Callable[[], int], site: Site
+    host: str,
+    port: int,
+    meter: Meter,
+    sessions: Callable[[], int],
+    site: Site,
+    twin: Twin | None = None,
 ) -> ThreadingHTTPServer:
-    """Answer ``/metrics`` and ``/health`` over HTTP, in a thread. Raises: UsageError (E_LISTEN)."""
+    """Answer ``/metrics`` and ``/health`` over HTTP, in a thread.
+
+    ``/health/live`` says that there is a server, ``/health/ready`` that all it needs is there, and
+    ``/health`` the same. Raises: UsageError (E_LISTEN).
+    """
 
     class Watched(ThreadingHTTPServer):
         """Answers a few at once; one more is hung up on."""
@@ -141,11 +158,13 @@ def open_metrics(
             if self.path == "/metrics":
                 text = "\n".join(lines(meter, sessions(), site)) + "\n"
                 self._answer(200, text)
-            elif self.path == "/health":
-                well = is_well(site)
-                self._answer(200 if well else 503, "ok\n" if well else "the ledger is not usable\n")
+            elif self.path == "/health/live":
+                self._answer(200, "ok\n")
+            elif self.path in ("/health", "/health/ready"):
+                found = unwell(site, twin)
+                self._answer(503 if found else 200, "\n".join(found or ["ok"]) + "\n")
             else:
-                self._answer(404, "/metrics and /health\n")
+                self._answer(404, "/metrics, /health/live and /health/ready\n")
 
         def _answer(self, status: int, text: str) -> None:
             body = text.encode()

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from dpsql.errors import BudgetExceeded, Error, InternalError, Interrupted, LedgerError
+import re
+
+from dpsql.errors import (
+    BudgetExceeded,
+    CatalogError,
+    Error,
+    InternalError,
+    Interrupted,
+    LedgerError,
+    OperationalError,
+)
 from dpsql.server.messages import Told
 
 STATES = {
@@ -47,6 +57,27 @@ def state_of(error: Error) -> str:
     return "55000" if isinstance(error, LedgerError) else "0A000"
 
 
+_QUOTED = re.compile(r"""(['"])/(?:(?!\1).)*/((?:(?!\1|/).)+)\1""")
+_PLAIN = re.compile(r"""(?<![\w/'"*])/(?:[^\s/'",;]+/)+(?=[^\s/'",;])""")
+
+
+def without_folders(text: str) -> str:
+    """Name files without the folders that they are in, which are the operator's affair.
+
+    >>> without_folders("source '/srv/a b/t.parquet': no file /srv/x/*.csv, postgresql://a/b")
+    "source 't.parquet': no file *.csv, postgresql://a/b"
+    """
+    return _PLAIN.sub("", _QUOTED.sub(r"\1\2\1", text))
+
+
+def told_of(error: Error) -> tuple[str, str]:
+    """The message of an error and its hint, as a client of a server is told them."""
+    message, hint = error.message, error.hint or ""
+    if isinstance(error, OperationalError | CatalogError):  # others quote what was asked
+        return without_folders(message), without_folders(hint)
+    return message, hint
+
+
 def tell(error: Error, text: str) -> Told:
     """Return the message of an error; where it is in the client's own ``text``, with its place.
 
@@ -56,8 +87,9 @@ def tell(error: Error, text: str) -> Told:
     same = span is not None and text[span.start : span.end] == span.text[span.start : span.end]
     position = span.start + 1 if span is not None and same else 0
     detail = "" if span is None or same else span.caret()
-    code = f"{error.message} [{error.code}]"
-    return Told("ERROR", state_of(error), code, detail, error.hint or "", position)
+    message, hint = told_of(error)
+    code = f"{message} [{error.code}]"
+    return Told("ERROR", state_of(error), code, detail, hint, position)
 
 
 def tell_cancelled(error: Interrupted, is_late: bool = False) -> Told:

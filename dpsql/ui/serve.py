@@ -37,7 +37,11 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--sessions", metavar="N", type=click.IntRange(1, 10_000), default=200)
 @click.option("--tick", metavar="1s", help="Answers wait for multiples of it; none by default.")
 @click.option("--show-stddev", is_flag=True, help="Columns of standard errors unless SET off.")
-@click.option("--metrics", metavar="HOST:PORT", help="Where /metrics and /health are served.")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Where /metrics and /health are served.",
+)
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
 @click.option("--idle", metavar="30min", help="End sessions that ask nothing for so long.")
 @click.option("--lifetime", metavar="12h", help="End sessions that have been there for so long.")
@@ -136,7 +140,7 @@ def serve(
                 server.certificate.contexts.append(page.tls)
         if at is not None:
             here = partial(_sessions, server, page)
-            watched = open_metrics(at.host, at.port, server.meter, here, site)
+            watched = open_metrics(at.host, at.port, server.meter, here, site, made)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")

@@ -79,7 +79,7 @@ def test_no_function_that_is_not_listed_reaches_the_twin(twin: Twin) -> None:
         for form in HIDDEN:
             spelt = "".join(rng.choice((each, each.upper())) for each in name)
             sql = form.format(f=spelt if rng.random() < 0.3 else name)
-            assert refusal(sql, twin._refused) is not None, sql
+            assert refusal(sql, twin.refused) is not None, sql
             with pytest.raises(TwinError, match="is not answered here"):
                 twin.reader(None).run(sql)
             with pytest.raises(TwinError):

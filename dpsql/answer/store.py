@@ -28,7 +28,7 @@ from dpsql.records import dataclass, replace
 
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
-    from dpsql.plan.plan import Kind
+    from dpsql.plan.plan import PartFacts
 
 JOURNAL = 1 << 16
 """Bytes that a journal keeps when nothing is written."""
@@ -266,7 +266,7 @@ class Releases(Shelf[Release]):
         decode: Callable[[bytes], Release],
     ) -> None:
         super().__init__(file, table, encode, decode)
-        self._kinds: OrderedDict[tuple[str, int], tuple[Kind, ...]] = OrderedDict()
+        self._kinds: OrderedDict[tuple[str, int], tuple[PartFacts, ...]] = OrderedDict()
         self._seen: dict[str, tuple[str, str]] = {}
         self._noted: dict[str, tuple[str, str]] = {}
 
@@ -292,7 +292,7 @@ class Releases(Shelf[Release]):
         self,
         names: Sequence[str],
         scopes: Sequence[Sequence[str]],
-        may: Callable[[Sequence[Kind]], bool] = bool,
+        may: Callable[[Sequence[PartFacts]], bool] = bool,
         *,
         own: bool = True,
     ) -> Stored:

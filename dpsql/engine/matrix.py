@@ -18,7 +18,7 @@ from dpsql.answer.store import Shelf, Stored
 from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
-from dpsql.plan.plan import Kind, Plan
+from dpsql.plan.plan import PartFacts, Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.privacy.receipt import Receipt
 from dpsql.records import dataclass, replace
@@ -367,7 +367,7 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     return replace(Choice(name, None, planned, *beside[0]), changes=changes)
 
 
-def may_determine(request: Request, kinds: Sequence[Kind]) -> bool:
+def may_determine(request: Request, kinds: Sequence[PartFacts]) -> bool:
     """True unless parts of these kinds cannot determine a request, whatever was measured in them.
 
     Several together may have what one lacks.

@@ -34,7 +34,7 @@ NO_ERROR = 1e-300
 
 
 @dataclass(frozen=True)
-class Kind:
+class PartFacts:
     """The public facts by which a part of a release is looked for: what it was measured about.
 
     ``columns`` have cells or nodes, ``narrowing`` are those of which some values are in no cell.
@@ -121,10 +121,10 @@ class Part:
         return frozenset(name for columns in found for name in columns)
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> PartFacts:
         """The public facts by which it is looked for."""
         facts = self.table, self.strategy.noise, self.units, self.occupied
-        return Kind(*facts, self.columns, self.narrowing, self.view)
+        return PartFacts(*facts, self.columns, self.narrowing, self.view)
 
     @cached_property
     def homes(self) -> Mapping[str, Sequence[str]]:

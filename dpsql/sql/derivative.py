@@ -10,7 +10,8 @@ lies between two steps: what is left after rounding is then uniform and independ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Hashable, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import TypeVar
@@ -18,6 +19,7 @@ from typing import TypeVar
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
+from dpsql.sql.functions import find, has
 from dpsql.sql.mentioned import Below
 
 T = TypeVar("T", bound=Hashable)
@@ -35,15 +37,6 @@ Gradient = dict[int | Rounding, str]
 
 GUARD = "guard"
 """The mark of nodes that only keep a value within its public range, or from being undefined."""
-
-#: Nodes that pass the error of their first argument through.
-_THROUGH = (
-    exp.Paren,
-    exp.Coalesce,
-    exp.Nullif,
-    exp.Greatest,
-    exp.Least,
-)
 
 _SMOOTH_TYPES = (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT)
 _WHOLE_TYPES = (
@@ -64,6 +57,7 @@ KEPT = 1e-10
 OWN = "d['s'][p] * d['s'][p] * d['m'][p][1]"
 """What an aggregate of a group adds alone. DuckDB looks for ``d.s`` among all columns of the table,
 and for names like it: of 3,000 columns that took three times as long as all else."""
+_HOLE = re.compile(r"\{(\w)\}")
 _UNKNOWN = "CAST('nan' AS DOUBLE)"
 DECIMALS = 3
 """Decimals of a DECIMAL that names none."""
@@ -199,10 +193,6 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
             return leaf(tree)
         case exp.Literal() if not tree.is_string:
             return {}
-        case exp.Paren():
-            return below(inner)
-        case exp.Neg() | exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Sqrt():
-            return _arithmetic(tree, below)
         case exp.Nullif() if tree.expression == exp.Literal.number(0):
             return below(inner)
         case exp.Cast() if tree.to.this in _SMOOTH_TYPES:
@@ -211,7 +201,9 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
             return below(inner)
         case exp.Case() if tree.meta.get(GUARD):
             return below(tree.args["ifs"][0].args["true"])
-    raise NoDerivative
+    if has(tree, "choice"):
+        raise NoDerivative
+    return _chained(tree, below)
 
 
 def gradient(tree: exp.Expr, below: Below | None = None) -> Gradient:
@@ -231,20 +223,12 @@ def gradient(tree: exp.Expr, below: Below | None = None) -> Gradient:
     within = partial(gradient, below=below)
     if not any(name.startswith("a") for _, name in below.of(tree).columns):
         return {}
-    if isinstance(tree, exp.Greatest | exp.Least | exp.Coalesce) and any(
-        within(part) for part in tree.expressions
-    ):
-        raise NoDerivative
     match tree:
-        case exp.Neg() | exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Sqrt():
-            return _arithmetic(tree, within)
         case exp.Case() if tree.args.get("default") is None and len(tree.args["ifs"]) == 1:
             return within(tree.args["ifs"][0].args["true"])
         case exp.Round() | exp.Cast():
             return _rounded(tree, within)
-        case _ if isinstance(tree, _THROUGH):
-            return within(tree.this)
-    raise NoDerivative
+    return _chained(tree, within)
 
 
 def _rounded(tree: exp.Round | exp.Cast, within: Callable[[exp.Expr], Gradient]) -> Gradient:
@@ -278,28 +262,28 @@ def _step(tree: exp.Round | exp.Cast) -> Fraction | None:
     return None
 
 
-def _arithmetic(tree: exp.Expr, below: Callable[[exp.Expr], dict[T, str]]) -> dict[T, str]:
-    """The rules of differentiation; ``below`` gives the derivatives of an operand."""
-    match tree:
-        case exp.Neg():
-            return _negated(below(tree.this))
-        case exp.Add():
-            return _plus(below(tree.this), below(tree.expression))
-        case exp.Sub():
-            return _plus(below(tree.this), _negated(below(tree.expression)))
-        case exp.Mul():
-            left = _times(below(tree.this), _sql(tree.expression))
-            return _short(_plus(left, _times(below(tree.expression), _sql(tree.this))))
-        case exp.Sqrt():
-            root = f"nullif(2 * {_sql(tree)}, 0)"
-            return {i: f"({s}) / {root}" for i, s in below(tree.this).items()}
-    above, under = _sql(tree.this), _sql(tree.expression)
-    left = {i: f"({s}) / ({under})" for i, s in below(tree.this).items()}
-    right = {
-        i: f"-({above}) * ({s}) / (({under}) * ({under}))"
-        for i, s in below(tree.expression).items()
-    }
-    return _short(_plus(left, right))
+def _chained(tree: exp.Expr, below: Callable[[exp.Expr], dict[T, str]]) -> dict[T, str]:
+    """The chain rule, by the slopes of a function; ``below`` gives the derivatives of an argument.
+
+    Raises: NoDerivative, where an argument moves that the function has no slope for.
+    """
+    known, parts = find(tree), list(tree.iter_expressions())
+    if known is None or not known.slopes:
+        raise NoDerivative
+    if any(below(part) for part in parts[len(known.slopes) :]):
+        raise NoDerivative
+    found: dict[T, str] = {}
+    for rule, part in zip(known.slopes, parts, strict=False):
+        written = {str(i): _sql(each) for i, each in enumerate(parts) if f"{{{i}}}" in rule}
+        written["f"] = _sql(tree) if "{f}" in rule else ""
+        moved = below(part) if rule else {}
+        found = _plus(found, {i: _filled(rule, slope, written) for i, slope in moved.items()})
+    is_long = any("{0}" in rule or "{1}" in rule for rule in known.slopes)
+    return _short(found) if is_long else found
+
+
+def _filled(rule: str, slope: str, written: Mapping[str, str]) -> str:
+    return _HOLE.sub(lambda hole: {"s": slope, **written}[hole.group(1)], rule)
 
 
 def _short(slopes: dict[T, str]) -> dict[T, str]:
@@ -321,14 +305,6 @@ def _sql(tree: exp.Expr) -> str:
     if isinstance(tree, exp.Column) and len(tree.parts) == 1 and not tree.this.quoted:
         return tree.name
     return tree.sql("duckdb")
-
-
-def _negated(slopes: dict[T, str]) -> dict[T, str]:
-    return {i: f"-({slope})" for i, slope in slopes.items()}
-
-
-def _times(slopes: dict[T, str], factor: str) -> dict[T, str]:
-    return {i: f"({factor}) * ({slope})" for i, slope in slopes.items()}
 
 
 def _plus(left: dict[T, str], right: dict[T, str]) -> dict[T, str]:

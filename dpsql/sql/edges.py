@@ -21,6 +21,7 @@ from sqlglot import exp
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins, Periods, Spans, Times, Values
 from dpsql.errors import ProgrammingError, printable
+from dpsql.sql.functions import find, has
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import PUBLIC
 
@@ -52,16 +53,7 @@ _DAYS = {
 """What a day determines: units of date_trunc and EXTRACT."""
 
 _WHOLE_STEPS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
-_STEPPING = (exp.Add, exp.Sub, exp.DateAdd, exp.DateBin)
 _INSTANT = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
-_READERS = (
-    *(exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.Between, exp.In, exp.Is),
-    *(exp.DateTrunc, exp.TimestampTrunc, exp.Extract, exp.Year, exp.Quarter, exp.Month, exp.Week),
-    *(exp.Day, exp.DayOfWeek, exp.DayOfWeekIso, exp.DayOfYear, exp.Monthname, exp.Dayname),
-    *(exp.DayOfMonth, exp.WeekOfYear, exp.DateDiff, exp.TimeToStr),
-)
-"""What may read a day as the instant at which it begins."""
-
 _TIME = re.compile(r"\s*[+-]?\d{1,6}-\d{1,2}-\d{1,2}[ T]+(.*)", re.DOTALL)
 
 
@@ -215,7 +207,7 @@ def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate)
                 fine = _is_whole_step(node)
             case exp.Extract() | exp.TimestampTrunc() | exp.DateTrunc() | exp.DateDiff():
                 fine = not node.find(exp.Column) or _unit_of(node) in _DAYS
-            case exp.Hour() | exp.Minute() | exp.Second() | exp.TimeToUnix():
+            case exp.TimeToUnix():
                 fine = not node.find(exp.Column)
             case exp.TimeToStr():
                 from dpsql.sql.steady import part_of  # few write days as texts
@@ -223,11 +215,24 @@ def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate)
                 shown = part_of(node)
                 fine = not node.find(exp.Column) or (shown is not None and shown[1] in _DAYS)
             case exp.Cast() if node.to.this in _INSTANT and node.find(exp.Column):
-                fine = isinstance(_around(node), _READERS)
+                fine = _reads_days(_around(node))
+            case _ if (part := _part(node)) is not None:
+                fine = part in _DAYS or not node.find(exp.Column)
             case _:
                 continue
         if not fine:
             raise _refuse(column, domain, node, locate)
+
+
+def _part(node: exp.Expr | None) -> str | None:
+    """The unit of a calendar or clock that decides on what a function makes of a time."""
+    known = None if node is None else find(node)
+    return None if known is None else known.part
+
+
+def _reads_days(node: exp.Expr | None) -> bool:
+    """True if a function takes a day for the instant at which it begins."""
+    return _part(node) in _DAYS or (node is not None and has(node, "reads_days"))
 
 
 def _is_midnight(text: str) -> bool:
@@ -246,7 +251,12 @@ def _is_whole_step(node: exp.Interval) -> bool:
     named = "" if unit is None else str(unit.name).lower().rstrip("s")
     amount = node.this
     whole = not isinstance(amount, exp.Literal) or bool(re.fullmatch(r"\s*\d+\s*", amount.name))
-    return whole and named in _WHOLE_STEPS and isinstance(_around(node), _STEPPING)
+    return (
+        whole
+        and named in _WHOLE_STEPS
+        and (around := _around(node)) is not None
+        and has(around, "shift")
+    )
 
 
 def _around(node: exp.Expr) -> exp.Expr | None:

@@ -6,28 +6,19 @@ Whatever is not listed here is refused by name; nothing is ever dropped silently
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from sqlglot import ErrorLevel, exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.admitted import (
-    AGGREGATES,
-    LISTS,
-    NAMED,
-    OF_JSON,
-    OF_NUMBERS,
-    PAIRED,
-    RANDOM,
-    SCALARS,
-    TYPES,
-    WINDOWS,
-    WORKS,
-)
-from dpsql.sql.function_names import is_function, nearest_function
+from dpsql.sql.functions import RANDOM, TYPES, Function, find, has, is_function, nearest_function
 from dpsql.sql.lexemes import Fragment
 
+WORKS = (
+    "COUNT, SUM, AVG, MIN, MAX, MEDIAN, MODE, QUANTILE_CONT, VARIANCE, STDDEV, CORR, REGR_SLOPE, "
+    "BOOL_AND, BOOL_OR, ARG_MAX, ARG_MIN, FIRST, LAST, LIST, STRING_AGG"
+)
 MAX_TITLE = 40
 """Characters of a part of a statement that a message quotes."""
 EACH_COLUMN = "each column by its name: AVG(a), AVG(b)"
@@ -55,30 +46,34 @@ def check_scalar(tree: exp.Expr, locate: Locate) -> None:
 
 def check_answer(node: exp.Expr, locate: Locate) -> None:
     """Refuse one node over answers, of which there may be lists, without its children."""
-    is_read = isinstance(node, exp.Anonymous) and str(node.this).lower() in OF_JSON
-    if type(node) not in LISTS and not is_read:
+    if not has(node, "lists"):
         check_node(node, locate)
 
 
 def check_node(node: exp.Expr, locate: Locate) -> None:
     """Refuse one node, its arguments and its type, without looking at its children."""
     if isinstance(node, exp.Anonymous):
-        name = str(node.this).lower()
-        if name not in NAMED:
-            raise _refuse_function(node, name, locate)
+        if not has(node, "rows"):
+            raise _refuse_function(node, str(node.this).lower(), locate)
         return
-    allowed = SCALARS.get(type(node))
-    if allowed is None and isinstance(node, exp.Dot):
+    known = find(node)
+    if known is None and isinstance(node, exp.Dot):
         refuse(node, "E_FUNCTION", "a field of what is no report", FIELD, locate)
-    if allowed is None:
+    if known is None or "rows" not in known.facts:
         raise _refuse_node(node, locate)
     if isinstance(node, exp.DataType) and node.this not in TYPES:
         raise _refuse(node, f"the type {node.sql('duckdb')}", locate)
+    for key in _beyond(node, known):
+        if isinstance(value := node.args[key], exp.Query):
+            raise _refuse_node(value, locate)
+        raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate)
+
+
+def _beyond(node: exp.Expr, known: Function) -> Iterator[str]:
+    """The arguments that are set and not those that a function may have."""
     for key, value in node.args.items():
-        if key not in allowed and value is not None and value is not False and value != []:
-            if isinstance(value, exp.Query):
-                raise _refuse_node(value, locate)
-            raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate)
+        if key not in known.arguments and value is not None and value is not False and value != []:
+            yield key
 
 
 def check_calls(tree: exp.Expr, locate: Locate) -> None:
@@ -88,7 +83,7 @@ def check_calls(tree: exp.Expr, locate: Locate) -> None:
     listed here, in a name or in a refusal, would write it as SQL. Raises: NotSupportedError.
     """
     for node in tree.find_all(exp.Func):
-        if isinstance(node, exp.Anonymous) or (type(node) in SCALARS and node.this is not None):
+        if isinstance(node, exp.Anonymous) or (has(node, "rows") and node.this is not None):
             continue
         if node.error_messages() or not _is_writable(node):
             name = written_name(node, locate)
@@ -109,7 +104,7 @@ def check_inverted(tree: exp.Expr, locate: Locate) -> None:
 
 
 def _is_writable(node: exp.Expr) -> bool:
-    if type(node) in SCALARS or type(node) in AGGREGATES or type(node) in WINDOWS:
+    if has(node, "rows", "groups", "windows"):
         return True
     # aggregates are refused by name, whatever DuckDB has no word for
     level = ErrorLevel.IGNORE if isinstance(node, exp.AggFunc) else ErrorLevel.RAISE
@@ -122,13 +117,12 @@ def _is_writable(node: exp.Expr) -> bool:
 
 def check_window(node: exp.Expr, locate: Locate) -> None:
     """Refuse one node in or of a window over noisy cells, unless it is listed."""
-    allowed = WINDOWS.get(type(node))
-    if allowed is None:
+    known = find(node)
+    if known is None or "windows" not in known.facts:
         check_node(node, locate)
         return
-    for key, value in node.args.items():
-        if key not in allowed and value is not None and value is not False and value != []:
-            raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate, "E_WINDOW")
+    for key in _beyond(node, known):
+        raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate, "E_WINDOW")
 
 
 def refuse(value: object, code: str, what: str, hint: str | None, locate: Locate) -> NoReturn:
@@ -269,18 +263,16 @@ def check_aggregate(node: exp.Expr, locate: Locate) -> None:
 
     Raises: NotSupportedError (E_AGGREGATE).
     """
-    allowed = AGGREGATES.get(type(node), set())
-    extra = [k for k, v in node.args.items() if v and k not in allowed]
+    known = find(node) if has(node, "groups") else None
+    extra = known is None or any(v and k not in known.arguments for k, v in node.args.items())
     place = node.args.get("expression")
-    if place is not None and not isinstance(node, PAIRED) and not _is_share(place):
-        extra.append("expression")
-    for name in ("separator", "count"):
-        if not isinstance(node.args.get(name), exp.Literal | None):
-            extra.append(name)
-    if isinstance(node, exp.AnonymousAggFunc):
-        known = str(node.this).lower() in OF_NUMBERS and len(node.expressions) == 1
-        extra += [] if known else ["this"]
-    if allowed and not extra and node.this is not None:
+    if place is not None and not has(node, "paired") and not _is_share(place):
+        extra = True
+    if not all(isinstance(node.args.get(k), exp.Literal | None) for k in ("separator", "count")):
+        extra = True
+    if isinstance(node, exp.AnonymousAggFunc) and len(node.expressions) != 1:
+        extra = True
+    if not extra and node.this is not None:
         return
     raise NotSupportedError(
         "E_AGGREGATE",

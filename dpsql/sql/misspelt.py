@@ -8,7 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, printable
-from dpsql.sql.function_names import nearest_function
+from dpsql.sql.functions import nearest_function
 from dpsql.sql.language import Locate
 from dpsql.sql.lexemes import Fragment, Lexeme
 

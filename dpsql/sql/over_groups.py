@@ -12,8 +12,8 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
-from dpsql.sql.admitted import FIRSTS, LISTING, MOMENTS, PAIRED
 from dpsql.sql.expressions import Expressions, is_noise, sql_of, total, written
+from dpsql.sql.functions import has
 from dpsql.sql.grouping_sets import Sets, read_sets
 from dpsql.sql.growth import MAX_LENGTH
 from dpsql.sql.language import check_aggregate, check_window
@@ -103,7 +103,7 @@ class GroupExpressions(TableExpressions):
             return self.aggregated(node.this)
         check_aggregate(node, self.locate)
         copy, inner = node.copy(), node.this
-        if isinstance(node, LISTING):
+        if has(node, "ordered"):
             copy.set("this", self.in_order(node))
             return self.cut(copy)
         if isinstance(node, exp.AnonymousAggFunc):
@@ -115,7 +115,7 @@ class GroupExpressions(TableExpressions):
             copy.set("this", exp.Distinct(expressions=[value]))
         elif not isinstance(inner, exp.Star):
             copy.set("this", self.argument(node, inner))
-        if isinstance(node, PAIRED):
+        if has(node, "paired"):
             copy.set("expression", self.argument(node, node.expression))
         return copy
 
@@ -125,7 +125,7 @@ class GroupExpressions(TableExpressions):
         Raises: ProgrammingError (E_TOO_LARGE) for lists of too many rows.
         """
         rows = math.prod(each.table.rows for each in self.sources)
-        if not isinstance(node, FIRSTS) and rows > MAX_LISTED:
+        if not isinstance(node, exp.First | exp.Last) and rows > MAX_LISTED:
             raise ProgrammingError(
                 "E_TOO_LARGE",
                 f"a list of up to {rows:,} answers",
@@ -186,7 +186,7 @@ class GroupExpressions(TableExpressions):
         text = total(tree)
         if isinstance(node, exp.Sum | exp.Avg):
             text = f"TRY(CAST({text} AS DOUBLE))"
-        elif isinstance(node, MOMENTS):
+        elif has(node, "partial"):
             number = f"TRY(CAST({text} AS DOUBLE))"
             text = f"CASE WHEN abs({number}) < {LARGEST} THEN {number} END"
         return written(text, self.rows.mentions_noise(tree), is_whole(tree))

@@ -16,10 +16,10 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
-from dpsql.sql.admitted import PARTIAL
 from dpsql.sql.clauses import Clips, Cut, clip_of
 from dpsql.sql.edges import check_edges, check_literals, is_of_days, undeclared
 from dpsql.sql.evaluate import Evaluator
+from dpsql.sql.functions import has
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
@@ -269,7 +269,9 @@ class Scope:
         tree = node.copy()
         for reference in list(tree.find_all(exp.Column)):
             reference.replace(exp.column(self._name(reference)))
-        for partial in list(tree.find_all(*PARTIAL)):
+        for partial in list(tree.walk(prune=_is_partial)):
+            if not _is_partial(partial):
+                continue
             text = partial.sql("duckdb", comments=False)
             guarded = exp.Var(
                 this=f"(CASE WHEN isnan(CAST({text} AS DOUBLE)) THEN error('not a number') "
@@ -277,7 +279,7 @@ class Scope:
             )
             if partial is tree:
                 tree = guarded
-            elif partial.find_ancestor(*PARTIAL) is None:
+            else:
                 partial.replace(guarded)
         return str(tree.sql("duckdb", comments=False, copy=False))
 
@@ -288,6 +290,10 @@ class Scope:
             return "v"
         joined, index = public
         return f"{'r' if joined.listed else 'p'}{joined.first + index}"
+
+
+def _is_partial(node: exp.Expr) -> bool:
+    return has(node, "partial")
 
 
 _TESTS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)

@@ -16,22 +16,12 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.records import dataclass, field
+from dpsql.sql.functions import find, has
 
 Same = Callable[[Column, str], bool]
 """Says whether SQL over ``v`` has one value at both ends of every cell of a column."""
 
 Refusal = Callable[[exp.Expr], NoReturn]
-
-_CUTS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
-_EQUALS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
-_LOGIC = (exp.And, exp.Or, exp.Not)
-_STEADY: tuple[type[exp.Expr], ...] = (
-    *(exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Floor, exp.Ceil, exp.Sign),
-    *(exp.Sqrt, exp.Cbrt, exp.Exp, exp.Ln, exp.Greatest, exp.Least, exp.Coalesce),
-    *(exp.TimestampTrunc, exp.DateTrunc, exp.DateBin, exp.DateDiff, exp.DateAdd, exp.LastDay),
-    *(exp.Year, exp.TimeToUnix),
-)
-"""Functions that never turn in any one argument while the others stay."""
 
 _KINDS = (
     *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128),
@@ -40,22 +30,6 @@ _KINDS = (
 )
 """Types in which values stay in order."""
 
-_PARTS: dict[type[exp.Expr], str] = {
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Monthname: "month",
-    exp.Week: "week",
-    exp.WeekOfYear: "week",
-    exp.Day: "day",
-    exp.DayOfMonth: "day",
-    exp.DayOfWeek: "day",
-    exp.DayOfWeekIso: "day",
-    exp.DayOfYear: "day",
-    exp.Dayname: "day",
-    exp.Hour: "hour",
-    exp.Minute: "minute",
-    exp.Second: "second",
-}
 _FIELDS = {
     **dict.fromkeys(("year", "decade", "century", "millennium", "era"), "year"),
     **{each: each for each in ("quarter", "month", "hour", "minute")},
@@ -74,8 +48,6 @@ _FORMATS = {
 }
 """What a letter of strftime shows, no finer; of any other letter it may be all."""
 
-_WRAPPING = (exp.Add, exp.Sub, exp.DateAdd, exp.DateBin)
-"""What goes past midnight back to the beginning of the day."""
 _MICROS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
 _ORDER = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "microsecond")
@@ -116,9 +88,9 @@ class Steadiness:
             return True
         if isinstance(node, exp.Column):
             return False
-        if isinstance(node, _CUTS):
+        if has(node, "order"):
             self.cut(node, node.this, node.expression)
-        elif isinstance(node, _EQUALS):
+        elif has(node, "equality"):
             self.equal(node.this, node.expression)
         elif isinstance(node, exp.Between):
             self.cut(
@@ -208,7 +180,7 @@ def _is_wrapping(node: exp.Expr) -> bool:
     A cell is shorter than a day: moved, it has one value only if both of its ends have.
     """
     parts = [part.unnest() for part in node.iter_expressions()]
-    return isinstance(node, _WRAPPING) and any(isinstance(part, exp.Column) for part in parts)
+    return has(node, "shift") and any(isinstance(part, exp.Column) for part in parts)
 
 
 def _is_time(node: exp.Expr) -> bool:
@@ -218,21 +190,19 @@ def _is_time(node: exp.Expr) -> bool:
 
 def is_steady(node: exp.Expr) -> bool:
     """Whether a function never turns in what moves of its arguments."""
-    if isinstance(node, exp.Cast) and not isinstance(node, exp.TryCast):
-        return node.to.this in _KINDS
-    if isinstance(node, exp.Div | exp.IntDiv | exp.Round | exp.Trunc | exp.WidthBucket):
-        return all(part is node.this for part in _moving(node))
-    return isinstance(node, _STEADY)
+    if isinstance(node, exp.Cast) and node.to.this not in _KINDS:
+        return False
+    first = has(node, "monotone_first") and all(part is node.this for part in _moving(node))
+    return first or has(node, "monotone")
 
 
 def part_of(node: exp.Expr) -> tuple[exp.Expr, str] | None:
     """What a part of a calendar or clock is of, and the unit that tells it; None for all else."""
-    if type(node) in _PARTS:
-        return node.this, _PARTS[type(node)]
+    known = find(node)
+    if known is not None and known.part is not None:
+        return next(node.iter_expressions()), known.part
     if isinstance(node, exp.Extract):
         return node.expression, _FIELDS.get(str(node.this.name).lower(), "microsecond")
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "days_in_month":
-        return node.expressions[0], "month"
     if isinstance(node, exp.TimeToStr) and isinstance(node.args["format"], exp.Literal):
         return node.this, format_unit(node.args["format"].name)
     return None

@@ -39,11 +39,12 @@ from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import column_of_values, mapped, plain
 from dpsql.sql.edges import check_edges
 from dpsql.sql.formula_columns import as_formula
+from dpsql.sql.functions import has
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.local_tables import named_source, table_of
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
-from dpsql.sql.steps import MOST_STEPS, TESTS, Halving, TooManyStepsError, probes_of
+from dpsql.sql.steps import MOST_STEPS, Halving, TooManyStepsError, probes_of
 
 _MOST_DIGITS = 6
 _FINE = 2.0**-38
@@ -145,7 +146,7 @@ class SteppedColumns:
         self, value: exp.Expr, table: DerivedTable
     ) -> tuple[exp.Expr, UnitLocal, Column] | None:
         """A comparison of numbers of a row as one of their difference with 0, and that column."""
-        if not isinstance(value, TESTS):
+        if not has(value, "order", "equality"):
             return None
         less = exp.Sub(this=exp.paren(value.this), expression=exp.paren(value.expression))
         name = _fresh("difference", "", table.columns)

@@ -13,13 +13,11 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
+from dpsql.sql.functions import has
 
 MOST_STEPS = 10_000
 """Values of one expression, with repetitions."""
 
-_MOVED = (exp.Add, exp.Sub, exp.Mul)
-TESTS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
-_ROUNDING = (exp.Floor, exp.Ceil, exp.Round, exp.Trunc, exp.Sign, exp.IntDiv, exp.Cast)
 _WHOLE = (*exp.DataType.INTEGER_TYPES,)
 _REAL = (*exp.DataType.FLOAT_TYPES,)
 
@@ -57,10 +55,10 @@ def _probes(node: exp.Expr) -> Iterator[exp.Expr]:
         raise _NoStepsError
     if isinstance(node, exp.Query | exp.AggFunc | exp.Window):
         raise _NoStepsError
-    if isinstance(node, _ROUNDING) and _rounds(node):
+    if has(node, "steps") and _rounds(node):
         yield node
         return
-    if isinstance(node, TESTS):
+    if has(node, "order", "equality"):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
             if is_monotone(one) and _is_constant(other):
                 yield from _sides(one, other)
@@ -90,12 +88,9 @@ def _sides(value: exp.Expr, bound: exp.Expr) -> Iterator[exp.Expr]:
 
 def _rounds(node: exp.Expr) -> bool:
     """Whether a function rounds what is monotone."""
-    if not is_monotone(node.this):
+    if isinstance(node, exp.Cast) and node.to.this not in _WHOLE:
         return False
-    if isinstance(node, exp.Cast):
-        return node.args["to"].this in _WHOLE
-    rest = [value for key, value in node.args.items() if key != "this"]
-    return all(_is_constant(each) for each in rest if isinstance(each, exp.Expr))
+    return is_monotone(node) and not _is_constant(node.this)
 
 
 def _is_constant(node: exp.Expr) -> bool:
@@ -111,22 +106,12 @@ def is_monotone(node: exp.Expr) -> bool:
     """
     if isinstance(node, exp.Column):
         return True
-    if isinstance(node, exp.Paren | exp.Neg):
-        return is_monotone(node.this)
-    if isinstance(node, _ROUNDING):
-        is_real = isinstance(node, exp.Cast) and node.args["to"].this in _REAL
-        return is_monotone(node.this) if is_real else _rounds(node)
-    if isinstance(node, _MOVED):
-        sides = (node.this, node.expression)
-        return any(is_monotone(one) and _is_constant(two) for one, two in (sides, sides[::-1]))
-    if isinstance(node, exp.Div):
-        return is_monotone(node.this) and _is_constant(node.expression)
-    if isinstance(node, exp.Coalesce):
-        return is_monotone(node.this) and all(map(_is_constant, node.expressions))
-    if isinstance(node, exp.Least | exp.Greatest):
-        read = [each for each in (node.this, *node.expressions) if not _is_constant(each)]
-        return len(read) == 1 and is_monotone(read[0])
-    return False
+    moving = [part for part in node.iter_expressions() if not _is_constant(part)]
+    if len(moving) != 1 or has(node, "partial") or not is_monotone(moving[0]):
+        return False
+    if isinstance(node, exp.Cast) and node.to.this not in _WHOLE + _REAL:
+        return False
+    return has(node, "monotone") or (has(node, "monotone_first") and moving[0] is node.this)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from dpsql.sql.functions import has
+
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
 """DuckDB types whose values are whole."""
 
@@ -27,22 +29,6 @@ def is_number(kind: str) -> bool:
 _MARK = "whole"
 _TYPES = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR}
-Kinds = tuple[type[exp.Expr], ...]
-_BITS: Kinds = (
-    *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
-    *(exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.BitwiseNot),
-)
-_DIVISIONS: Kinds = (exp.IntDiv, exp.Mod, *_BITS)
-_SUMS: Kinds = (exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Abs)
-_CHOICES: Kinds = (exp.Nullif, exp.Coalesce, exp.Greatest, exp.Least)
-_OF_ALL = (*_DIVISIONS, *_SUMS, *_CHOICES)
-_COUNTS: Kinds = (exp.Count, exp.CountIf, exp.Length, exp.Sign)
-_RANKS: Kinds = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile)
-_DATES: Kinds = (exp.Year, exp.Quarter, exp.Month, exp.Day)
-_WHOLE = (*_COUNTS, *_RANKS, *_DATES)
-_AGGREGATES: Kinds = (exp.Sum, exp.Min, exp.Max, exp.AnyValue, exp.Filter)
-_WINDOWS: Kinds = (exp.FirstValue, exp.LastValue, exp.NthValue, exp.Lag, exp.Lead, exp.Window)
-_OF_FIRST = (*_AGGREGATES, *_WINDOWS)
 Leaf = Callable[[exp.Column], bool]
 N = TypeVar("N", exp.Column, exp.Var)
 
@@ -81,18 +67,18 @@ def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
             return all(is_whole(p, leaf) for p in (*parts, *([default] if default else [])))
         case exp.Round():
             return tree.args.get("decimals") is None and is_whole(tree.this, leaf)
-        case _ if isinstance(tree, _WHOLE):
+        case _ if has(tree, "whole"):
             return True
-        case _ if isinstance(tree, _OF_FIRST):
+        case _ if has(tree, "whole_first"):
             return is_whole(tree.this, leaf)
-        case _ if isinstance(tree, _OF_ALL):
+        case _ if has(tree, "whole_all"):
             return all(is_whole(part, leaf) for part in tree.iter_expressions())
     return False
 
 
 def settled(node: exp.Expr) -> exp.Expr:
     """A node with the operands rounded that SQL takes for integers: where types matter."""
-    if isinstance(node, exp.DPipe) or (isinstance(node, _DIVISIONS) and is_whole(node)):
+    if isinstance(node, exp.DPipe) or (has(node, "integral") and is_whole(node)):
         for key in ("this", "expression"):
             if key in node.args:
                 node.set(key, _rounded(node.args[key]))

@@ -1,0 +1,505 @@
+"""The table of functions: an entry for each, with all that is known of it.
+
+An operator, a clause of a window and a name are functions here, too: whatever may stand in an
+expression of SQL has an entry, and whatever has none is refused by name. What else asks about a
+function, asks this table: one line is all that another one needs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, get_args
+
+from sqlglot import exp
+
+from dpsql.records import dataclass
+
+Fact = Literal[
+    # where it may stand
+    "rows",  # in an expression over a row, and over answers
+    "lists",  # over answers alone, of which there may be lists, or texts in JSON
+    "windows",  # in a window over answers, or as one
+    "groups",  # as an aggregate of answers
+    # what it makes of NULL, and of what it cannot be worked out of
+    "strict",  # NULL where any argument is NULL
+    "strict_first",  # NULL where the first argument is
+    "null_all",  # NULL where all arguments are
+    "skips",  # an aggregate that passes over rows in which an argument is NULL
+    "total",  # neither NULL nor NaN where no argument is; what is too large may be an error
+    "partial",  # NaN of some finite numbers, which is refused; of aggregates, an error
+    # how its value moves with its arguments
+    "monotone",  # never turns in any one argument while the others stay
+    "monotone_first",  # never turns in the first
+    "steps",  # has few values in a range, if the first argument never turns and the rest stay
+    "choice",  # is one of its arguments, or NULL
+    "order",  # says which of two is greater
+    "equality",  # says whether two are the same
+    "pattern",  # says whether a text has a form
+    "reads_days",  # takes a day for the instant at which it begins, and no more of it
+    "shift",  # goes on in time, past midnight to the beginning of the day
+    # types
+    "whole",  # an integer
+    "whole_first",  # an integer if its first argument is one
+    "whole_all",  # an integer if all of its arguments are
+    "integral",  # of integers it is another function than of other numbers
+    # texts
+    "grows",  # a text that may be longer than the arguments together
+    # aggregates
+    "aggregate",  # has one value for many rows
+    "per_row",  # sees rows one by one, though the parser has it among aggregates
+    "paired",  # of two expressions
+    "ordered",  # depends on the order of rows
+    "linear",  # is a sum over rows
+    "spread",  # is a variance, or the root of one
+    "sample",  # divides by one less than the number of rows
+    "root",  # is the root of a variance
+    "rank",  # is read off the counts of all values
+]
+_GROUPS = {
+    "plain": "rows strict total",
+    "picked": "rows null_all total choice monotone whole_all",
+    "grouped": "groups aggregate skips",
+    "over": "windows groups aggregate skips",
+}
+"""Facts that many have together."""
+_FACTS = frozenset(get_args(Fact))
+
+Length = Callable[[exp.Expr, Sequence[int]], int]
+"""Bounds the length of a text, given a call and the lengths of its arguments."""
+UNBOUNDED = 10**12
+"""More characters than any text may have."""
+NUMBER = 400
+"""More characters than any number takes as text: a DOUBLE has 309 before its point at most."""
+_SHOWN = 64
+"""More characters than any letter of a format of strftime shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Something that may be called, by the parser's class of it, or by its name if it has none.
+
+    ``arguments`` are those that the parser may set: what is written and not among them is refused.
+    ``names`` are those that people write where the parser has others. ``part`` is the unit of a
+    calendar or clock that decides on the value. ``slopes`` are the derivatives in the arguments,
+    as SQL over the arguments ``{0}`` and ``{1}``, the slope ``{s}`` of the one and the call
+    ``{f}``. ``length`` bounds the length of a text; without it, that is the longest argument's.
+    """
+
+    kind: type[exp.Expr] | str
+    arguments: frozenset[str]
+    facts: frozenset[str]
+    names: tuple[str, ...] = ()
+    part: str | None = None
+    slopes: tuple[str, ...] = ()
+    length: Length | None = None
+
+    def called(self) -> Iterator[str]:
+        """The names that people write, in lower case; those without a call have none."""
+        if isinstance(self.kind, str):
+            yield self.kind
+        elif issubclass(self.kind, exp.Func):
+            yield from self.names
+            for plain in map(str.lower, self.kind.sql_names()):
+                if plain not in _NOT_CALLED and ("_" not in plain or plain.startswith(_UNDERLINED)):
+                    yield plain
+
+
+def _of(
+    kind: type[exp.Expr] | str,
+    arguments: str,
+    facts: str,
+    names: str = "",
+    part: str | None = None,
+    slopes: tuple[str, ...] = (),
+    length: Length | None = None,
+) -> Function:
+    words = frozenset(" ".join(_GROUPS.get(each, each) for each in facts.split()).split())
+    assert words <= _FACTS, words - _FACTS
+    known = frozenset(arguments.split())
+    return Function(kind, known, words, tuple(names.split()), part, slopes, length)
+
+
+def _first(_: exp.Expr, lengths: Sequence[int]) -> int:
+    return lengths[0]
+
+
+def _together(_: exp.Expr, lengths: Sequence[int]) -> int:
+    return sum(lengths)
+
+
+def _separated(_: exp.Expr, lengths: Sequence[int]) -> int:
+    return sum(lengths) + lengths[0] * len(lengths)
+
+
+def _in_digits(_: exp.Expr, lengths: Sequence[int]) -> int:
+    return 8 * lengths[0]
+
+
+def _replaced(_: exp.Expr, lengths: Sequence[int]) -> int:
+    return lengths[0] + lengths[0] * max(lengths[2:], default=0)
+
+
+def _rewritten(node: exp.Expr, lengths: Sequence[int]) -> int:
+    text, new = lengths[0], node.args.get("replacement")
+    if new is None:
+        return text
+    added = lengths[2]
+    # groups that it names are parts of the text that do not overlap
+    named = new.name.count("\\") if isinstance(new, exp.Literal) else added
+    return text + (text + 1) * added + text * named
+
+
+def _shown(_: exp.Expr, lengths: Sequence[int]) -> int:
+    return _SHOWN * lengths[1]
+
+
+def _padded(node: exp.Expr, _: Sequence[int]) -> int:
+    return _written(node.expression)
+
+
+def _repeated(node: exp.Expr, lengths: Sequence[int]) -> int:
+    return lengths[0] * _written(node.args["times"])
+
+
+def _formatted(node: exp.Expr, lengths: Sequence[int]) -> int:
+    """Bound what a pattern makes: places take a part each, and at most the widths that it names."""
+    pattern = node.this if isinstance(node, exp.Format) else next(iter(node.expressions), None)
+    if pattern is None:
+        return 0
+    if not isinstance(pattern, exp.Literal) or re.search(r"\*|\{[^}]*\{", pattern.name):
+        return UNBOUNDED
+    places = max(1, pattern.name.count("{"), pattern.name.count("%"))
+    widths = sum(map(int, re.findall(r"\d+", pattern.name)))
+    return len(pattern.name) + places * max([*lengths[1:], NUMBER]) + widths
+
+
+def _written(node: exp.Expr) -> int:
+    """A length that is written out; more than is allowed where it is not."""
+    number = isinstance(node, exp.Literal) and node.name.isdigit()
+    return int(node.name) if number else UNBOUNDED
+
+
+_ONE, _TWO = "this", "this expression"
+_SAME = ("{s}",)
+_QUOTIENT = "({s}) / ({1})", "-({0}) * ({s}) / (({1}) * ({1}))"
+
+_ENTRIES = (
+    _of(exp.Paren, _ONE, "plain monotone whole_all", slopes=_SAME),
+    _of(exp.And, _TWO, "rows null_all total"),
+    _of(exp.Or, _TWO, "rows null_all total"),
+    _of(exp.Not, _ONE, "plain"),
+    _of(exp.EQ, _TWO, "plain equality reads_days"),
+    _of(exp.NEQ, _TWO, "plain equality reads_days"),
+    _of(exp.LT, _TWO, "plain order reads_days"),
+    _of(exp.LTE, _TWO, "plain order reads_days"),
+    _of(exp.GT, _TWO, "plain order reads_days"),
+    _of(exp.GTE, _TWO, "plain order reads_days"),
+    _of(exp.NullSafeEQ, _TWO, "rows total equality"),
+    _of(exp.NullSafeNEQ, _TWO, "rows total equality"),
+    _of(exp.Is, _TWO, "rows total reads_days"),
+    _of(exp.Between, "this low high", "rows strict_first total reads_days"),
+    _of(exp.In, "this expressions", "rows strict_first total reads_days"),
+    _of(exp.Like, "this expression negate", "plain pattern"),
+    _of(exp.ILike, "this expression negate", "plain pattern"),
+    _of(exp.Escape, _TWO, "plain"),
+    _of(exp.Glob, _TWO, "plain pattern"),
+    _of(exp.SimilarTo, _TWO, "plain pattern"),
+    _of(exp.RegexpLike, _TWO, "plain", names="regexp_matches"),
+    _of(exp.RegexpILike, _TWO, "plain"),
+    _of(exp.RegexpFullMatch, _TWO, "plain"),
+    _of(exp.Add, _TWO, "plain monotone whole_all shift", slopes=("{s}", "{s}")),
+    _of(exp.Sub, _TWO, "plain monotone whole_all shift", slopes=("{s}", "-({s})")),
+    _of(exp.Mul, _TWO, "plain monotone whole_all", slopes=("({1}) * ({s})", "({0}) * ({s})")),
+    _of(exp.Div, "this expression typed safe", "plain monotone_first", slopes=_QUOTIENT),
+    _of(exp.IntDiv, _TWO, "plain monotone_first steps whole_all integral"),
+    _of(exp.Mod, _TWO, "plain whole_all integral"),
+    _of(exp.Neg, _ONE, "plain monotone whole_all", slopes=("-({s})",)),
+    _of(exp.Pow, _TWO, "rows strict partial"),
+    _of(exp.BitwiseAnd, _TWO, "plain whole_all integral"),
+    _of(exp.BitwiseOr, _TWO, "plain whole_all integral"),
+    _of(exp.BitwiseLeftShift, _TWO, "plain whole_all integral"),
+    _of(exp.BitwiseRightShift, _TWO, "plain whole_all integral"),
+    _of(exp.Case, "this ifs default", "rows choice null_all"),
+    _of(exp.If, "this true false", "rows choice null_all"),
+    _of(exp.Coalesce, "this expressions", "picked", slopes=_SAME),
+    _of(exp.Nullif, _TWO, "rows strict_first choice whole_all", slopes=("{s}", "")),
+    _of(exp.Greatest, "this expressions ignore_nulls", "picked", slopes=_SAME),
+    _of(exp.Least, "this expressions ignore_nulls", "picked", slopes=_SAME),
+    _of(exp.Cast, "this to", "plain monotone steps"),
+    _of(exp.TryCast, "this to safe", "rows strict"),
+    _of(exp.DataType, "this expressions nested", "rows total"),
+    _of(exp.DataTypeParam, _ONE, "rows total"),
+    _of(exp.Interval, "this unit", "rows total"),
+    _of(exp.Var, _ONE, "rows total"),
+    _of(exp.Extract, _TWO, "plain reads_days"),
+    _of(exp.TimestampTrunc, "this unit", "plain monotone reads_days", names="date_trunc"),
+    _of(exp.DateTrunc, "unit this unabbreviate", "plain monotone reads_days"),
+    _of(exp.Year, _ONE, "plain monotone whole reads_days"),
+    _of(exp.Quarter, _ONE, "plain whole", part="quarter"),
+    _of(exp.Month, _ONE, "plain whole", part="month"),
+    _of(exp.Week, _ONE, "plain whole", part="week"),
+    _of(exp.Day, _ONE, "plain whole", part="day"),
+    _of(exp.DayOfWeek, _ONE, "plain whole", part="day"),
+    _of(exp.DayOfWeekIso, _ONE, "plain whole", part="day"),
+    _of(exp.DayOfYear, _ONE, "plain whole", part="day"),
+    _of(exp.Monthname, _ONE, "plain", part="month"),
+    _of(exp.Dayname, _ONE, "plain", part="day"),
+    _of(exp.WeekOfYear, _ONE, "plain whole", part="week"),
+    _of(exp.DayOfMonth, _ONE, "plain whole", part="day"),
+    _of(exp.Hour, _ONE, "plain whole", part="hour"),
+    _of(exp.Minute, _ONE, "plain whole", part="minute"),
+    _of(exp.Second, _ONE, "plain whole", part="second"),
+    _of(exp.LastDay, _ONE, "plain monotone"),
+    _of(exp.DateFromParts, "year month day", "plain"),
+    _of(
+        exp.DateDiff,
+        "this expression unit date_part_boundary",
+        "plain monotone reads_days whole",
+        names="date_diff",
+    ),
+    _of(exp.DateAdd, _TWO, "plain monotone shift"),
+    _of(exp.DateBin, _TWO, "plain monotone shift"),
+    _of(exp.TimeToStr, "this format", "plain reads_days", length=_shown, names="strftime"),
+    _of(exp.TimeToUnix, _ONE, "plain monotone"),
+    _of(exp.StrToTime, "this format", "plain"),
+    _of(exp.RegexpExtract, "this expression group null_if_pos_overflow", "plain", length=_first),
+    _of(
+        exp.RegexpReplace,
+        "this expression replacement modifiers single_replace",
+        "plain grows",
+        length=_rewritten,
+    ),
+    _of(exp.Reverse, _ONE, "plain"),
+    _of(exp.Abs, _ONE, "plain whole_all"),
+    _of(exp.Ceil, _ONE, "plain monotone steps"),
+    _of(exp.Floor, _ONE, "plain monotone steps"),
+    _of(exp.Round, "this decimals", "plain monotone_first steps"),
+    _of(exp.Trunc, "this decimals", "plain monotone_first steps"),
+    _of(exp.Sign, _ONE, "plain monotone steps whole"),
+    _of(exp.Sqrt, _ONE, "rows strict partial monotone", slopes=("({s}) / nullif(2 * {f}, 0)",)),
+    _of(exp.Cbrt, _ONE, "plain monotone"),
+    _of(exp.Exp, _ONE, "plain monotone"),
+    _of(exp.Ln, _ONE, "rows strict partial monotone"),
+    _of(exp.Log, _TWO, "rows strict partial"),
+    _of(exp.IsNan, _ONE, "plain"),
+    _of(exp.Lower, _ONE, "plain"),
+    _of(exp.Upper, _ONE, "plain"),
+    _of(exp.Initcap, _TWO, "plain"),
+    _of(exp.Length, _ONE, "plain whole"),
+    _of(exp.Trim, "this expression position", "plain", length=_first),
+    _of(exp.Substring, "this start length", "plain", length=_first),
+    _of(exp.Left, _TWO, "plain", length=_first),
+    _of(exp.Right, _TWO, "plain", length=_first),
+    _of(exp.Format, "this expressions", "plain grows", length=_formatted),
+    _of(exp.StartsWith, _TWO, "plain", names="starts_with"),
+    _of(exp.EndsWith, _TWO, "plain"),
+    _of(exp.Contains, _TWO, "plain"),
+    _of(exp.StrPosition, "this substr", "plain whole"),
+    _of(exp.DPipe, "this expression safe", "plain", length=_together),
+    _of(exp.Concat, "expressions safe coalesce", "rows total", length=_together),
+    _of(exp.Replace, "this expression replacement", "plain grows", length=_replaced),
+    _of(exp.SplitPart, "this delimiter part_index", "plain", length=_first),
+    _of(exp.Sin, _ONE, "plain"),
+    _of(exp.Cos, _ONE, "plain"),
+    _of(exp.Tan, _ONE, "plain"),
+    _of(exp.Cot, _ONE, "plain"),
+    _of(exp.Asin, _ONE, "rows strict partial monotone"),
+    _of(exp.Acos, _ONE, "rows strict partial monotone"),
+    _of(exp.Atan, _ONE, "plain monotone"),
+    _of(exp.Atan2, _TWO, "plain"),
+    _of(exp.Sinh, _ONE, "plain monotone"),
+    _of(exp.Cosh, _ONE, "plain"),
+    _of(exp.Tanh, _ONE, "plain monotone"),
+    _of(exp.Asinh, _ONE, "plain monotone"),
+    _of(exp.Acosh, _ONE, "rows strict partial monotone"),
+    _of(exp.Atanh, _ONE, "rows strict partial monotone"),
+    _of(exp.Degrees, _ONE, "plain monotone"),
+    _of(exp.Radians, _ONE, "plain monotone"),
+    _of(exp.Pi, "", "rows total"),
+    _of(exp.Factorial, _ONE, "plain whole monotone"),
+    _of(exp.BitwiseXor, _TWO, "plain whole_all integral"),
+    _of(exp.BitwiseNot, _ONE, "plain whole_all integral monotone"),
+    _of(exp.Ascii, _ONE, "plain whole"),
+    _of(exp.Unicode, _ONE, "plain whole"),
+    _of(exp.Chr, "expressions", "plain"),
+    _of(exp.BitLength, _ONE, "plain whole"),
+    _of(exp.Hex, _ONE, "plain grows", length=_in_digits),
+    _of(exp.MD5, _ONE, "plain"),
+    _of(exp.Levenshtein, _TWO, "plain whole"),
+    _of(exp.Pad, "this expression fill_pattern is_left", "plain grows", length=_padded),
+    _of(exp.Repeat, "this times", "plain grows", length=_repeated),
+    _of(exp.Translate, "this from_ to", "plain", length=_first),
+    _of(
+        exp.ConcatWs,
+        "expressions safe coalesce",
+        "rows strict_first total grows",
+        length=_separated,
+    ),
+    _of(exp.Bracket, "this expressions", "plain"),
+    _of(exp.Slice, _TWO, "plain"),
+    _of(exp.Column, "this table", "rows"),
+    _of(exp.Identifier, "this quoted", "rows total"),
+    _of(exp.Literal, "this is_string", "rows total"),
+    _of(exp.Boolean, _ONE, "rows total"),
+    _of(exp.Null, "", "rows"),
+    _of(exp.Array, "expressions", "lists"),
+    _of(exp.ArraySize, _TWO, "lists"),
+    _of(exp.Count, "this big_int", "over whole linear"),
+    _of(exp.CountIf, _ONE, "over whole linear", names="count_if"),
+    _of(exp.Sum, _ONE, "over whole_first linear"),
+    _of(exp.Avg, _ONE, "over"),
+    _of(exp.Min, _ONE, "over whole_first"),
+    _of(exp.Max, _ONE, "over whole_first"),
+    _of(exp.Median, _ONE, "over rank"),
+    _of(exp.PercentileCont, _TWO, "over rank", names="quantile_cont"),
+    _of(exp.PercentileDisc, _TWO, "over rank", names="quantile_disc"),
+    _of(exp.Variance, _ONE, "over partial spread sample"),
+    _of(exp.VariancePop, _ONE, "over partial spread"),
+    _of(exp.Stddev, _ONE, "over partial spread sample root", names="stddev"),
+    _of(exp.StddevPop, _ONE, "over partial spread root"),
+    _of(exp.StddevSamp, _ONE, "over partial spread sample root"),
+    _of(exp.LogicalAnd, _ONE, "over", names="bool_and"),
+    _of(exp.LogicalOr, _ONE, "over", names="bool_or"),
+    _of(exp.AnyValue, _ONE, "grouped whole_first"),
+    _of(exp.ArgMax, "this expression count", "grouped paired"),
+    _of(exp.ArgMin, "this expression count", "grouped paired"),
+    _of(exp.Mode, _ONE, "over rank"),
+    _of(exp.Skewness, _ONE, "grouped partial"),
+    _of(exp.Kurtosis, _ONE, "grouped partial"),
+    _of(exp.Corr, _TWO, "grouped partial paired"),
+    _of(exp.CovarPop, _TWO, "grouped partial paired"),
+    _of(exp.CovarSamp, _TWO, "grouped partial paired"),
+    _of(exp.RegrSlope, _TWO, "grouped partial paired"),
+    _of(exp.RegrIntercept, _TWO, "grouped partial paired"),
+    _of(exp.RegrR2, _TWO, "grouped partial paired"),
+    _of(exp.RegrCount, _TWO, "grouped partial paired"),
+    _of(exp.RegrAvgx, _TWO, "grouped partial paired"),
+    _of(exp.RegrAvgy, _TWO, "grouped partial paired"),
+    _of(exp.RegrSxx, _TWO, "grouped partial paired"),
+    _of(exp.RegrSyy, _TWO, "grouped partial paired"),
+    _of(exp.RegrSxy, _TWO, "grouped partial paired"),
+    _of(exp.ArrayAgg, _ONE, "groups aggregate ordered"),
+    _of(exp.GroupConcat, "this separator", "grouped ordered", names="string_agg"),
+    _of(exp.First, _ONE, "groups aggregate ordered"),
+    _of(exp.Last, _ONE, "groups aggregate ordered"),
+    _of(exp.Window, "this partition_by order spec over", "windows whole_first"),
+    _of(exp.WindowSpec, "kind start start_side end end_side exclude", "windows"),
+    _of(exp.Order, "expressions", "windows"),
+    _of(exp.Ordered, "this desc nulls_first", "windows"),
+    _of(exp.RowNumber, _ONE, "windows per_row whole"),
+    _of(exp.Rank, "expressions", "windows per_row whole"),
+    _of(exp.DenseRank, "expressions", "windows per_row whole"),
+    _of(exp.PercentRank, "expressions", "windows per_row"),
+    _of(exp.CumeDist, "expressions", "windows per_row"),
+    _of(exp.Ntile, _ONE, "windows per_row whole"),
+    _of(exp.Lag, "this offset default", "windows per_row whole_first"),
+    _of(exp.Lead, "this offset default", "windows per_row whole_first"),
+    _of(exp.FirstValue, _ONE, "windows per_row whole_first"),
+    _of(exp.LastValue, _ONE, "windows per_row whole_first"),
+    _of(exp.NthValue, "this offset", "windows per_row whole_first"),
+    _of(exp.Filter, _TWO, "windows whole_first"),
+    _of(exp.Where, _ONE, "windows"),
+    _of(exp.Star, "", "windows"),
+    *(
+        _of(name, "", "plain")
+        for name in (
+            *("suffix", "prefix", "isfinite", "isinf", "even", "signbit", "left_grapheme"),
+            *("right_grapheme", "strip_accents", "jaccard", "jaro_similarity"),
+            "jaro_winkler_similarity",
+        )
+    ),
+    *(
+        _of(name, "", "plain whole")
+        for name in (
+            *("bit_count", "gcd", "greatest_common_divisor", "lcm", "least_common_multiple"),
+            *("strlen", "length_grapheme", "hamming", "mismatches", "damerau_levenshtein"),
+            "editdist3",
+        )
+    ),
+    *(_of(name, "", "plain monotone_first") for name in ("round_even", "roundbankers")),
+    _of("fmod", "", "rows strict partial"),
+    _of("days_in_month", "", "plain whole", part="month"),
+    _of("printf", "", "plain grows", length=_formatted),
+    *(_of(name, "", "lists") for name in ("json_extract", "json_extract_string")),
+    *(
+        _of(name, "this expressions", "grouped partial")
+        for name in ("product", "mad", "entropy", "kurtosis_pop")
+    ),
+)
+TABLE = {each.kind: each for each in _ENTRIES}
+"""All functions by the parser's class, or by name, in lower case."""
+
+
+def find(node: exp.Expr) -> Function | None:
+    """The entry of what a node is or calls; None for what is refused."""
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return TABLE.get(str(node.this).lower())
+    return TABLE.get(type(node))
+
+
+def has(node: exp.Expr, *facts: Fact) -> bool:
+    """True if any of some facts holds of the function that a node is.
+
+    >>> from sqlglot import parse_one
+    >>> has(parse_one("FLOOR(x)"), "monotone"), has(parse_one("SIN(x)"), "monotone", "choice")
+    (True, False)
+    """
+    found = find(node)
+    return found is not None and not found.facts.isdisjoint(facts)
+
+
+def kinds(fact: Fact) -> tuple[type[exp.Expr], ...]:
+    """The parser's classes of all functions that a fact holds of."""
+    return tuple(
+        each.kind
+        for each in TABLE.values()
+        if not isinstance(each.kind, str) and fact in each.facts
+    )
+
+
+TYPES = {
+    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128),
+    *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL, exp.DType.TEXT, exp.DType.VARCHAR),
+    *(exp.DType.BOOLEAN, exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ),
+    exp.DType.TIME,
+}
+RANDOM = {
+    *("now", "current_timestamp", "current_date", "current_time", "today", "random", "rand"),
+    *("uuid", "gen_random_uuid", "get_current_timestamp", "transaction_timestamp", "localtime"),
+    *("localtimestamp", "setseed", "nextval", "age"),
+}
+"""Functions of the same arguments that are not always the same; all others are deterministic."""
+
+_UNDERLINED = ("reg", "cov", "var", "std")
+"""How those begin that have an underscore for the parser and for people."""
+_NOT_CALLED = {"and", "or", "case", "cast", "pad"}
+"""What the parser has as functions and people do not write so."""
+_OWN = ("dp_", "anon_")
+"""How functions of dpsql's own begin."""
+CUTOFF = 0.76
+"""How near a name has to be: cuont and uper are, foo is not."""
+
+
+def names(*places: Fact) -> list[str]:
+    """The names of the functions that may stand in some places, as DuckDB spells them."""
+    found = (each for each in TABLE.values() if not each.facts.isdisjoint(places))
+    return list(dict.fromkeys(name for each in found for name in each.called()))
+
+
+def is_function(name: str) -> bool:
+    """True if a function of this name works, with other arguments it may be."""
+    return name.lower() in names("rows", "groups")
+
+
+def nearest_function(name: str) -> str | None:
+    """The function that a name which is none comes near to, in lower case.
+
+    >>> nearest_function("CONUT"), nearest_function("uper"), nearest_function("frobnicate")
+    ('count', 'upper', None)
+    """
+    known, plain = names("rows", "groups"), name.lower()
+    if plain in known or plain.startswith(_OWN):
+        return None
+    return next(iter(difflib.get_close_matches(plain, known, n=1, cutoff=CUTOFF)), None)

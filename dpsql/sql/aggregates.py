@@ -19,6 +19,7 @@ from dpsql.sql.centred import centred, is_far, moved, same_but_for_little
 from dpsql.sql.company import MIXED, Company, company_of
 from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.edges import check_edges
+from dpsql.sql.functions import has, kinds
 from dpsql.sql.guarded import clipped, where_known, where_positive
 from dpsql.sql.language import check_scalar, written_name
 from dpsql.sql.lists import rank_parts
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from dpsql.sql.sums import Amount
 
 RunningOf = Callable[[exp.Window], Running]
-
-_LINEAR = (exp.Count, exp.CountIf, exp.Sum)
-_SAMPLES = (exp.Variance, exp.Stddev, exp.StddevSamp)
-SPREADS = (*_SAMPLES, exp.VariancePop, exp.StddevPop)
-_ROOTS = (exp.Stddev, exp.StddevSamp, exp.StddevPop)
-RANKS = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.Mode)
 
 
 Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
@@ -102,7 +97,7 @@ class Aggregates:
     def build(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """An aggregate function with the conditions and the window of ``shape``."""
         build = self._builder(node)
-        if shape.running is not None and not isinstance(node, _LINEAR):
+        if shape.running is not None and not has(node, "linear"):
             self.scope.refuse(node, "E_WINDOW", "a running total of this aggregate", "SUM or COUNT")
         if build is None:
             self.refuse(node)
@@ -117,7 +112,7 @@ class Aggregates:
         known = further if of_distinct else {**BUILDERS, **further}
         return next((known[kind] for kind in type(node).__mro__ if kind in known), None)
 
-    @aggregate(*_LINEAR)
+    @aggregate(*kinds("linear"))
     def total(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """COUNT, COUNT_IF and SUM: one primitive."""
         if isinstance(node, exp.Count):
@@ -245,7 +240,7 @@ class Aggregates:
         except Error:
             return None
 
-    @aggregate(*SPREADS)
+    @aggregate(*kinds("spread"))
     def spread(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         inner, _ = self.centred(node)
         once = self.amount(node, inner)
@@ -273,14 +268,14 @@ class Aggregates:
         most = None if bounds is None else ((bounds[1] - bounds[0]) / 2) ** 2
         variance = clipped(variance, (0.0, math.inf if most is None else most))
         least = 0
-        if isinstance(node, _SAMPLES):
+        if has(node, "sample"):
             least = 1
             one = exp.Literal.number(1)
             rest = exp.paren(exp.Sub(this=count.copy(), expression=one))
             variance = exp.Div(
                 this=exp.Mul(this=variance, expression=count.copy()), expression=rest
             )
-        if isinstance(node, _ROOTS):
+        if has(node, "root"):
             variance = exp.Sqrt(this=variance)
         return where_positive(count, variance, least)
 
@@ -293,7 +288,7 @@ class Aggregates:
         column = self.scope.find_column(inner, measure=True)
         return clip or self.scope.cut_of(column) or column.number_bounds
 
-    @aggregate(*RANKS, exp.WithinGroup)
+    @aggregate(*kinds("rank"), exp.WithinGroup)
     def ranked(self, node: exp.Expr, shape: Aggregate) -> exp.Expr:
         """MEDIAN, QUANTILE and MODE of a column with a domain."""
         parts = rank_parts(node)
@@ -410,5 +405,4 @@ def _is_total(node: exp.Window) -> bool:
         return False
     inner = outer.this
     inner = inner.this if isinstance(inner, exp.Filter) else inner
-    is_linear = isinstance(inner, exp.Count | exp.CountIf | exp.Sum)
-    return is_linear and not isinstance(inner.this, exp.Distinct)
+    return has(inner, "linear") and not isinstance(inner.this, exp.Distinct)

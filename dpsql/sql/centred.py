@@ -17,6 +17,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.records import dataclass, replace
+from dpsql.sql.functions import has
 
 Bounds = tuple[float, float]
 BoundsOf = Callable[[exp.Expr], Bounds | None]
@@ -88,14 +89,10 @@ def _apart(node: exp.Expr, bounds: Bounds | None) -> tuple[exp.Expr, exp.Expr | 
     if bounds is None or not is_far(*bounds):
         return node, None
     inner = node.unnest()
-    if not isinstance(inner, _CHOICES) and _is_nearly_constant(bounds):
+    if not has(inner, "choice") and _is_nearly_constant(bounds):
         return node, None
     centre = _centre(*bounds)
     return _less(node, centre), number(centre)
-
-
-_CHOICES = (exp.Case, exp.If, exp.Coalesce, exp.Least, exp.Greatest)
-"""What is one of its parts."""
 
 
 def _chosen(inner: exp.Expr) -> list[exp.Expr]:
@@ -112,7 +109,7 @@ def _chosen(inner: exp.Expr) -> list[exp.Expr]:
 def _span(node: exp.Expr, bounds_of: BoundsOf) -> Bounds | None:
     """Where the values of arithmetic or of a choice are."""
     inner = node.unnest()
-    if not isinstance(inner, _CHOICES):
+    if not has(inner, "choice"):
         return _range(node, bounds_of)
     found = [_span(each, bounds_of) for each in _chosen(inner)]
     known = [each for each in found if each is not None]
@@ -129,7 +126,7 @@ def _less(node: exp.Expr, centre: float) -> exp.Expr:
     constant = written_number(node)
     if constant is not None:
         return number(float(constant - Fraction(centre)))
-    if not isinstance(node.unnest(), _CHOICES):
+    if not has(node.unnest(), "choice"):
         return exp.paren(exp.Sub(this=exp.paren(node.copy()), expression=number(centre)))
     found = node.unnest().copy()
     for each in _chosen(found):

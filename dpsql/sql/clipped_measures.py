@@ -13,24 +13,20 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.records import dataclass, replace
+from dpsql.sql.functions import MIRRORED, has
 from dpsql.workload.polynomial import Polynomial
 
 Bounds = tuple[float, float]
 BoundsOf = Callable[[exp.Column], Bounds | None]
 """The bounds of a column that is a measure, None for others."""
 
-CLIPPING = (exp.Least, exp.Greatest, exp.Case, exp.If)
-"""What may clip."""
 MOST_BRANCHES = 256
 """Most branches that arithmetic over several CASEs is written out in."""
 Told = Callable[[exp.Expr], bool]
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren)
 _NUMBERS = {
     *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT),
     *(exp.DType.FLOAT, exp.DType.DOUBLE),
 }
-_BELOW: tuple[type[exp.Expr], ...] = (exp.LT, exp.LTE)
-_ABOVE: tuple[type[exp.Expr], ...] = (exp.GT, exp.GTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +235,7 @@ def _is_known(node: exp.Expr) -> exp.Expr:
 
 def _parts_apart(node: exp.Expr, is_stepped: Told, is_apart: Told) -> Iterator[exp.Expr]:
     """The parts of some arithmetic that are CASE, or are to be."""
-    for each in node.iter_expressions() if isinstance(node, _ARITHMETIC) else ():
+    for each in node.iter_expressions() if has(node, "arithmetic") else ():
         is_case = isinstance(each, exp.Case | exp.If) and is_apart(each)
         if is_case or is_stepped(each) or _is_choice(each):
             yield each
@@ -253,7 +249,7 @@ def _instead(node: exp.Expr, part: exp.Expr, value: exp.Expr) -> exp.Expr:
         return exp.null()
     if node is part:
         return exp.paren(value.copy(), copy=False)
-    if not isinstance(node, _ARITHMETIC):
+    if not has(node, "arithmetic"):
         return node.copy()
     args = {key: each for key, each in node.args.items() if not isinstance(each, exp.Expr)}
     parts = {key: each for key, each in node.args.items() if isinstance(each, exp.Expr)}
@@ -346,15 +342,15 @@ def _chosen(node: exp.Expr, bounds_of: BoundsOf) -> ClippedMeasure | None:
     if branch is None or rest is None:
         return None
     test, value = branch
-    if not isinstance(test, exp.LT | exp.LTE | exp.GT | exp.GTE):
+    if not has(test, "order"):
         return None
-    bound, below, compared = constant_of(test.expression), _BELOW, test.this
+    kind, bound, compared = type(test), constant_of(test.expression), test.this
     if bound is None:
-        bound, below, compared = constant_of(test.this), _ABOVE, test.expression
+        kind, bound, compared = MIRRORED[kind], constant_of(test.this), test.expression
     base = read_clipped(compared, bounds_of)
     if base is None or base.null is not None or bound is None or not base.factor:
         return None
-    is_below = isinstance(test, below)
+    is_below = kind in (exp.LT, exp.LTE)
     if constant_of(value) == bound:
         inner = read_clipped(rest, bounds_of)
         if inner is None or not _meets(inner, base, bound):

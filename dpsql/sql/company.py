@@ -13,8 +13,8 @@ import math
 from sqlglot import exp
 
 from dpsql.records import dataclass
+from dpsql.sql.functions import has
 
-SHOWN = (exp.Count, exp.CountIf, exp.Sum)
 """Aggregates whose errors are those of what is measured."""
 
 HALF = math.sqrt(0.5)
@@ -78,8 +78,8 @@ def company_of(tree: exp.Expr) -> Company:
     True
     """
     found = list(tree.find_all(exp.AggFunc))
-    shown = [node for node in found if isinstance(node, SHOWN)]
-    others = [node for node in found if not isinstance(node, SHOWN)]
+    shown = [node for node in found if has(node, "linear")]
+    others = [node for node in found if not has(node, "linear")]
     columns = {_columns(node) for node in others}
     if len(columns) != 1:
         return MIXED

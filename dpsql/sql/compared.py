@@ -18,18 +18,11 @@ from dpsql.records import dataclass, field
 from dpsql.sql.compared_bins import EvenBins
 from dpsql.sql.correlated import Inside, is_by_unit, is_within, names_within
 from dpsql.sql.expressions import name_of
+from dpsql.sql.functions import MIRRORED, has
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
-_TESTS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
-_MIRRORED: dict[type[exp.Expr], type[exp.Binary]] = {
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-}
-_DESCENDING = (exp.GT, exp.GTE)
 _BOUNDED = ("distinct", "qualify", "limit", "offset", "having", "windows", "laterals", "pivots")
 _CARRIED = "compared"
 MOST_MOVES = 20
@@ -68,7 +61,11 @@ def compared(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
 
 
 def _is_side(node: exp.Subquery) -> bool:
-    return isinstance(node.parent, _TESTS) and node.find_ancestor(exp.Where) is not None
+    return (
+        node.parent is not None
+        and has(node.parent, "order", "equality")
+        and node.find_ancestor(exp.Where) is not None
+    )
 
 
 def _is_counted(select: exp.Select) -> bool:
@@ -119,18 +116,18 @@ class _Rows:
         return table is not None and not table.public
 
     def comparison(self, test: exp.Expr) -> _Comparison | None:
-        if not isinstance(test, _TESTS):
+        if not isinstance(test, exp.Binary) or not has(test, "order", "equality"):
             return None
         sides = test.this.unnest(), test.expression.unnest()
         for (value, query), kind in (
             (sides, type(test)),
-            (sides[::-1], _MIRRORED.get(type(test), type(test))),
+            (sides[::-1], MIRRORED.get(type(test), type(test))),
         ):
             if isinstance(query, exp.Select) and not value.find(exp.Query):
                 around = self.around(query)
                 if around is None or not self.is_scalar(query) or is_by_unit(query, self.catalog):
                     continue
-                bins = None if around or kind not in _MIRRORED else self.bins_of(value)
+                bins = None if around or kind not in MIRRORED else self.bins_of(value)
                 if bins is not None or self.is_listed(value):
                     return _Comparison(test, kind, value, query, around, bins)
         return None
@@ -311,13 +308,13 @@ class _Totals:
     @property
     def is_running(self) -> bool:
         """Whether what meets the condition is the rows up to a value."""
-        return self.found.kind in _MIRRORED
+        return self.found.kind in MIRRORED
 
     def taken(self) -> exp.Select:
         """The totals that meet the condition."""
         if self.found.bins is not None:
             keys = [f"g{k}" for k in range(len(self.keys))]
-            above, asked = self.found.kind in _DESCENDING, (self.totals(), self.found.query)
+            above, asked = self.found.kind in (exp.GT, exp.GTE), (self.totals(), self.found.query)
             return self.found.bins.taken(*asked, keys, len(self.sums), above)
         own = ["c0", *(f"k{k}" for k in range(len(self.found.around)))]
         keys = [f"g{k}" for k in range(len(self.keys))]
@@ -331,7 +328,7 @@ class _Totals:
         out.set("where", exp.Where(this=test))
         if self.is_running:
             parts = [exp.column(name, "r") for name in [*keys, *own[1:]]]
-            descends = self.found.kind not in _DESCENDING
+            descends = self.found.kind in (exp.LT, exp.LTE)
             order = exp.Order(expressions=[exp.Ordered(this=exp.column("c0", "r"), desc=descends)])
             first = exp.Window(this=exp.RowNumber(), partition_by=parts, order=order)
             out.set(
@@ -362,7 +359,7 @@ class _Totals:
     def running(self, node: exp.Expr, by: Sequence[exp.Expr]) -> exp.Expr:
         if not self.is_running:
             return node
-        descends = self.found.kind in _DESCENDING
+        descends = self.found.kind in (exp.GT, exp.GTE)
         ordered = exp.Ordered(this=self.found.value.copy(), desc=descends)
         return exp.Window(
             this=exp.Sum(this=node),

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-_STRICT = (exp.Column, exp.Cast, exp.Paren, exp.TimestampTrunc, exp.DateTrunc, exp.Identifier)
+from dpsql.sql.functions import is_null_where
+
 """What is NULL where its column is."""
 _AFTER = ("RIGHT", "FULL")
 """Joins that may leave what stands before them without a row."""
@@ -54,10 +55,7 @@ def _joined_by(join: exp.Join, table: str) -> exp.Column | None:
         sides: Sequence[exp.Expr] = (test.left, test.right) if isinstance(test, exp.EQ) else ()
         for side in sides:
             columns = list(side.find_all(exp.Column))
-            is_strict = all(
-                isinstance(part, (*_STRICT, exp.DataType, exp.Var, exp.Literal))
-                for part in side.walk()
-            )
+            is_strict = is_null_where(side, lambda _: True)
             of_table = [each.table.casefold() == table.casefold() for each in columns]
             if is_strict and len(columns) == 1 and of_table[0]:
                 return columns[0].copy()

@@ -16,6 +16,7 @@ from dpsql.sql.evaluate import Operand
 from dpsql.sql.expressions import name_of
 from dpsql.sql.grids import grid_of
 from dpsql.sql.joined import lookups
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.keys import is_of_groups, is_ranges
 from dpsql.sql.language import check_scalar
 from dpsql.sql.listed_rows import MAX_LISTED
@@ -55,7 +56,7 @@ def _keys(tree: exp.Select) -> Iterator[exp.Expr]:
     nodes = list(group.expressions)
     while nodes:
         node = nodes.pop(0)
-        if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
+        if isinstance(node, SETS):
             nodes = [*node.expressions, *nodes]
         elif isinstance(node, exp.Literal) and not node.is_string:
             place = position_of(node, len(items))

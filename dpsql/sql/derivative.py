@@ -201,7 +201,7 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
             return below(inner)
         case exp.Case() if tree.meta.get(GUARD):
             return below(tree.args["ifs"][0].args["true"])
-    if has(tree, "choice"):
+    if has(tree, "choice") or isinstance(tree, exp.Nullif):
         raise NoDerivative
     return _chained(tree, below)
 

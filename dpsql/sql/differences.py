@@ -17,7 +17,8 @@ from dpsql.errors import Error
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.expressions import name_of
-from dpsql.sql.flat_select import COMPARED, TESTS
+from dpsql.sql.flat_select import may_compare
+from dpsql.sql.functions import has
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
@@ -26,8 +27,6 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.workload.term import MAX_PRODUCTS
 
-_SPREAD = exp.Variance | exp.VariancePop | exp.Stddev | exp.StddevPop | exp.StddevSamp
-_ADDED_UP = exp.Sum | exp.Avg | _SPREAD
 _CLAUSES = ("where", "group", "having", "qualify", "order")
 
 
@@ -69,8 +68,9 @@ class Differences:
         found = None if added_up else self.difference(node, flat)
         if found is not None:
             return found
-        if isinstance(node, _ADDED_UP | exp.Predicate | exp.Case):
-            added_up = isinstance(node, _ADDED_UP)
+        is_sum = isinstance(node, exp.Sum | exp.Avg) or has(node, "spread")
+        if is_sum or isinstance(node, exp.Predicate | exp.Case):
+            added_up = is_sum
         for key, value in node.args.items():
             if isinstance(value, exp.Expr):
                 node.set(key, self.over(value, flat, added_up))
@@ -91,7 +91,7 @@ class Differences:
             return self.column(node, node.this, node.expression, flat) if is_of_days else None
         if isinstance(node, exp.Sub):
             return self.column(node, node.this, node.expression, flat)
-        if isinstance(node, TESTS):
+        if has(node, "order", "equality"):
             found = self.column(node, node.this, node.expression, flat)
             zero = exp.Literal.number(0)
             return None if found is None else type(node)(this=found, expression=zero)
@@ -111,7 +111,7 @@ class Differences:
             value = self.flat.names.find(node)
         except Error:
             return None  # what cannot be read is refused where it is
-        if value is None or not value.find(*COMPARED):
+        if value is None or not any(map(may_compare, value.walk())):
             return None
         found = self.over(value.copy(), flat=True)
         return None if found == value else self.shown(f"{node.name} of differences", found)

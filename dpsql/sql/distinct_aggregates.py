@@ -9,9 +9,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.records import replace
-from dpsql.sql.aggregates import SPREADS, Aggregates, Builder
+from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.distinct_counts import distinct_values, split_test
+from dpsql.sql.functions import kinds
 from dpsql.sql.guarded import clipped, where_positive
 from dpsql.sql.query import Aggregate, Expression
 from dpsql.sql.scope import conjunction
@@ -113,6 +114,6 @@ OF_DISTINCTS: dict[type[exp.Expr], Builder] = {
     exp.Count: counted,
     exp.Sum: summed,
     exp.Avg: averaged,
-    **dict.fromkeys(SPREADS, spread),
+    **dict.fromkeys(kinds("spread"), spread),
 }
 """What builds each kind."""

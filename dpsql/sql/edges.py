@@ -21,19 +21,13 @@ from sqlglot import exp
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins, Periods, Spans, Times, Values
 from dpsql.errors import ProgrammingError, printable
-from dpsql.sql.functions import find, has
+from dpsql.sql.functions import MIRRORED, find, has
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import PUBLIC
 
 if TYPE_CHECKING:
     from dpsql.sql.steady import Same
 
-_MIRROR: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-}
 SHOWN = 12
 """Edges of bins that a hint lists."""
 _COARSER = {
@@ -276,11 +270,11 @@ def _are_known_cuts(column: Column, tree: exp.Expr) -> bool:
     tree = tree.unnest()
     if isinstance(tree, _LOGIC):
         return all(_are_known_cuts(column, part) for part in tree.iter_expressions())
-    if type(tree) not in _MIRROR or not isinstance(column.domain, Bins):
+    if type(tree) not in MIRRORED or not isinstance(column.domain, Bins):
         return False
     operator, bound = type(tree), tree.expression
     if _is_bare(bound):
-        operator, bound = _MIRROR[operator], tree.this
+        operator, bound = MIRRORED[operator], tree.this
     elif not _is_bare(tree.this):
         return False
     value = _constant(bound)
@@ -369,8 +363,8 @@ def _nearest(column: Column, domain: Bins, node: exp.Expr) -> str:
     if value not in domain.edges[1:-1] or not isinstance(value, Fraction):
         return ""
     kind = None if test is None else type(test)
-    if kind in _MIRROR and test is not None and test.this is node:
-        kind = _MIRROR[kind]
+    if kind in MIRRORED and test is not None and test.this is node:
+        kind = MIRRORED[kind]
     is_upper = isinstance(test, exp.Between) and test.args["high"] is node
     sign = ">=" if kind is exp.GT else "<" if kind is exp.LTE or is_upper else ""
     return f"{column.name} {sign} {_edge_text(value)} works; " if sign else ""

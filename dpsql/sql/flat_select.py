@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.sql.aggregates import RANKS
 from dpsql.sql.clauses import RowBounds, clip_of
 from dpsql.sql.earlier_items import named_items
 from dpsql.sql.fewest import Fewest
+from dpsql.sql.functions import has, kinds
 from dpsql.sql.natural_joins import has_natural
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
@@ -18,9 +18,11 @@ from dpsql.sql.relations import read_from
 from dpsql.sql.sugar import has_aggregates
 from dpsql.workload.term import MAX_PRODUCTS
 
-TESTS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-COMPARED = (exp.Sub, exp.DateDiff, exp.Between, *TESTS)
-"""What may compare two columns."""
+
+def may_compare(node: exp.Expr) -> bool:
+    """True if a node may compare two columns."""
+    of_two = isinstance(node, exp.Sub | exp.DateDiff | exp.Between)
+    return of_two or has(node, "order", "equality")
 
 
 def is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
@@ -30,7 +32,7 @@ def is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
         return False
     if tree.args.get("joins") and has_natural(tree):
         return False
-    found = list(tree.find_all(exp.Query, exp.Table, exp.AtTimeZone, *COMPARED))
+    found = list(tree.walk())
     if any(isinstance(part, exp.Query | exp.AtTimeZone) and part is not tree for part in found):
         return False
     tables = compiler.catalog.tables
@@ -44,7 +46,7 @@ def is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
         return False
     if is_spread(tree):
         return False
-    compared = [part for part in found if isinstance(part, COMPARED)]
+    compared = [part for part in found if may_compare(part)]
     if any(may_differ(part, table) for part in compared for table in known):
         return False
     if sum(not table.public for table in known) > 1 or _keeps_public(tree, tables):
@@ -67,7 +69,7 @@ def is_spread(tree: exp.Select) -> bool:
 
 def _ranks_several(tree: exp.Select) -> bool:
     """Whether a quantile is of several columns."""
-    for node in tree.find_all(*RANKS):
+    for node in tree.find_all(*kinds("rank")):
         whole = node.parent if isinstance(node.parent, exp.WithinGroup) else node
         if len({column.name.casefold() for column in whole.find_all(exp.Column)}) > 1:
             return True

@@ -33,9 +33,12 @@ Fact = Literal[
     "monotone",  # never turns in any one argument while the others stay
     "monotone_first",  # never turns in the first
     "steps",  # has few values in a range, if the first argument never turns and the rest stay
-    "choice",  # is one of its arguments, or NULL
+    "arithmetic",  # adds, multiplies and divides
+    "choice",  # is one of its values, or NULL
+    "clips",  # may keep a number within bounds
     "order",  # says which of two is greater
-    "equality",  # says whether two are the same
+    "equality",  # says whether two are equal
+    "sameness",  # says whether two are equal, of NULL too
     "pattern",  # says whether a text has a form
     "reads_days",  # takes a day for the instant at which it begins, and no more of it
     "shift",  # goes on in time, past midnight to the beginning of the day
@@ -183,10 +186,11 @@ def _written(node: exp.Expr) -> int:
 
 _ONE, _TWO = "this", "this expression"
 _SAME = ("{s}",)
+_PRODUCT = "({1}) * ({s})", "({0}) * ({s})"
 _QUOTIENT = "({s}) / ({1})", "-({0}) * ({s}) / (({1}) * ({1}))"
 
 _ENTRIES = (
-    _of(exp.Paren, _ONE, "plain monotone whole_all", slopes=_SAME),
+    _of(exp.Paren, _ONE, "plain monotone whole_all arithmetic", slopes=_SAME),
     _of(exp.And, _TWO, "rows null_all total"),
     _of(exp.Or, _TWO, "rows null_all total"),
     _of(exp.Not, _ONE, "plain"),
@@ -196,8 +200,8 @@ _ENTRIES = (
     _of(exp.LTE, _TWO, "plain order reads_days"),
     _of(exp.GT, _TWO, "plain order reads_days"),
     _of(exp.GTE, _TWO, "plain order reads_days"),
-    _of(exp.NullSafeEQ, _TWO, "rows total equality"),
-    _of(exp.NullSafeNEQ, _TWO, "rows total equality"),
+    _of(exp.NullSafeEQ, _TWO, "rows total sameness"),
+    _of(exp.NullSafeNEQ, _TWO, "rows total sameness"),
     _of(exp.Is, _TWO, "rows total reads_days"),
     _of(exp.Between, "this low high", "rows strict_first total reads_days"),
     _of(exp.In, "this expressions", "rows strict_first total reads_days"),
@@ -209,24 +213,24 @@ _ENTRIES = (
     _of(exp.RegexpLike, _TWO, "plain", names="regexp_matches"),
     _of(exp.RegexpILike, _TWO, "plain"),
     _of(exp.RegexpFullMatch, _TWO, "plain"),
-    _of(exp.Add, _TWO, "plain monotone whole_all shift", slopes=("{s}", "{s}")),
-    _of(exp.Sub, _TWO, "plain monotone whole_all shift", slopes=("{s}", "-({s})")),
-    _of(exp.Mul, _TWO, "plain monotone whole_all", slopes=("({1}) * ({s})", "({0}) * ({s})")),
-    _of(exp.Div, "this expression typed safe", "plain monotone_first", slopes=_QUOTIENT),
+    _of(exp.Add, _TWO, "plain monotone whole_all shift arithmetic", slopes=("{s}", "{s}")),
+    _of(exp.Sub, _TWO, "plain monotone whole_all shift arithmetic", slopes=("{s}", "-({s})")),
+    _of(exp.Mul, _TWO, "plain monotone whole_all arithmetic", slopes=_PRODUCT),
+    _of(exp.Div, "this expression typed safe", "plain monotone_first arithmetic", slopes=_QUOTIENT),
     _of(exp.IntDiv, _TWO, "plain monotone_first steps whole_all integral"),
     _of(exp.Mod, _TWO, "plain whole_all integral"),
-    _of(exp.Neg, _ONE, "plain monotone whole_all", slopes=("-({s})",)),
+    _of(exp.Neg, _ONE, "plain monotone whole_all arithmetic", slopes=("-({s})",)),
     _of(exp.Pow, _TWO, "rows strict partial"),
     _of(exp.BitwiseAnd, _TWO, "plain whole_all integral"),
     _of(exp.BitwiseOr, _TWO, "plain whole_all integral"),
     _of(exp.BitwiseLeftShift, _TWO, "plain whole_all integral"),
     _of(exp.BitwiseRightShift, _TWO, "plain whole_all integral"),
-    _of(exp.Case, "this ifs default", "rows choice null_all"),
-    _of(exp.If, "this true false", "rows choice null_all"),
+    _of(exp.Case, "this ifs default", "rows choice null_all clips"),
+    _of(exp.If, "this true false", "rows choice null_all clips"),
     _of(exp.Coalesce, "this expressions", "picked", slopes=_SAME),
-    _of(exp.Nullif, _TWO, "rows strict_first choice whole_all", slopes=("{s}", "")),
-    _of(exp.Greatest, "this expressions ignore_nulls", "picked", slopes=_SAME),
-    _of(exp.Least, "this expressions ignore_nulls", "picked", slopes=_SAME),
+    _of(exp.Nullif, _TWO, "rows strict_first whole_all", slopes=("{s}", "")),
+    _of(exp.Greatest, "this expressions ignore_nulls", "picked clips", slopes=_SAME),
+    _of(exp.Least, "this expressions ignore_nulls", "picked clips", slopes=_SAME),
     _of(exp.Cast, "this to", "plain monotone steps"),
     _of(exp.TryCast, "this to safe", "rows strict"),
     _of(exp.DataType, "this expressions nested", "rows total"),
@@ -355,6 +359,7 @@ _ENTRIES = (
     _of(exp.Median, _ONE, "over rank"),
     _of(exp.PercentileCont, _TWO, "over rank", names="quantile_cont"),
     _of(exp.PercentileDisc, _TWO, "over rank", names="quantile_disc"),
+    _of(exp.Quantile, "", "aggregate skips rank"),
     _of(exp.Variance, _ONE, "over partial spread sample"),
     _of(exp.VariancePop, _ONE, "over partial spread"),
     _of(exp.Stddev, _ONE, "over partial spread sample root", names="stddev"),
@@ -450,13 +455,41 @@ def has(node: exp.Expr, *facts: Fact) -> bool:
     return found is not None and not found.facts.isdisjoint(facts)
 
 
-def kinds(fact: Fact) -> tuple[type[exp.Expr], ...]:
-    """The parser's classes of all functions that a fact holds of."""
+def kinds(*facts: Fact) -> tuple[type[exp.Expr], ...]:
+    """The parser's classes of all functions that any of some facts holds of."""
     return tuple(
         each.kind
         for each in TABLE.values()
-        if not isinstance(each.kind, str) and fact in each.facts
+        if not isinstance(each.kind, str) and not each.facts.isdisjoint(facts)
     )
+
+
+MIRRORED: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+"""What says the same of two sides that are exchanged, where it is another comparison."""
+
+
+def is_null_where(node: exp.Expr, is_null: Callable[[exp.Column], bool]) -> bool:
+    """True if an expression is NULL wherever some columns are.
+
+    >>> from sqlglot import parse_one
+    >>> [is_null_where(parse_one(s), lambda c: c.name == "x") for s in ("x + 1 > y", "x IS NULL")]
+    [True, False]
+    """
+    if isinstance(node, exp.Column | exp.Null):
+        return isinstance(node, exp.Null) or is_null(node)
+    tested = isinstance(node, exp.Case | exp.If)  # what is tested is not what is chosen
+    parts = [each for each in node.iter_expressions() if not tested or each.arg_key != "this"]
+    found = [is_null_where(each, is_null) for each in parts]
+    if has(node, "strict"):
+        return any(found)
+    if has(node, "strict_first"):
+        return found[0]
+    return has(node, "null_all") and all(found)
 
 
 TYPES = {

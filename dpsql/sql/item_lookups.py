@@ -11,6 +11,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.sql.correlated import OVER_GROUPS, is_by_unit, is_within, names_within
 from dpsql.sql.expressions import name_of
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.sugar import has_aggregates
 
 _GROUPS = "groups of it"
@@ -98,7 +99,7 @@ class _Wrapped:
             return [n for n in nodes if not has_aggregates(n) and not n.find(exp.Subquery)]
         found = []
         for node in group.expressions:
-            if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
+            if isinstance(node, SETS):
                 raise _NotSoError
             if isinstance(node, exp.Literal):
                 place = int(node.name) - 1 if node.name.isdigit() else -1

@@ -29,12 +29,11 @@ from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.fewest import GROUPS, ROWS, Fewest
 from dpsql.sql.inline import Flat
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import group_keys, table_under
 from dpsql.sql.products import Compiler
-
-_SETS = exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple
 
 
 def groups_of(table: Table) -> int:
@@ -92,7 +91,7 @@ def keep_groups(
 def refuse_sets(flat: Flat, keys: Sequence[exp.Expr]) -> None:
     """Refuse CUBE and its like, which put a row in several groups."""
     for key in keys:
-        if isinstance(key, _SETS):
+        if isinstance(key, SETS):
             what = f"{key.key.upper()} beside bounds of privacy units, or counts of keys,"
             hint = "GROUP BY columns, and a SELECT of its own for each level of groups"
             flat.refuse(key, "E_AGGREGATE", what, hint)

@@ -17,6 +17,8 @@ from dpsql.errors import printable
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.combinations import Given
 from dpsql.sql.evaluate import Evaluator
+from dpsql.sql.functions import has, is_null_where
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of
@@ -25,15 +27,6 @@ from dpsql.sql.unmet_keys import UnmetKeys
 
 ReadKeys = Callable[[Element, Relation], Given | None]
 """Reads public rows in FROM; None for what are none."""
-
-_TELLING = (exp.Is, exp.Coalesce, exp.Case, exp.If, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Query)
-"""What may be true, or a number, where a column is NULL."""
-_PASSING = (
-    *(exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Variance, exp.VariancePop, exp.Stddev),
-    *(exp.StddevPop, exp.StddevSamp, exp.Corr, exp.Median, exp.Quantile, exp.PercentileCont),
-    *(exp.PercentileDisc, exp.Mode),
-)
-"""Aggregates that pass over NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +98,15 @@ class KeptPublic:
 
     def check_test(self, test: exp.Expr) -> None:
         """Refuse a condition that may hold where the private columns are NULL."""
-        sides = self.sides(test)
-        is_mixed = len(sides) > 1 and test.find(exp.Connector)
-        if True in sides and (is_mixed or test.find(*_TELLING)):
+        if True in self.sides(test) and not is_null_where(test, self.is_own):
             self.refuse(test, "this condition")
 
     def check_aggregate(self, node: exp.Expr) -> None:
         """Refuse an aggregate that does not pass over rows without private columns."""
-        passes = isinstance(node, _PASSING) and not node.find(*_TELLING)
-        if not passes or True not in self.sides(node):
+        inner = node.this
+        of = inner.expressions[:1] if isinstance(inner, exp.Distinct) else [inner]
+        of += [node.expression] if has(node, "paired") else []
+        if not has(node, "skips") or not any(is_null_where(each, self.is_own) for each in of):
             is_count = isinstance(node, exp.Count) and isinstance(node.this, exp.Star)
             self.refuse(node, "COUNT(*)" if is_count else "this aggregate")
 
@@ -167,7 +160,7 @@ class KeptPublic:
         are not declared; ProgrammingError (E_DOMAIN_EVAL).
         """
         group = inner.args["group"].expressions
-        if any(isinstance(key, _SETS) for key in group):
+        if any(isinstance(key, SETS) for key in group):
             self.not_declared()
         unmet, keys = self.unmet(), [self.written(key) for key in group]
         kinds, rows = ((), []) if unmet is None else unmet.groups(keys)
@@ -219,7 +212,6 @@ class KeptPublic:
 
 
 _AFTER = ("having", "order")
-_SETS = (exp.Tuple, exp.Cube, exp.Rollup, exp.GroupingSets)
 
 
 def _is_window(node: exp.Expr) -> bool:

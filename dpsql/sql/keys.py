@@ -11,6 +11,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import cached_property
 from dpsql.sql.edges import check_edges
 from dpsql.sql.grouping_sets import read_sets
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.mentioned import Below
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression
@@ -24,7 +25,6 @@ UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high", REPORT)
 """Functions of a noisy number that is shown."""
 
 
-_SETS = (exp.Tuple, exp.Rollup, exp.Cube, exp.GroupingSets)
 _WRITTEN = (exp.Binary, exp.Func)
 """What is longer, as SQL, than the name of a column."""
 _TELLING = (exp.AggFunc, exp.Anonymous, exp.Query)
@@ -195,6 +195,6 @@ def is_of_groups(item: exp.Expr) -> bool:
 def varying(keys: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
     """The keys that are not the same for all rows: a constant is shown, and groups nothing."""
     for key in keys:
-        is_set = isinstance(key, _SETS)
+        is_set = isinstance(key, SETS)
         if isinstance(key, exp.Column) or is_set or key.find(exp.Column, *_TELLING):
             yield key

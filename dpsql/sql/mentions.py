@@ -9,13 +9,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from dpsql.sql.functions import has
 from dpsql.sql.lexemes import MAX_TEXT
 
 _ALL_COLUMNS = re.compile(r"\s*SELECT\s+\*\s+FROM\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"^\s*EXPLAIN\b", re.IGNORECASE)
 _NEVER = ("1=0", "0=1", "FALSE", "1=2", "(1=0)", "1<>1", "0<>0")
-
-COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)
 
 
 def tables_of(sql: str) -> list[tuple[str, ...]] | None:
@@ -102,7 +101,8 @@ def _place(mark: exp.Parameter) -> tuple[str, str] | None:
         above = above.parent
     if isinstance(above, exp.Limit | exp.Offset | exp.Fetch):
         return ("limit", "")
-    if isinstance(above, (*COMPARISONS, exp.Between, exp.In)):
+    is_test = above is not None and has(above, "order", "equality", "sameness")
+    if above is not None and (is_test or isinstance(above, exp.Between | exp.In)):
         for column in _sides(above):
             if isinstance(column, exp.Column):
                 return ("column", column.name)

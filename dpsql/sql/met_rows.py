@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
+from dpsql.sql.functions import has
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.relations import Element, Join, read_from
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
-_STRICT = (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Identifier)
 """Parts of an expression that is NULL where one of its columns is, and nowhere else."""
 
 
@@ -195,7 +195,7 @@ class Met:
                 nodes = [each.node for each in self.rows if each.alias == self.source(part)]
                 if any(self.kinds.is_optional(each, part.name.casefold()) for each in nodes):
                     return True
-            elif not isinstance(part, _STRICT):
+            elif not has(part, "total"):
                 return True
         return False
 

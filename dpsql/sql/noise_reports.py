@@ -15,11 +15,11 @@ from sqlglot import exp
 from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.expressions import sql_of
+from dpsql.sql.functions import has
 from dpsql.sql.lists import rank_parts
 
 LEVEL = "0.95"
 """Which part of answers an interval holds."""
-_RANKS = (exp.WithinGroup, exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile)
 Tree: TypeAlias = "str | Mapping[str, Tree] | list[Tree]"
 """SQL of JSON, objects by name and lists of such."""
 
@@ -81,7 +81,7 @@ def bounds_of(aggregates: Aggregates, node: exp.Expr) -> tuple[str, str] | None:
     scope, clip = aggregates.scope, aggregates.scope.clip_of(node)
     if isinstance(node, exp.Count):
         return None if clip is None else (_bound(clip[0]), _bound(clip[1]))
-    parts = rank_parts(node) if isinstance(node, _RANKS) else None
+    parts = rank_parts(node) if has(node, "rank") or isinstance(node, exp.WithinGroup) else None
     value = node.this if parts is None else parts[1]
     if not isinstance(value, exp.Column) or scope.find_public(value) is not None:
         return None

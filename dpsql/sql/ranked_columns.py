@@ -9,10 +9,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.records import dataclass, replace
-from dpsql.sql.aggregates import RANKS
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.expressions import name_of
+from dpsql.sql.functions import kinds
 from dpsql.sql.inline import Flat
 from dpsql.sql.lists import rank_parts
 from dpsql.sql.local_tables import named_source, relation_of, table_of
@@ -33,10 +33,12 @@ class RankedColumns:
     def written(self, select: exp.Select) -> exp.Select:
         """The SELECT over rows with such columns. Raises: NotSupportedError; ProgrammingError."""
         table = table_under(self.flat, self.compiler)
-        if table.unit.column is None or table.synthetic or select.find(*RANKS) is None:
+        if table.unit.column is None or table.synthetic or select.find(*kinds("rank")) is None:
             return select
         copy = select.copy()
-        values = [each for node in copy.find_all(*RANKS) for each in self.values(node, copy)]
+        values = [
+            each for node in copy.find_all(*kinds("rank")) for each in self.values(node, copy)
+        ]
         if not values:
             return select
         source = self.flat.rows.source

@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.sql.clauses import noted_clips
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, aliased
+from dpsql.sql.key_sets import SETS
 from dpsql.sql.keys import UNCERTAINTY
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.sugar import has_aggregates
@@ -140,6 +141,6 @@ class _Split:
 
 def _parts(node: exp.Expr) -> list[exp.Expr]:
     """The keys in an element of GROUP BY."""
-    if isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple):
+    if isinstance(node, SETS):
         return [part for each in node.expressions for part in _parts(each)]
     return [node]

@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError, printable
 from dpsql.records import dataclass
 from dpsql.sql.evaluate import Evaluator
+from dpsql.sql.functions import has
 from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.relations import (
     Element,
@@ -28,7 +29,6 @@ from dpsql.sql.relations import (
 )
 from dpsql.sql.star_items import of_star
 
-_PATTERNS = (exp.Like, exp.ILike, exp.Glob, exp.SimilarTo)
 _ASKED = "asked_of_names"
 _GROUP = re.compile(r"\\([0-9])")
 """What an alias takes from the name of a column, or from a part of it."""
@@ -270,7 +270,7 @@ class _SpreadItems:
 def _is_pattern(node: exp.Expr) -> bool:
     """Whether an item is ``* LIKE 'a%'``, or one like it."""
     inner = node.this if isinstance(node, exp.Not) else node
-    return isinstance(inner, _PATTERNS) and isinstance(inner.this, exp.Star)
+    return has(inner, "pattern") and isinstance(inner.this, exp.Star)
 
 
 def _is_own(node: exp.Expr, top: exp.Expr) -> bool:

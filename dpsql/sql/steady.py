@@ -90,7 +90,7 @@ class Steadiness:
             return False
         if has(node, "order"):
             self.cut(node, node.this, node.expression)
-        elif has(node, "equality"):
+        elif has(node, "equality", "sameness"):
             self.equal(node.this, node.expression)
         elif isinstance(node, exp.Between):
             self.cut(

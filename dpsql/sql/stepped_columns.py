@@ -146,7 +146,7 @@ class SteppedColumns:
         self, value: exp.Expr, table: DerivedTable
     ) -> tuple[exp.Expr, UnitLocal, Column] | None:
         """A comparison of numbers of a row as one of their difference with 0, and that column."""
-        if not has(value, "order", "equality"):
+        if not has(value, "order", "equality", "sameness"):
             return None
         less = exp.Sub(this=exp.paren(value.this), expression=exp.paren(value.expression))
         name = _fresh("difference", "", table.columns)

@@ -58,7 +58,7 @@ def _probes(node: exp.Expr) -> Iterator[exp.Expr]:
     if has(node, "steps") and _rounds(node):
         yield node
         return
-    if has(node, "order", "equality"):
+    if has(node, "order", "equality", "sameness"):
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
             if is_monotone(one) and _is_constant(other):
                 yield from _sides(one, other)

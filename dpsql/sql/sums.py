@@ -17,9 +17,10 @@ from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
 from dpsql.records import dataclass, replace
 from dpsql.sql.centred import shifted
-from dpsql.sql.clipped_measures import CLIPPING, ClippedMeasure, constant_of, lifted, read_clipped
+from dpsql.sql.clipped_measures import ClippedMeasure, constant_of, lifted, read_clipped
 from dpsql.sql.decimal_places import is_fine
 from dpsql.sql.edges import check_edges
+from dpsql.sql.functions import has
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
@@ -106,13 +107,13 @@ class _Amounts:
 
     def is_stepped(self, node: exp.Expr) -> bool:
         """Whether a node clips a column in bins, which is done bin by bin."""
-        columns = self.columns(node) if isinstance(node, CLIPPING) else []
+        columns = self.columns(node) if has(node, "clips") else []
         in_bins = [isinstance(self.scope.table.columns[n].domain, Bins) for n in columns]
         return in_bins == [True] and self.is_measure(columns[0], node)
 
     def clipped(self, node: exp.Expr) -> ClippedMeasure | None:
         """A node that clips a measure with bounds; None for all else."""
-        if self.clip is not None or not isinstance(node, CLIPPING):
+        if self.clip is not None or not has(node, "clips"):
             return None
         found = read_clipped(node, self.bounds)
         if found is None:

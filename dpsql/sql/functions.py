@@ -88,6 +88,7 @@ class Function:
     calendar or clock that decides on the value. ``slopes`` are the derivatives in the arguments,
     as SQL over the arguments ``{0}`` and ``{1}``, the slope ``{s}`` of the one and the call
     ``{f}``. ``length`` bounds the length of a text; without it, that is the longest argument's.
+    ``spelled`` is what DuckDB calls a function of another database, over the arguments.
     """
 
     kind: type[exp.Expr] | str
@@ -97,6 +98,7 @@ class Function:
     part: str | None = None
     slopes: tuple[str, ...] = ()
     length: Length | None = None
+    spelled: str | None = None
 
     def called(self) -> Iterator[str]:
         """The names that people write, in lower case; those without a call have none."""
@@ -117,11 +119,12 @@ def _of(
     part: str | None = None,
     slopes: tuple[str, ...] = (),
     length: Length | None = None,
+    spelled: str | None = None,
 ) -> Function:
     words = frozenset(" ".join(_GROUPS.get(each, each) for each in facts.split()).split())
     assert words <= _FACTS, words - _FACTS
     known = frozenset(arguments.split())
-    return Function(kind, known, words, tuple(names.split()), part, slopes, length)
+    return Function(kind, known, words, tuple(names.split()), part, slopes, length, spelled)
 
 
 def _first(_: exp.Expr, lengths: Sequence[int]) -> int:
@@ -188,6 +191,9 @@ _ONE, _TWO = "this", "this expression"
 _SAME = ("{s}",)
 _PRODUCT = "({1}) * ({s})", "({0}) * ({s})"
 _QUOTIENT = "({s}) / ({1})", "-({0}) * ({s}) / (({1}) * ({1}))"
+
+_WEIGHTED = "SUM((x) * (y)) / NULLIF(SUM(CASE WHEN NOT (x) IS NULL THEN y END), 0)"
+_DIVIDED = "THEN 0 ELSE (x) / (y) END"
 
 _ENTRIES = (
     _of(exp.Paren, _ONE, "plain monotone whole_all arithmetic", slopes=_SAME),
@@ -432,6 +438,44 @@ _ENTRIES = (
         _of(name, "this expressions", "grouped partial")
         for name in ("product", "mad", "entropy", "kurtosis_pop")
     ),
+    *(_of(name, "x", "aggregate", spelled="AVG(x)") for name in ("mean", "favg")),
+    *(
+        _of(name, "x", "aggregate", spelled="SUM(x)")
+        for name in ("fsum", "kahan_sum", "sumkahan", "sum_no_overflow")
+    ),
+    *(
+        _of(name, "x", "aggregate", spelled="EXP(AVG(LN(x)))")
+        for name in ("geomean", "geometric_mean")
+    ),
+    _of("var", "x", "aggregate", spelled="VARIANCE(x)"),
+    _of("sem", "x", "aggregate", spelled="STDDEV_POP(x) / SQRT(COUNT(x))"),
+    *(_of(name, "x y", "aggregate", spelled=_WEIGHTED) for name in ("weighted_avg", "wavg")),
+    _of("approx_percentile", "x y", "aggregate", spelled="APPROX_QUANTILE(x, y)"),
+    *(
+        _of(name, "", "aggregate")
+        for name in (
+            *("arbitrary", "arg_max_null", "arg_max_nulls_last", "arg_min_null", "bitstring_agg"),
+            *("arg_min_nulls_last", "combine_aggr", "count_star", "decimal_average", "histogram"),
+            *("histogram_exact", "lttb", "reservoir_quantile", "variant_group_object"),
+        )
+    ),
+    *(
+        _of(name, "x", "", spelled=f"EXTRACT({name.upper()} FROM x)")
+        for name in (
+            *("weekday", "yearweek", "century", "decade", "millennium", "era", "isoyear"),
+            "julian",
+        )
+    ),
+    _of("timezone", "x y", "", spelled="y AT TIME ZONE x"),
+    _of("iff", "x y z", "", spelled="IF(x, y, z)"),
+    _of("zeroifnull", "x", "", spelled="COALESCE(x, 0)"),
+    _of("isnull", "x y", "", spelled="COALESCE(x, y)"),
+    _of("nullifzero", "x", "", spelled="NULLIF(x, 0)"),
+    _of("square", "x", "", spelled="(x) * (x)"),
+    _of("div0", "x y", "", spelled=f"CASE WHEN (y) = 0 {_DIVIDED}"),
+    _of("div0null", "x y", "", spelled=f"CASE WHEN (y) = 0 OR (y) IS NULL {_DIVIDED}"),
+    _of("eomonth", "x", "", spelled="LAST_DAY(x)"),
+    _of(exp.Grouping, "", "per_row"),
 )
 TABLE = {each.kind: each for each in _ENTRIES}
 """All functions by the parser's class, or by name, in lower case."""

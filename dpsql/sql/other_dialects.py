@@ -127,25 +127,12 @@ def read_function(name: str, args: list[exp.Expr]) -> exp.Expr | None:
     """What DuckDB calls a function that it does not know by that name; None for all else.
 
     >>> from sqlglot import parse_one
-    >>> read_function("iff", [parse_one(each) for each in ("a > 1", "2", "3")]).sql("duckdb")
-    'CASE WHEN a > 1 THEN 2 ELSE 3 END'
+    >>> read_function("format_date", [parse_one(each) for each in ("'%Y'", "d")]).sql("duckdb")
+    "STRFTIME(d, '%Y')"
     """
     if name.endswith(MARK):
         return _shared(name.removesuffix(MARK), args)
-    zero = exp.Literal.number(0)
     match name, args:
-        case "iff", [test, one, other]:
-            return exp.If(this=test, true=one, false=other)
-        case "zeroifnull", [of]:
-            return exp.Coalesce(this=of, expressions=[zero])
-        case "isnull", [of, other]:
-            return exp.Coalesce(this=of, expressions=[other])
-        case "nullifzero", [of]:
-            return exp.Nullif(this=of, expression=zero)
-        case "square", [of]:
-            return exp.Mul(this=exp.paren(of), expression=exp.paren(of.copy(), copy=False))
-        case (("div0" | "div0null"), [of, by]):
-            return _divided(of, by, name == "div0null")
         case "date_sub", [of, exp.Interval() as step]:
             return exp.paren(exp.Sub(this=of, expression=step), copy=False)
         case "dateadd", [unit, count, of]:
@@ -156,24 +143,12 @@ def read_function(name: str, args: list[exp.Expr]) -> exp.Expr | None:
             return _shown(of, pattern, _SAME)
         case "to_date", [exp.Literal() as of] if of.is_string:
             return exp.cast(of, "DATE")
-        case "eomonth", [of]:
-            return exp.LastDay(this=of)
         case "regexp_contains", [of, exp.Literal() as pattern]:
             return exp.RegexpLike(this=of, expression=pattern)
         case (("date_part" | "datepart"), [unit, of]) if _unit(unit) is not None:
             name = str(_unit(unit)).replace("ISOWEEK", "WEEK")
             return exp.Extract(this=exp.Var(this=name), expression=of)
     return None
-
-
-def _divided(of: exp.Expr, by: exp.Expr, null: bool) -> exp.Expr:
-    """A quotient that is 0 where one would divide by 0, or by NULL."""
-    zero = exp.Literal.number(0)
-    test: exp.Expr = exp.EQ(this=exp.paren(by), expression=zero)
-    if null:
-        test = exp.or_(test, exp.Is(this=exp.paren(by), expression=exp.null()))
-    quotient = exp.Div(this=exp.paren(of), expression=exp.paren(by))
-    return exp.Case(ifs=[exp.If(this=test, true=zero.copy())], default=quotient)
 
 
 def _moved(unit: exp.Expr, count: exp.Expr, of: exp.Expr) -> exp.Expr | None:

@@ -5,20 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
+from dpsql.sql.functions import find, has
 from dpsql.sql.other_dialects import read_function
 from dpsql.sql.rewritten import NodeLimit, size_of
 
-_PARTS = ("weekday", "yearweek", "century", "decade", "millennium", "era", "isoyear", "julian")
-"""Parts of a date that are functions by their own name."""
-_AGGREGATES = {
-    *("mean", "favg", "fsum", "kahan_sum", "sumkahan", "sum_no_overflow", "geomean"),
-    *("geometric_mean", "sem", "weighted_avg", "wavg", "product", "entropy", "mad", "histogram"),
-    *("histogram_exact", "kurtosis_pop", "bitstring_agg", "reservoir_quantile", "arbitrary"),
-    *("var", "approx_percentile"),
-}
-"""Aggregate functions that the parser knows as none."""
 _REPEATING = (exp.Anonymous, exp.Window, exp.WidthBucket)
 """Functions that may be written as others which repeat their arguments."""
 _TYPES = {"FLOAT64": "DOUBLE", "BYTEINT": "TINYINT"}
@@ -73,8 +65,8 @@ def respell(node: exp.Expr) -> exp.Expr | None:
     "STRFTIME(t, '%Y-%m')"
     """
     if isinstance(node, exp.Anonymous):
-        name, arguments = str(node.this).lower(), list(node.expressions)
-        return _named(name, arguments) or read_function(name, arguments)
+        called = str(node.this).lower(), list(node.expressions)
+        return _spelled(node) or _named(*called) or read_function(*called)
     if isinstance(node, exp.Window):
         return _share(node)
     if isinstance(node, exp.Extract) and node.name.upper() == "ISOWEEK":
@@ -107,19 +99,29 @@ def respell(node: exp.Expr) -> exp.Expr | None:
     return None
 
 
+def _spelled(node: exp.Anonymous) -> exp.Expr | None:
+    """What the table of functions says that DuckDB calls one of another database."""
+    known, name = find(node), str(node.this).lower()
+    if known is None or known.spelled is None or len(node.expressions) != len(known.arguments):
+        is_aggregate = has(node, "aggregate")
+        aggregate = exp.AnonymousAggFunc(this=name, expressions=node.expressions)
+        return aggregate if is_aggregate else None
+    given = dict(zip(sorted(known.arguments), node.expressions, strict=True))
+    tree = parse_one(known.spelled, read="duckdb")
+    tree = exp.paren(tree, copy=False) if isinstance(tree, exp.Binary) else tree
+    found: exp.Expr = tree.transform(
+        lambda n: given[n.name].copy() if isinstance(n, exp.Column) else n, copy=False
+    )
+    return found
+
+
 def _named(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
     match name, arguments:
         case (("date_part" | "datepart"), [exp.Literal() as unit, of]) if unit.name.isalpha():
             return exp.Extract(this=exp.Var(this=unit.name.upper()), expression=of)
-        case "timezone", [zone, of]:
-            return exp.AtTimeZone(this=of, zone=zone)
-        case _, [of] if name in _PARTS:
-            return exp.Extract(this=exp.Var(this=name.upper()), expression=of)
         case "to_date", [of, pattern]:
             instant = _formatted(exp.StrToTime, of, pattern)
             return None if instant is None else exp.cast(instant, "DATE")
-        case _ if name in _AGGREGATES:
-            return _aggregate(name, arguments)
     return None
 
 
@@ -138,31 +140,6 @@ def _share(node: exp.Window) -> exp.Expr | None:
     window = node.copy()
     window.set("this", exp.Sum(this=of.copy()))
     return exp.paren(exp.Div(this=exp.paren(of), expression=window), copy=False)
-
-
-def _aggregate(name: str, arguments: list[exp.Expr]) -> exp.Expr:
-    """An aggregate function that the parser has no name for, by those that it has."""
-    match name, arguments:
-        case (("mean" | "favg"), [of]):
-            return exp.Avg(this=of)
-        case (("fsum" | "kahan_sum" | "sumkahan" | "sum_no_overflow"), [of]):
-            return exp.Sum(this=of)
-        case (("geomean" | "geometric_mean"), [of]):
-            return exp.Exp(this=exp.Avg(this=exp.Ln(this=of)))
-        case "var", [of]:
-            return exp.Variance(this=of)
-        case "approx_percentile", [of, share]:
-            return exp.ApproxQuantile(this=of, quantile=share)
-        case "sem", [of]:
-            root = exp.Sqrt(this=exp.Count(this=of.copy(), big_int=True))
-            return exp.paren(exp.Div(this=exp.StddevPop(this=of), expression=root), copy=False)
-        case (("weighted_avg" | "wavg"), [of, weight]):
-            total = exp.Sum(this=exp.Mul(this=exp.paren(of), expression=exp.paren(weight)))
-            known = exp.Not(this=exp.Is(this=exp.paren(of), expression=exp.null()))
-            counted = exp.Sum(this=exp.Case(ifs=[exp.If(this=known, true=weight.copy())]))
-            never = exp.Nullif(this=counted, expression=exp.Literal.number(0))
-            return exp.paren(exp.Div(this=total, expression=never), copy=False)
-    return exp.AnonymousAggFunc(this=name, expressions=arguments)
 
 
 def _formatted(kind: type[exp.Expr], of: exp.Expr, pattern: exp.Expr | None) -> exp.Expr | None:

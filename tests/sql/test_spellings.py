@@ -57,6 +57,7 @@ ALIKE = [
     ("isnull(nullifzero(zip - 10003), -1)", "coalesce(nullif(zip - 10003, 0), -1)"),
     ("nvl2(nullif(zip // 100, 103), 'y', 'n')", "if(zip // 100 = 103, 'n', 'y')"),
     ("square(zip - 10500)", "(zip - 10500) * (zip - 10500)"),
+    ("100 // square(zip // 5000)", "100 // ((zip // 5000) * (zip // 5000))"),
     ("div0(zip, zip - 10003)", "if(zip = 10003, 0, zip / (zip - 10003))"),
     ("div0null(zip, nullif(zip - 10003, 0))", "if(zip = 10003, 0, zip / (zip - 10003))"),
     ("decode(zip // 100, 101, 'a', 102, 'b', 'c')",

@@ -29,22 +29,8 @@ from dpsql.logical.expressions import (
 )
 from dpsql.logical.nodes import ApplyKind, LogicalApply, Plan
 from dpsql.records import replace
+from dpsql.sql.functions import has
 
-_RANKS = (
-    *(exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile),
-    *(exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue, exp.Grouping),
-)
-"""Functions that sqlglot counts among aggregates, and that see rows one by one."""
-_NAMED = frozenset(
-    (
-        *("arbitrary", "arg_max_null", "arg_max_nulls_last", "arg_min_null", "arg_min_nulls_last"),
-        *("bitstring_agg", "combine_aggr", "count_star", "decimal_average", "entropy", "favg"),
-        *("fsum", "histogram", "histogram_exact", "kahan_sum", "kurtosis_pop", "lttb", "mad"),
-        *("mean", "product", "reservoir_quantile", "sem", "sum_no_overflow", "sumkahan"),
-        "variant_group_object",
-    )
-)
-"""Aggregates of DuckDB for which sqlglot has no class, as they are called."""
 _CONSTANT = (
     *(exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Var, exp.Identifier),
     *(exp.DataTypeParam, exp.IntervalSpan),
@@ -68,8 +54,8 @@ class Stage(Enum):
 def is_aggregate(node: exp.Expr) -> bool:
     """True if a node is a call of an aggregate, without what stands around it."""
     if isinstance(node, exp.Anonymous):
-        return _function(node) in _NAMED
-    return isinstance(node, exp.AggFunc) and not isinstance(node, _RANKS)
+        return has(node, "aggregate")
+    return isinstance(node, exp.AggFunc) and not has(node, "per_row")
 
 
 def has_aggregate(node: exp.Expr) -> bool:
@@ -198,7 +184,7 @@ class ExpressionBinder:
                 return self._window(node, stage)
         if is_aggregate(_called(node)):
             return self._aggregate(node, stage)
-        if isinstance(node, _RANKS) and not isinstance(node, exp.Grouping):
+        if isinstance(node, exp.Func) and has(node, "per_row") and node.key != "grouping":
             self._misplaced(node, "E_WINDOW", f"{node.sql_name()} is asked without OVER")
         if isinstance(node, _BEYOND):
             raise NotYetBoundError(node.key)

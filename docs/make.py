@@ -14,9 +14,15 @@ import railroad
 from lark.grammar import NonTerminal, Rule
 
 from dpsql.settings import SETTINGS, Taker
+from dpsql.sql.functions import TABLE, Fact, names
 
 ROOT = Path(__file__).parents[1]
 GAP = 24
+PLACES: dict[Fact, str] = {
+    "rows": "Over the columns of a row, and over answers",
+    "groups": "Aggregates of answers; of rows, those that the sections above are about",
+    "windows": "In windows over answers",
+}
 TAKERS = {
     Taker.SET: "SET",
     Taker.SELECT: "SELECT",
@@ -55,6 +61,7 @@ def reference() -> str:
     for title, examples in _sections("accepted.sql"):
         shown = "\n".join(line for line in examples.split("\n") if not line.startswith("-- "))
         lines += [f"## {title.capitalize()}", "", meanings[title], "", *_fenced(shown)]
+    lines += functions()
     lines += settings()
     lines += [
         "",
@@ -75,6 +82,23 @@ def _meanings() -> dict[str, str]:
     """What every section of accepted statements is about."""
     parts = (ROOT / "docs" / "forms.md").read_text("utf-8").split("\n## ")[1:]
     return {title: text.strip() for title, _, text in (part.partition("\n") for part in parts)}
+
+
+def functions() -> list[str]:
+    """The names of all functions, by where each may stand."""
+    spelled = (each for each in TABLE.values() if each.spelled is not None)
+    written = sorted((str(each.kind), each.spelled) for each in spelled)
+    others = [f"`{name}` (`{sql}`)" for name, sql in written]
+    return [
+        "## Functions",
+        "",
+        *(
+            f"{intro}: {', '.join(f'`{name}`' for name in sorted(names(place)))}.\n"
+            for place, intro in PLACES.items()
+        ),
+        f"Of other databases, as DuckDB has them: {', '.join(others)}.",
+        "",
+    ]
 
 
 def settings() -> list[str]:

@@ -13,20 +13,25 @@ import itertools
 import math
 import random
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from sqlglot import exp, parse_one
 
+import dpsql
 from dpsql.sealed import EvaluationError, Sealed
 from dpsql.sql import functions
 from dpsql.sql.derivative import gradient
 from dpsql.sql.functions import TABLE, Function
 from dpsql.sql.growth import bound_length
 from tests.support.effort import first_seed
+from tests.support.oracle import ROOT, open_world
+from tests.support.seam import zero_noise
 
 VALUES: dict[str, tuple[str, ...]] = {
     "DOUBLE": (
@@ -438,3 +443,46 @@ def test_functions_are_deterministic() -> None:
     named = {each.kind for each in CALLED if isinstance(each.kind, str)}
     assert steady | plain >= named
     assert not named & (varying | functions.RANDOM)
+
+
+ADDED = functions.Function(
+    "lgamma", frozenset(), frozenset({"rows", "strict", "total", "monotone_first"})
+)
+ROW = (3, "x", True, None, 1, 0.5, 1.0, 2.0, 3, 1.0)
+STATEMENTS = (
+    "SELECT COUNT(*) FROM t WHERE lgamma(a + 1) > 1",
+    "SELECT lgamma(a + 1), COUNT(*) FROM t GROUP BY 1",
+    "SELECT SUM(lgamma(a + 1)) FROM t",
+    "SELECT a, lgamma(COUNT(*) + 2) FROM t GROUP BY a HAVING lgamma(COUNT(*) + 2) > -9",
+    "EXPLAIN SELECT COUNT(*) FROM t WHERE lgamma(a + 1) > 1",
+)
+
+
+def test_one_entry_is_a_whole_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Rows, keys, sums, answers, EXPLAIN, hints and the reference all know it, and none before."""
+    listed = runpy.run_path(str(ROOT / "docs" / "make.py"))["functions"]
+    with zero_noise(), open_world(tmp_path, [ROW] * 3) as (connection, database):
+        for sql in STATEMENTS:
+            with pytest.raises(dpsql.NotSupportedError, match="lgamma"):
+                connection.execute(sql)
+        assert "`lgamma`" not in "".join(listed())
+        monkeypatch.setitem(TABLE, ADDED.kind, ADDED)
+        for sql in STATEMENTS[:3]:
+            found = [row for row in connection.execute(sql).fetchall() if row[-1]]
+            assert [*map(pytest.approx, found)] == database.execute(sql).fetchall()
+        for sql in STATEMENTS[3:]:
+            assert connection.execute(sql).fetchall()
+        with pytest.raises(dpsql.NotSupportedError) as caught:
+            connection.execute("SELECT COUNT(*) FROM t WHERE lgama(a) > 2")
+        assert "did you mean lgamma()?" in str(caught.value.hint)
+        assert "`lgamma`" in "".join(listed())
+
+
+def test_what_has_no_entry_is_no_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sql = "SELECT COUNT(*) FROM t WHERE CBRT(n) < CBRT({})"
+    with zero_noise(), open_world(tmp_path, []) as (connection, _):
+        assert connection.execute(sql.format(2)).fetchall()  # bins: it never turns
+        monkeypatch.delitem(TABLE, exp.Cbrt)
+        with pytest.raises(dpsql.NotSupportedError, match="CBRT"):
+            connection.execute(sql.format(0))
+        assert "cbrt" not in functions.names("rows")

@@ -13,6 +13,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.records import dataclass, field
 from dpsql.settings import SETTINGS, Taker, taken_by
+from dpsql.sql.functions import names
 from dpsql.sql.language import locate
 from dpsql.sql.lexemes import Fragment, Lexeme, blanked
 
@@ -151,12 +152,6 @@ class RowBounds(tuple[float, float]):
 Clips = dict[int, tuple[float, float]]
 WORD = "contribution_bounds_per_group"
 PER_ROW = "contribution_bounds_per_row"
-SPREADS = {"var_pop", "var_samp", "variance", "stddev", "stddev_pop", "stddev_samp"}
-SUMS = {"sum", "avg", "mean", "favg", "fsum", "kahan_sum", *SPREADS}
-RANKS = {
-    *("median", "quantile", "quantile_cont", "quantile_disc", "percentile_cont", "percentile_disc"),
-    *("approx_quantile", "approx_quantiles", "approx_percentile"),
-}
 
 CONSTANTS = {"null", "true", "false", "current_date", "current_timestamp", "current_time"}
 """Words of SQL that are no columns."""
@@ -202,7 +197,7 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
     """
     words = [lexeme.text.lower() for lexeme in lexemes]
     if word == PER_ROW:
-        return _function(words) in RANKS | SPREADS
+        return _function(words) in names("rank", "spread")
     if len(words) > 2 and words[-2] == ".":
         words = [*words[:-3], words[-1]]
     is_column = lexemes[-1].kind in ("word", "quoted") and words[-1] not in CONSTANTS
@@ -211,7 +206,7 @@ def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
         return False
     if words[-4:-1] == ["count", "(", "distinct"]:
         return True
-    return len(words) >= 3 and words[-3] in {*SUMS, "count"} and words[-2] == "("
+    return len(words) >= 3 and words[-3] in ("count", *names("bounded")) and words[-2] == "("
 
 
 def _refuse_clip(
@@ -221,10 +216,11 @@ def _refuse_clip(
     word = lexemes[index].text.lower()
     called = _function([each.text.lower() for each in lexemes[:index]])
     hint = f"SUM(x, {WORD} => (0, 100)), x a column"
-    if called in RANKS or (word == PER_ROW and called not in {*SUMS, "count"} - SPREADS):
+    sums = {"count", *names("bounded")}
+    if called in names("rank") or (word == PER_ROW and called not in sums - {*names("spread")}):
         hint = f"QUANTILE_CONT(x, 0.5, {PER_ROW} => (0, 100))"
     what = f"{word} is malformed"
-    if is_written and word == WORD and called in {*SUMS, "count"}:
+    if is_written and word == WORD and called in sums:
         what = f"{word} of an expression"
     elif is_written and called:
         what = f"{called.upper()} takes no {word}"

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.records import dataclass, replace
-from dpsql.sql.functions import MIRRORED, has
+from dpsql.sql.functions import INTEGER_TYPES, MIRRORED, REAL_TYPES, has
 from dpsql.workload.polynomial import Polynomial
 
 Bounds = tuple[float, float]
@@ -23,10 +23,6 @@ BoundsOf = Callable[[exp.Column], Bounds | None]
 MOST_BRANCHES = 256
 """Most branches that arithmetic over several CASEs is written out in."""
 Told = Callable[[exp.Expr], bool]
-_NUMBERS = {
-    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT),
-    *(exp.DType.FLOAT, exp.DType.DOUBLE),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +157,7 @@ def _tested(node: exp.Expr) -> exp.Case | None:
     >>> _tested(parse_one("x IS NULL")).sql()
     'CASE WHEN x IS NULL THEN 1 ELSE 0 END'
     """
-    is_cast = isinstance(node, exp.Cast) and node.to.this in _NUMBERS
+    is_cast = isinstance(node, exp.Cast) and node.to.this in (*INTEGER_TYPES, *REAL_TYPES)
     test = node.this.unnest() if is_cast else node
     if not isinstance(test, exp.Predicate | exp.Connector | exp.Not) or isinstance(test, exp.Cast):
         return None

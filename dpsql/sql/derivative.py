@@ -19,7 +19,7 @@ from typing import TypeVar
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import find, has
+from dpsql.sql.functions import INTEGER_TYPES, REAL_TYPES, find, has
 from dpsql.sql.mentioned import Below
 
 T = TypeVar("T", bound=Hashable)
@@ -38,11 +38,6 @@ Gradient = dict[int | Rounding, str]
 GUARD = "guard"
 """The mark of nodes that only keep a value within its public range, or from being undefined."""
 
-_SMOOTH_TYPES = (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT)
-_WHOLE_TYPES = (
-    *(exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT),
-    *(exp.DataType.Type.BIGINT, exp.DataType.Type.INT128),
-)
 LONG = 200
 """Characters of slopes from which on each is written once: DuckDB plans every copy anew."""
 FEW = 16
@@ -195,7 +190,7 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
             return {}
         case exp.Nullif() if tree.expression == exp.Literal.number(0):
             return below(inner)
-        case exp.Cast() if tree.to.this in _SMOOTH_TYPES:
+        case exp.Cast() if tree.to.this in REAL_TYPES:
             return below(inner)
         case exp.Greatest() | exp.Least() if tree.meta.get(GUARD):
             return below(inner)
@@ -251,9 +246,9 @@ def _step(tree: exp.Round | exp.Cast) -> Fraction | None:
         size = Fraction(10) ** min(int(places.name), 30)
         return size if negative else 1 / size
     kind = tree.to.this
-    if kind in _SMOOTH_TYPES:
+    if kind in REAL_TYPES:
         return Fraction(0)
-    if kind in _WHOLE_TYPES:
+    if kind in INTEGER_TYPES:
         return Fraction(1)
     if kind == exp.DataType.Type.DECIMAL:
         named = [part.name for part in tree.to.expressions]

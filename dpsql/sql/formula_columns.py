@@ -21,9 +21,10 @@ from dpsql.catalog.formulas import (
 )
 from dpsql.catalog.unit_local import Scan
 from dpsql.records import replace
+from dpsql.sql.functions import REAL_TYPES
 
 _MOST_FACTORS = 4
-_REAL = (*exp.DataType.FLOAT_TYPES,)
+
 _ONE = (Multiple(Fraction(1)),)
 _BARE = "filled"
 """Marks a column in which a number stands for NULL."""
@@ -80,7 +81,7 @@ def terms_of(node: exp.Expr, columns: Mapping[str, Column]) -> Terms | None:
     if isinstance(node, exp.Neg):
         return _times(_minus(_ONE), terms_of(node.this, columns))
     if isinstance(node, exp.Cast):
-        return terms_of(node.this, columns) if node.args["to"].this in _REAL else None
+        return terms_of(node.this, columns) if node.args["to"].this in REAL_TYPES else None
     if not isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
         return None
     one, two = terms_of(node.this, columns), terms_of(node.expression, columns)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sqlglot import exp
 
 from dpsql.records import dataclass
+
+if TYPE_CHECKING:
+    from dpsql.catalog.unit_local import Running, Summing
 
 Fact = Literal[
     # where it may stand
@@ -59,11 +62,15 @@ Fact = Literal[
     "sample",  # divides by one less than the number of rows
     "root",  # is the root of a variance
     "rank",  # is read off the counts of all values
+    "bounded",  # may be given bounds of what a group takes of a unit
+    "place",  # is the place of a row among others, or tells it
 ]
 _GROUPS = {
     "plain": "rows strict total",
     "picked": "rows null_all total choice monotone whole_all",
     "grouped": "groups aggregate skips",
+    "placed": "windows per_row place",
+    "taken": "windows per_row whole_first",
     "over": "windows groups aggregate skips",
 }
 """Facts that many have together."""
@@ -89,6 +96,8 @@ class Function:
     as SQL over the arguments ``{0}`` and ``{1}``, the slope ``{s}`` of the one and the call
     ``{f}``. ``length`` bounds the length of a text; without it, that is the longest argument's.
     ``spelled`` is what DuckDB calls a function of another database, over the arguments.
+    ``summed`` is the sum over the rows of a unit that an aggregate is, and that of its different
+    values; ``running`` is what a window over these rows is.
     """
 
     kind: type[exp.Expr] | str
@@ -99,6 +108,8 @@ class Function:
     slopes: tuple[str, ...] = ()
     length: Length | None = None
     spelled: str | None = None
+    summed: tuple[Summing, ...] = ()
+    running: Running | None = None
 
     def called(self) -> Iterator[str]:
         """The names that people write, in lower case; those without a call have none."""
@@ -112,19 +123,11 @@ class Function:
 
 
 def _of(
-    kind: type[exp.Expr] | str,
-    arguments: str,
-    facts: str,
-    names: str = "",
-    part: str | None = None,
-    slopes: tuple[str, ...] = (),
-    length: Length | None = None,
-    spelled: str | None = None,
+    kind: type[exp.Expr] | str, arguments: str, facts: str, names: str = "", **known: Any
 ) -> Function:
     words = frozenset(" ".join(_GROUPS.get(each, each) for each in facts.split()).split())
     assert words <= _FACTS, words - _FACTS
-    known = frozenset(arguments.split())
-    return Function(kind, known, words, tuple(names.split()), part, slopes, length, spelled)
+    return Function(kind, frozenset(arguments.split()), words, tuple(names.split()), **known)
 
 
 def _first(_: exp.Expr, lengths: Sequence[int]) -> int:
@@ -359,21 +362,23 @@ _ENTRIES = (
     _of(exp.ArraySize, _TWO, "lists"),
     _of(exp.Count, "this big_int", "over whole linear"),
     _of(exp.CountIf, _ONE, "over whole linear", names="count_if"),
-    _of(exp.Sum, _ONE, "over whole_first linear"),
-    _of(exp.Avg, _ONE, "over"),
-    _of(exp.Min, _ONE, "over whole_first"),
-    _of(exp.Max, _ONE, "over whole_first"),
+    _of(exp.Sum, _ONE, "over whole_first linear bounded", summed=("sum", "distinct_sum")),
+    _of(exp.Avg, _ONE, "over bounded", summed=("mean", "distinct_mean")),
+    _of(exp.Min, _ONE, "over whole_first", summed=("least",), running="running_least"),
+    _of(exp.Max, _ONE, "over whole_first", summed=("greatest",), running="running_greatest"),
     _of(exp.Median, _ONE, "over rank"),
-    _of(exp.PercentileCont, _TWO, "over rank", names="quantile_cont"),
-    _of(exp.PercentileDisc, _TWO, "over rank", names="quantile_disc"),
+    _of(exp.PercentileCont, _TWO, "over rank", names="quantile_cont percentile_cont"),
+    _of(exp.PercentileDisc, _TWO, "over rank", names="quantile_disc percentile_disc"),
     _of(exp.Quantile, "", "aggregate skips rank"),
-    _of(exp.Variance, _ONE, "over partial spread sample"),
-    _of(exp.VariancePop, _ONE, "over partial spread"),
-    _of(exp.Stddev, _ONE, "over partial spread sample root", names="stddev"),
-    _of(exp.StddevPop, _ONE, "over partial spread root"),
-    _of(exp.StddevSamp, _ONE, "over partial spread sample root"),
-    _of(exp.LogicalAnd, _ONE, "over", names="bool_and"),
-    _of(exp.LogicalOr, _ONE, "over", names="bool_or"),
+    _of(exp.ApproxQuantile, "", "aggregate skips rank", names="approx_quantile"),
+    _of(exp.ApproxQuantiles, "", "aggregate skips rank", names="approx_quantiles"),
+    _of(exp.Variance, _ONE, "over partial spread sample bounded"),
+    _of(exp.VariancePop, _ONE, "over partial spread bounded"),
+    _of(exp.Stddev, _ONE, "over partial spread sample root bounded", names="stddev"),
+    _of(exp.StddevPop, _ONE, "over partial spread root bounded"),
+    _of(exp.StddevSamp, _ONE, "over partial spread sample root bounded"),
+    _of(exp.LogicalAnd, _ONE, "over", names="bool_and", summed=("least",)),
+    _of(exp.LogicalOr, _ONE, "over", names="bool_or", summed=("greatest",)),
     _of(exp.AnyValue, _ONE, "grouped whole_first", names="any_value"),
     _of(exp.ArgMax, "this expression count", "grouped paired", names="arg_max max_by"),
     _of(exp.ArgMin, "this expression count", "grouped paired", names="arg_min min_by"),
@@ -400,17 +405,17 @@ _ENTRIES = (
     _of(exp.WindowSpec, "kind start start_side end end_side exclude", "windows"),
     _of(exp.Order, "expressions", "windows"),
     _of(exp.Ordered, "this desc nulls_first", "windows"),
-    _of(exp.RowNumber, _ONE, "windows per_row whole", names="row_number"),
-    _of(exp.Rank, "expressions", "windows per_row whole"),
-    _of(exp.DenseRank, "expressions", "windows per_row whole", names="dense_rank"),
-    _of(exp.PercentRank, "expressions", "windows per_row", names="percent_rank"),
-    _of(exp.CumeDist, "expressions", "windows per_row", names="cume_dist"),
-    _of(exp.Ntile, _ONE, "windows per_row whole"),
-    _of(exp.Lag, "this offset default", "windows per_row whole_first"),
-    _of(exp.Lead, "this offset default", "windows per_row whole_first"),
-    _of(exp.FirstValue, _ONE, "windows per_row whole_first", names="first_value"),
-    _of(exp.LastValue, _ONE, "windows per_row whole_first", names="last_value"),
-    _of(exp.NthValue, "this offset", "windows per_row whole_first", names="nth_value"),
+    _of(exp.RowNumber, _ONE, "placed whole", names="row_number", running="row_number"),
+    _of(exp.Rank, "expressions", "placed whole", running="rank"),
+    _of(exp.DenseRank, "expressions", "placed whole", names="dense_rank", running="dense_rank"),
+    _of(exp.PercentRank, "expressions", "placed", names="percent_rank"),
+    _of(exp.CumeDist, "expressions", "placed", names="cume_dist"),
+    _of(exp.Ntile, _ONE, "placed whole"),
+    _of(exp.Lag, "this offset default", "taken", running="previous"),
+    _of(exp.Lead, "this offset default", "taken", running="previous"),
+    _of(exp.FirstValue, _ONE, "taken", names="first_value", running="first_value"),
+    _of(exp.LastValue, _ONE, "taken", names="last_value", running="last_value"),
+    _of(exp.NthValue, "this offset", "taken", names="nth_value"),
     _of(exp.Filter, _TWO, "windows whole_first"),
     _of(exp.Where, _ONE, "windows"),
     _of(exp.Star, "", "windows"),
@@ -439,9 +444,9 @@ _ENTRIES = (
         _of(name, "this expressions", "grouped partial")
         for name in ("product", "mad", "entropy", "kurtosis_pop")
     ),
-    *(_of(name, "x", "aggregate", spelled="AVG(x)") for name in ("mean", "favg")),
+    *(_of(name, "x", "aggregate bounded", spelled="AVG(x)") for name in ("mean", "favg")),
     *(
-        _of(name, "x", "aggregate", spelled="SUM(x)")
+        _of(name, "x", "aggregate bounded", spelled="SUM(x)")
         for name in ("fsum", "kahan_sum", "sumkahan", "sum_no_overflow")
     ),
     *(
@@ -451,7 +456,7 @@ _ENTRIES = (
     _of("var", "x", "aggregate", spelled="VARIANCE(x)"),
     _of("sem", "x", "aggregate", spelled="STDDEV_POP(x) / SQRT(COUNT(x))"),
     *(_of(name, "x y", "aggregate", spelled=_WEIGHTED) for name in ("weighted_avg", "wavg")),
-    _of("approx_percentile", "x y", "aggregate", spelled="APPROX_QUANTILE(x, y)"),
+    _of("approx_percentile", "x y", "aggregate rank", spelled="APPROX_QUANTILE(x, y)"),
     *(
         _of(name, "", "aggregate")
         for name in (
@@ -537,11 +542,18 @@ def is_null_where(node: exp.Expr, is_null: Callable[[exp.Column], bool]) -> bool
     return has(node, "null_all") and all(found)
 
 
+INTEGER_TYPES = (
+    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT),
+    exp.DType.INT128,
+)
+REAL_TYPES = (exp.DType.FLOAT, exp.DType.DOUBLE)
+ORDERED_TYPES = (
+    *(*INTEGER_TYPES, *REAL_TYPES, exp.DType.DECIMAL),
+    *(exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ),
+)
+"""Types in which values that are cast stay in order."""
 TYPES = {
-    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128),
-    *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL, exp.DType.TEXT, exp.DType.VARCHAR),
-    *(exp.DType.BOOLEAN, exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ),
-    exp.DType.TIME,
+    *(*ORDERED_TYPES, exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.BOOLEAN, exp.DType.TIME),
 }
 RANDOM = {
     *("now", "current_timestamp", "current_date", "current_time", "today", "random", "rand"),

@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
+from dpsql.sql.functions import has
 from dpsql.sql.language import KEPT_ROWS, Locate, quantified, refuse
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public_subqueries import PublicSubqueries
@@ -38,7 +39,7 @@ _ROWS_ONLY = {
 _KNOWN = {"expressions", "from_", "joins", "where", "order", "with_"}
 _HINT = "a sub-query over private rows may project, filter and compute; aggregate it outside"
 
-_RANKS = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile)
+
 _PLACES = (
     "where a row stands depends on all others: QUANTILE_DISC(x, [0.25, 0.5, 0.75]) has the cuts, "
     "and windows over groups work"
@@ -291,7 +292,7 @@ class Flat:
         found = self.resolve(inner).unnest()
         window = found.find(exp.Window)
         if window is not None:
-            hint = _PLACES if isinstance(window.this, _RANKS) else _HINT
+            hint = _PLACES if has(window.this, "place") else _HINT
             self.refuse(window, "E_WINDOW", "a window over private rows", hint)
         return [Field(name_of(item), found)]
 

@@ -35,6 +35,7 @@ from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
+from dpsql.sql.functions import find
 from dpsql.sql.inline import Flat
 from dpsql.sql.key_sets import SETS
 from dpsql.sql.language import Locate
@@ -52,17 +53,6 @@ _WORKS = (
     "COUNT, SUM, AVG, MIN and MAX of columns, BOOL_OR and BOOL_AND, COUNT(DISTINCT column), each "
     "with FILTER"
 )
-_KINDS: dict[type[exp.Expr], Summing] = {
-    exp.Sum: "sum",
-    exp.Avg: "mean",
-    exp.Min: "least",
-    exp.Max: "greatest",
-    exp.LogicalAnd: "least",
-    exp.LogicalOr: "greatest",
-}
-
-_DISTINCT: dict[type[exp.Expr], Summing] = {exp.Sum: "distinct_sum", exp.Avg: "distinct_mean"}
-
 _NAMES: dict[Summing, str] = {
     "count": "count",
     "distinct": "different",
@@ -283,15 +273,16 @@ class UnitRows:
         where = self.test(tests) if tests else None
         if isinstance(node, exp.Count | exp.CountIf):
             return self.count(node, where)
-        kind, inner = _KINDS.get(type(node)), node.this
-        if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
+        known, inner = find(node), node.this
+        kinds = () if known is None else known.summed
+        if once := isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
             (inner,) = inner.expressions
-            kind = _DISTINCT.get(type(node), kind)
+        kind = next(iter(kinds[-1:] if once else kinds), None)
         is_read = kind is not None and isinstance(inner, exp.Expr)
         column = self.column(inner) if is_read else None
         if kind is None or column is None or node.args.get("expressions"):
             self.refuse(node, "this aggregate", _WORKS)
-        if kind in _DISTINCT.values() and not has_single_values(column):
+        if once and len(kinds) > 1 and not has_single_values(column):
             hint = "DISTINCT sums need a column that lists its values"
             self.refuse(node, "a sum of different values of a column with bins", hint)
         self.check_bounds(inner, column)

@@ -16,19 +16,12 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import find, has
+from dpsql.sql.functions import ORDERED_TYPES, find, has
 
 Same = Callable[[Column, str], bool]
 """Says whether SQL over ``v`` has one value at both ends of every cell of a column."""
 
 Refusal = Callable[[exp.Expr], NoReturn]
-
-_KINDS = (
-    *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128),
-    *(exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL, exp.DType.DATE),
-    *(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ),
-)
-"""Types in which values stay in order."""
 
 _FIELDS = {
     **dict.fromkeys(("year", "decade", "century", "millennium", "era"), "year"),
@@ -190,7 +183,7 @@ def _is_time(node: exp.Expr) -> bool:
 
 def is_steady(node: exp.Expr) -> bool:
     """Whether a function never turns in what moves of its arguments."""
-    if isinstance(node, exp.Cast) and node.to.this not in _KINDS:
+    if isinstance(node, exp.Cast) and node.to.this not in ORDERED_TYPES:
         return False
     first = has(node, "monotone_first") and all(part is node.this for part in _moving(node))
     return first or has(node, "monotone")

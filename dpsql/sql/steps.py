@@ -13,13 +13,10 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import has
+from dpsql.sql.functions import INTEGER_TYPES, REAL_TYPES, has
 
 MOST_STEPS = 10_000
 """Values of one expression, with repetitions."""
-
-_WHOLE = (*exp.DataType.INTEGER_TYPES,)
-_REAL = (*exp.DataType.FLOAT_TYPES,)
 
 
 class TooManyStepsError(Exception):
@@ -88,7 +85,7 @@ def _sides(value: exp.Expr, bound: exp.Expr) -> Iterator[exp.Expr]:
 
 def _rounds(node: exp.Expr) -> bool:
     """Whether a function rounds what is monotone."""
-    if isinstance(node, exp.Cast) and node.to.this not in _WHOLE:
+    if isinstance(node, exp.Cast) and node.to.this not in INTEGER_TYPES:
         return False
     return is_monotone(node) and not _is_constant(node.this)
 
@@ -109,7 +106,7 @@ def is_monotone(node: exp.Expr) -> bool:
     moving = [part for part in node.iter_expressions() if not _is_constant(part)]
     if len(moving) != 1 or has(node, "partial") or not is_monotone(moving[0]):
         return False
-    if isinstance(node, exp.Cast) and node.to.this not in _WHOLE + _REAL:
+    if isinstance(node, exp.Cast) and node.to.this not in (*INTEGER_TYPES, *REAL_TYPES):
         return False
     return has(node, "monotone") or (has(node, "monotone_first") and moving[0] is node.this)
 

@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
 from dpsql.sql.expressions import sql_of
+from dpsql.sql.functions import has
 from dpsql.sql.join_bounds import ColumnPlace, JoinBound
 from dpsql.sql.names import Names
 from dpsql.sql.over_tables import TableExpressions, place_of
@@ -33,9 +34,6 @@ MOST_KEYED = 4
 """Columns among which pairs are tried as keys: they stand first, as a rule."""
 
 ColumnSets = tuple[frozenset[ColumnPlace], ...]
-
-_WRITTEN = (exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren)
-"""Parts of a constant that no error comes of."""
 
 _NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT"}
 
@@ -288,7 +286,7 @@ def _sides(test: exp.Expr) -> list[exp.Expr]:
 
 def _is_constant(side: exp.Expr) -> bool:
     """Whether a side of an equality is written of literals alone, as ``2000 + 1``."""
-    return all(isinstance(each, _WRITTEN) for each in side.walk())
+    return all(map(_is_written, side.walk()))
 
 
 def _moved(side: exp.Expr) -> exp.Column | None:
@@ -320,3 +318,9 @@ def keys_among(values: Sequence[Sequence[Any]]) -> tuple[frozenset[int], ...]:
         for pair in pairs
         if len(set(zip(*(values[k] for k in pair), strict=True))) == rows
     )
+
+
+def _is_written(node: exp.Expr) -> bool:
+    """Whether a part of a constant is one that no error comes of."""
+    is_sum = has(node, "arithmetic") and not isinstance(node, exp.Div)
+    return is_sum or isinstance(node, exp.Literal)

@@ -23,6 +23,7 @@ from dpsql.errors import printable
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
+from dpsql.sql.functions import find, has
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
@@ -36,18 +37,6 @@ WORKS = (
     "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN and "
     "MAX of columns work"
 )
-_PLACES: dict[type[exp.Expr], Running] = {
-    exp.RowNumber: "row_number",
-    exp.Rank: "rank",
-    exp.DenseRank: "dense_rank",
-}
-_TAKEN = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.Min, exp.Max)
-_RUNNING: dict[type[exp.Expr], Running] = {
-    exp.FirstValue: "first_value",
-    exp.LastValue: "last_value",
-    exp.Min: "running_least",
-    exp.Max: "running_greatest",
-}
 MOST_STEPS = 13
 """Rows that LAG and LEAD go, and one more: each is a column of its own. A year of months works."""
 _FRAMES = "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW, RANGE BETWEEN 6 PRECEDING AND CURRENT ROW work"
@@ -220,16 +209,17 @@ class UnitWindows:
         """A window as a column of the rows."""
         called, most = node.this, self.table.unit.max_rows
         over = self.over(node)
-        place = _PLACES.get(type(called))
-        if place is not None:
-            return self.add(place, Column("", "integer", IntegerRange(1, most)), over)
+        known = find(called)
+        running = None if known is None else known.running
+        if running is not None and has(called, "place"):
+            return self.add(running, Column("", "integer", IntegerRange(1, most)), over)
         around = over.around
         most = most if around is None else int(min(most, max(around.most, 1)))
         if isinstance(called, exp.Count) and isinstance(called.this, exp.Star | exp.Literal):
             has_own = around is None or around.has_own
             counted = Column("", "integer", IntegerRange(int(has_own), most))
             return self.add("running_count", counted, over.in_any_order())
-        if not isinstance(called, (exp.Count, exp.Sum, exp.Avg, *_TAKEN)):
+        if running is None and not isinstance(called, exp.Count | exp.Sum | exp.Avg):
             self.refuse(node, "this window over private rows")
         column = self.column(called)
         name = column.name.casefold()
@@ -243,12 +233,11 @@ class UnitWindows:
                 shape = summed_column(column, 1, "mean")
                 return self.add("running_mean", shape, over.in_any_order(), name)
             return self.add("running_sum", summed_column(column, most), over.in_any_order(), name)
-        return self.taken(called, column, over)
+        return self.taken(called, running or "previous", column, over)
 
-    def taken(self, called: exp.Expr, column: Column, over: _Over) -> exp.Expr:
+    def taken(self, called: exp.Expr, kind: Running, column: Column, over: _Over) -> exp.Expr:
         """The value of another row."""
         name, shape = column.name.casefold(), taken_from(column, "")
-        kind = _RUNNING.get(type(called))
         if isinstance(called, exp.Min | exp.Max):
             if not is_ordered(column):
                 self.refuse(called, "this window over private rows")
@@ -256,7 +245,7 @@ class UnitWindows:
             if not whole.order:
                 order = (RowOrder(name, isinstance(called, exp.Max)),)
                 return self.add("first_value", shape, replace(whole, order=order), name)
-        if kind is not None:
+        if kind != "previous":
             return self.add(kind, shape, over, name)
         back = over.reversed() if isinstance(called, exp.Lead) else over
         found = self.add("previous", shape, back, name)

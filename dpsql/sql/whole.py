@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.sql.functions import has
+from dpsql.sql.functions import INTEGER_TYPES, has
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
 """DuckDB types whose values are whole."""
@@ -27,7 +27,6 @@ def is_number(kind: str) -> bool:
 
 
 _MARK = "whole"
-_TYPES = {exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT, exp.DType.INT128}
 _TEXTS = {exp.DType.TEXT, exp.DType.VARCHAR}
 Leaf = Callable[[exp.Column], bool]
 N = TypeVar("N", exp.Column, exp.Var)
@@ -60,7 +59,7 @@ def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
         case exp.Null():
             return True
         case exp.Cast():
-            return tree.to.this in _TYPES
+            return tree.to.this in INTEGER_TYPES
         case exp.Case():
             parts = [branch.args["true"] for branch in tree.args["ifs"]]
             default = tree.args.get("default")

@@ -371,7 +371,7 @@ _ENTRIES = (
     _of(exp.PercentileDisc, _TWO, "over rank", names="quantile_disc percentile_disc"),
     _of(exp.Quantile, "", "aggregate skips rank"),
     _of(exp.ApproxQuantile, "", "aggregate skips rank", names="approx_quantile"),
-    _of(exp.ApproxQuantiles, "", "aggregate skips rank", names="approx_quantiles"),
+    _of("approx_quantiles", "", "aggregate rank"),
     _of(exp.Variance, _ONE, "over partial spread sample bounded"),
     _of(exp.VariancePop, _ONE, "over partial spread bounded"),
     _of(exp.Stddev, _ONE, "over partial spread sample root bounded", names="stddev"),

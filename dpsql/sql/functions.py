@@ -10,14 +10,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from sqlglot import exp
 
 from dpsql.records import dataclass
-
-if TYPE_CHECKING:
-    from dpsql.catalog.unit_local import Running, Summing
 
 Fact = Literal[
     # where it may stand
@@ -108,8 +105,8 @@ class Function:
     slopes: tuple[str, ...] = ()
     length: Length | None = None
     spelled: str | None = None
-    summed: tuple[Summing, ...] = ()
-    running: Running | None = None
+    summed: tuple[str, ...] = ()
+    running: str | None = None
 
     def called(self) -> Iterator[str]:
         """The names that people write, in lower case; those without a call have none."""

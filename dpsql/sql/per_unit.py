@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from sqlglot import exp
 
@@ -274,7 +274,7 @@ class UnitRows:
         if isinstance(node, exp.Count | exp.CountIf):
             return self.count(node, where)
         known, inner = find(node), node.this
-        kinds = () if known is None else known.summed
+        kinds = () if known is None else cast(tuple[Summing, ...], known.summed)
         if once := isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
             (inner,) = inner.expressions
         kind = next(iter(kinds[-1:] if once else kinds), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from sqlglot import exp
 
@@ -210,7 +210,7 @@ class UnitWindows:
         called, most = node.this, self.table.unit.max_rows
         over = self.over(node)
         known = find(called)
-        running = None if known is None else known.running
+        running = None if known is None else cast(Running | None, known.running)
         if running is not None and has(called, "place"):
             return self.add(running, Column("", "integer", IntegerRange(1, most)), over)
         around = over.around

@@ -466,7 +466,7 @@ RULES: list[tuple[str, Follow]] = [
         r"DP_\w+\(alias of an aggregate\)",
         always("SELECT COUNT(*) AS n, DP_STDDEV(n) FROM t"),
     ),
-    (r"INTERVAL [\d._]+ DAY", nothing),
+    (r"INTERVAL [\d._]+ DAY|write it out: OVER \(PARTITION BY \.\.\.\)", nothing),
     (r"DP_REPORT\(COUNT\(\*\)\)\.result works", always("SELECT DP_REPORT(COUNT(*)).result FROM t")),
     (r"contribution_bounds_per_row => \(0, 100\) bounds a column", nothing),
     (r"tables of the catalog and sub-queries work", always(JOINED, f"SELECT k FROM {SUB}")),

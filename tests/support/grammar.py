@@ -159,9 +159,11 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
         if statement.kind == "describe" and statement.words[0] not in MADE:
             describe(connection.engine, statement)
         if statement.kind == "find" and statement.search is not None:
-            describe(
-                connection.engine, parse(split_statements(f"DESCRIBE {statement.search.table}")[0])
-            )
+            asked = split_statements(f"DESCRIBE {statement.search.table}")
+            describe(connection.engine, parse(asked[0]))
+            for name, text in statement.search.options:
+                if name in taken_by(BOTH):
+                    connection.terms.with_text(name, text)
         if statement.creation is not None:
             check_name(statement.creation.name, connection.engine.known.tables)
             plan_offered(connection.engine, _without_file(statement.creation), connection.terms)

@@ -440,7 +440,7 @@ def _tallies(rows: Rows, table: Table) -> list[Counts]:
     found = [tally(rows, everything, table, [], False)]
     for key, column in table.columns.items():
         kept = view(rows, table, RowView((key,)))
-        for resolution in _resolutions(key, column):
+        for resolution in resolutions_of(key, column):
             found.append(tally(rows, kept, table, [resolution], False))
         if table.unit.column is not None and column.size:
             cells = [cells_of(key, np.arange(column.size))]
@@ -448,7 +448,7 @@ def _tallies(rows: Rows, table: Table) -> list[Counts]:
     return found
 
 
-def _resolutions(key: str, column: Column) -> Iterator[AnyResolution]:
+def resolutions_of(key: str, column: Column) -> Iterator[AnyResolution]:
     others = tuple(range((column.other is not None) + column.null))
     if column.domain is not None:
         yield cells_of(key, np.arange(column.size))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -29,11 +30,12 @@ from dpsql.privacy.discovery import CountedDiscovery, Discovery
 from dpsql.privacy.find import _choose, _count
 from dpsql.privacy.vault import matching
 from dpsql.privacy.vault.local_rows import rows_of
+from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.workload.cells import Cells, Unions
 from tests.audit.relations import SOUND, draw_relation
-from tests.privacy.additivity import KINDS, Kind, arrow
+from tests.privacy.additivity import KINDS, Kind, arrow, resolutions_of
 from tests.support.clinic import Clinic, Data, Row, draw_data, table_of
 from tests.support.effort import effort
 
@@ -45,43 +47,66 @@ LOTS = ("row_texts.py", "digests.py", "byte_texts.py")
 """Writers and digests of rows that draw lots, a block of them after the other."""
 SEEN = Column("seen", "integer", IntegerRange(0, 9))
 DIGESTS = ("digits_of_rows", "_digits", "_one_by_one", "_add_block", "_mix", "_halves", "RowTexts")
-Step = tuple[str, tuple[tuple[str, str, tuple[int, ...]], ...]]
+Arrays = tuple[tuple[str, str, tuple[int, ...]], ...]
+Step = tuple[str, Arrays, tuple[int, ...]]
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[Step]:
-    """What functions of the vault run, in order, with the arrays that each ends with."""
-    steps: list[Step] = []
+    """What functions of the vault run, thread by thread, with the arrays that each ends with.
 
-    def watch(frame: FrameType, event: str, result: Any) -> None:
+    The way are its instructions in order: so a branch shows that calls nothing of ours.
+    """
+    steps: dict[int, list[Step]] = {}
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
         file = frame.f_code.co_filename
-        if event != "return" or WITHIN not in file or file.endswith(apart):
-            return
-        found = {**frame.f_locals, "return": result}
-        arrays = (
-            (name, each.dtype.str, each.shape)
-            for name, each in sorted(found.items())
-            if isinstance(each, np.ndarray)
-        )
-        steps.append((frame.f_code.co_qualname, tuple(arrays)))
+        if WITHIN not in file or file.endswith(apart):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        mine, way = steps.setdefault(threading.get_ident(), []), list[int]()
 
-    sys.setprofile(watch)
+        def within(frame: FrameType, event: str, result: Any) -> Any:
+            if event == "opcode":
+                way.append(frame.f_lasti)
+            elif event == "return":
+                found = {**frame.f_locals, "return": result}
+                arrays = (
+                    (name, each.dtype.str, each.shape)
+                    for name, each in sorted(found.items())
+                    if isinstance(each, np.ndarray)
+                )
+                mine.append((frame.f_code.co_qualname, tuple(arrays), tuple(way)))
+            return within
+
+        return within
+
+    before = sys.gettrace(), threading.gettrace()
+    sys.settrace(enter)
+    threading.settrace(enter)
     try:
         work()
     finally:
-        sys.setprofile(None)
-    return steps
+        sys.settrace(before[0])
+        threading.settrace(before[1])  # type: ignore[arg-type]
+    return [step for each in steps.values() for step in each]
 
 
-def ways(steps: Sequence[Step]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Which functions ran, and on which types, however often and of whatever size."""
-    return {(name, tuple((one, kind) for one, kind, _ in arrays)) for name, arrays in steps}
+Turn = tuple[str, tuple[tuple[str, str], ...], frozenset[int]]
 
 
-def turns(steps: Sequence[Step]) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Which functions ran, one after the other, and on which types, of whatever size."""
-    return [(name, tuple((one, kind) for one, kind, _ in arrays)) for name, arrays in steps]
+def turns(steps: Sequence[Step]) -> list[Turn]:
+    """Which functions ran, one after the other, on which types and by which ways, of any size."""
+    return [
+        (name, tuple((one, kind) for one, kind, _ in arrays), frozenset(way))
+        for name, arrays, way in steps
+    ]
+
+
+def ways(steps: Sequence[Step]) -> set[Turn]:
+    """Which functions ran, on which types and by which ways, however often and of any size."""
+    return {*turns(steps)}
 
 
 def same(one: Sequence[Step], two: Sequence[Step]) -> None:
@@ -100,6 +125,12 @@ def ask(table: Table) -> Callable[[], object]:
         if column.domain is not None
     }
     cell = cells["seen"]
+    numbers = [
+        each
+        for key, column in table.columns.items()
+        for each in resolutions_of(key, column)
+        if not isinstance(each, Cells | Unions)
+    ]
     unions = Unions(cell, np.tri(4, cell.size, dtype=np.bool_))
 
     def work() -> None:
@@ -108,6 +139,8 @@ def ask(table: Table) -> Callable[[], object]:
             vault.tally([each])
         vault.tally([cell, *[each for key, each in cells.items() if key != "seen"][:1]])
         vault.mark([cell])
+        for each in numbers:
+            vault.tally([each, cell])
         if table.unit.column is not None:
             vault.tally([cell], True)
             vault.tally([unions], True)
@@ -129,18 +162,21 @@ WRITTEN = {name: kind for name, kind in KINDS.items() if kind.arrow is not None}
 def test_values_choose_no_way(kind: str, tmp_path: Path) -> None:
     """Of whatever type: extremes, missing ones, and those that are in no domain."""
     rng, found = random.Random(kind), WRITTEN[kind]
-    pools = [[each] for each in rng.sample(list(found.values), min(3, len(found.values)))]
-    pools += [list(found.values)] * 2
-    traces = []
-    column = rng.choice(list(found.columns.values()))
+    pools = [[each] for each in rng.sample(list(found.values), min(2, len(found.values)))]
+    pools += [list(found.values)]
+    sources = []
     for i, pool in enumerate(pools):
         values = [rng.choice(pool) for _ in range(70)]
         seen = pa.array([rng.choice([None, 0, 3, 9, 12]) for _ in values], pa.int64())
-        source = stored(tmp_path / str(i), found, values, {"seen": seen})
-        ask(Table("t", source, Unit(), {"c": column, "seen": SEEN}))()  # what is kept is kept now
-        traces.append(trace(ask(Table("t", source, Unit(), {"c": column, "seen": SEEN}))))
-    for each in traces[1:]:
-        same(each, traces[0])
+        sources.append(stored(tmp_path / str(i), found, values, {"seen": seen}))
+    for column in rng.sample([*found.columns.values()], min(2, len(found.columns))):
+        traces = []
+        for source in sources:
+            table = Table("t", source, Unit(), {"c": column, "seen": SEEN})
+            ask(table)()  # what is kept is kept now
+            traces.append(trace(ask(table)))
+        for each in traces[1:]:
+            same(each, traces[0])
 
 
 def units_of(rng: random.Random, sizes: Sequence[int]) -> list[int | None]:
@@ -229,8 +265,13 @@ def tables_of(seed: int) -> list[Data]:
     return [plain, hostile, repeated, alone, dangling]
 
 
+MOST_PAIRS = 10_000
+"""Rows that there is room for, more than any relation makes here."""
+
+
 def work_out(data: Data, relation: UnitLocal) -> object:
-    return rows_of(table_of(relation, 3), relation, Clinic.of(data).stock)
+    room = PileRoom(rows=MOST_PAIRS)
+    return rows_of(table_of(relation, 3), relation, Clinic.of(data).stock, room)
 
 
 @pytest.mark.parametrize("part", range(max(2, TRACES // 8)))
@@ -238,7 +279,7 @@ def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.Mon
     """Joins, references, groups and windows: unit by unit, whatever is repeated and missing."""
     rng = random.Random(part)
     monkeypatch.setattr(matching, "MOST_OF_UNIT", 20)
-    relations = [*SOUND.values()] if part == 0 else [draw_relation(rng, 3) for _ in range(30)]
+    relations = [*SOUND.values()] if part == 0 else [draw_relation(rng, 3) for _ in range(12)]
     clinics = tables_of(part)
     for relation in relations:
         works = [partial(work_out, data, relation) for data in clinics]
@@ -248,7 +289,14 @@ def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.Mon
             differ(each, found[0])
 
 
-EACH_KEY = ("is_key", "_in_order.<locals>")
+EACH_KEY = (
+    "is_key",
+    "_in_order.<locals>",
+    "_read_key",
+    "_numbers.<locals>",
+    "_number.<locals>",
+    "_that_count.<locals>",
+)
 """Steps that are done with one key after the other."""
 
 

@@ -136,15 +136,13 @@ def _read_batch(
 def _read_column(column: ArrowArray, form: str, start: int, rows: int, as_bytes: bool) -> Any:
     """Copy some rows of a column, the buffers of which are: what is there, and the values."""
     start += column.offset
-    missing = None
-    if column.null_count and column.buffers[0]:
-        missing = ~_bits(column.buffers[0], start, rows)
+    missing = _missing(column.buffers[0], start, rows)
     if form in TEXTS:
         ends = _numbers(column.buffers[1], TEXTS[form], start, rows + 1)
         data = bytes(_bytes(column.buffers[2], int(ends[0]), int(ends[-1] - ends[0])))
         ends = ends.astype(np.int64) - ends[0]
         if as_bytes:
-            sizes = np.diff(ends) if missing is None else np.where(missing, 0, np.diff(ends))
+            sizes = np.where(missing, 0, np.diff(ends))
             return ByteTexts(np.frombuffer(data, np.uint8), ends[:-1], sizes)
         return _texts(ends, data, missing)
     values = (
@@ -152,8 +150,7 @@ def _read_column(column: ArrowArray, form: str, start: int, rows: int, as_bytes:
         if form == FLAGS
         else _numbers(column.buffers[1], DTYPES[form], start, rows)
     )
-    if missing is not None:
-        values[missing] = np.nan if form == "g" else 0
+    values[missing] = np.nan if form == "g" else 0
     return values
 
 
@@ -169,19 +166,22 @@ def _bits(address: Any, start: int, count: int) -> npt.NDArray[np.bool_]:
     return bits.astype(np.bool_)
 
 
+def _missing(address: Any, start: int, rows: int) -> npt.NDArray[np.bool_]:
+    """Say what is not there, (rows,): looked at whether anything is missing or not."""
+    return ~_bits(address, start, rows) if address else np.zeros(rows, dtype=np.bool_)
+
+
 def _texts(
-    ends: npt.NDArray[np.int64], data: bytes, missing: npt.NDArray[np.bool_] | None
+    ends: npt.NDArray[np.int64], data: bytes, missing: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.object_]:
-    """Return texts, which lie one after another; bytes that are not UTF-8 stay apart."""
+    """Return texts, which lie one after another; bytes that are not UTF-8 stay apart.
+
+    Each is read by itself, in the same way whether any of them is beyond ASCII or not.
+    """
     pairs = itertools.pairwise(ends.tolist())
     texts = np.empty(len(ends) - 1, dtype=object)
-    if data.isascii():
-        text = data.decode()
-        texts[:] = [text[a:b] for a, b in pairs]
-    else:
-        texts[:] = [data[a:b].decode(errors="surrogateescape") for a, b in pairs]
-    if missing is not None:
-        texts[missing] = ""
+    texts[:] = [data[a:b].decode(errors="surrogateescape") for a, b in pairs]
+    texts[missing] = ""
     return texts
 
 

@@ -62,12 +62,13 @@ class PileRoom:
         """The room of a table, as its catalog shares it out."""
         return cls(folder_of(table), rows_of(table))
 
-    def pile(self, size: int = 0) -> Pile:
+    def pile(self, size: int | None = None) -> Pile:
         """Start an array of so many numbers, where that is known, or of as many as there may be.
 
         In a folder the room for as many as there may be is taken in any case.
         """
-        return Pile(self, size or self.rows if self.folder is None else max(size, self.rows))
+        known = self.rows if size is None else size
+        return Pile(self, known if self.folder is None else max(known, self.rows))
 
     def flags(self, rows: int) -> npt.NDArray[np.bool_]:
         """Return flags (rows,) that are all set."""

@@ -89,7 +89,7 @@ def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[St
         work()
     finally:
         sys.settrace(before[0])
-        threading.settrace(before[1])  # type: ignore[arg-type]
+        threading.settrace(before[1])
     return [step for each in steps.values() for step in each]
 
 
@@ -139,8 +139,8 @@ def ask(table: Table) -> Callable[[], object]:
             vault.tally([each])
         vault.tally([cell, *[each for key, each in cells.items() if key != "seen"][:1]])
         vault.mark([cell])
-        for each in numbers:
-            vault.tally([each, cell])
+        for number in numbers:
+            vault.tally([number, cell])
         if table.unit.column is not None:
             vault.tally([cell], True)
             vault.tally([unions], True)

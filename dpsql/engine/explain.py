@@ -89,7 +89,7 @@ def explain(
         math.sqrt(total / rows),
         _comparisons(request, planned, total, rows, lower) if planned is not None else (),
         entry is not None,
-        assumed,
+        assumed and not any(_is_demanded(item) for item in request.statements),
         remaining,
         entry,
         request.is_mixed,
@@ -125,6 +125,11 @@ def explain_learned(
         entry,
         details=(*details, *view_rows(request.statements)),
     )
+
+
+def _is_demanded(item: Compiled) -> bool:
+    """Say whether a statement has the epsilon that its error takes, whatever is set."""
+    return item.demands and not (item.is_static or item.is_modelled)
 
 
 def _cut_short(request: Request, planned: Planned | None) -> tuple[Row, ...]:

@@ -24,7 +24,8 @@ AIMING = 0.5
 """Part of the work for a table that weighing answers anew has."""
 
 FAINT = 0.1
-"""Weight of answers that nothing is aimed at, relative to the least of the others."""
+"""Weight of all rows of an answer that nothing is aimed at, in its own unit, relative to the least
+of the others."""
 
 Aims = Mapping[Place, float]
 
@@ -35,19 +36,21 @@ def aimed(chooser: Chooser, aims: Aims) -> Chosen:
     Answers that are nearest to the largest count for more, until all are alike: the weights are
     the multipliers of the convex problem that this is for given rows.
     """
-    rows = chooser.target.layouts[0].rows
-    wanted = {place: 1 / (aim * rows[place]) ** 0.5 for place, aim in aims.items()}
-    faint = FAINT * min(wanted.values())
-    weights = {
-        place: wanted.get(place, faint) / asked.weight
-        for place, asked in chooser.target.asked.items()
-    }
+    weights = _emphasis(chooser, aims, chooser.target.layouts[0].rows)
     found = [chooser.select(layout, weights) for layout in chooser.layouts()]
     ratios = [_ratios(chosen, aims) for chosen in found]
     start = min(range(len(found)), key=lambda i: max(ratios[i].values()))
     found += _queries(chooser, aims)
     with portion(AIMING):
         return _best(_adjusted(chooser, aims, found, start, weights), aims)
+
+
+def _emphasis(chooser: Chooser, aims: Aims, rows: Mapping[Place, int]) -> dict[Place, float]:
+    """Return what multiplies the weights of answers: those aimed at count alike, others faintly."""
+    asked = chooser.target.asked
+    wanted = {p: (aim * rows[p]) ** -0.5 / asked[p].weight for p, aim in aims.items()}
+    least = FAINT * min(each * rows[place] ** 0.5 for place, each in wanted.items())
+    return {place: wanted.get(place, least / rows[place] ** 0.5) for place in asked}
 
 
 def _adjusted(
@@ -81,10 +84,7 @@ def _best(found: list[Chosen], aims: Aims) -> Chosen:
 def _queries(chooser: Chooser, aims: Aims) -> list[Chosen]:
     """The queries themselves, with noise in proportion to what is aimed at."""
     out = []
-    asked = chooser.target.asked
-    weights = {
-        place: aims.get(place, max(aims.values())) ** -0.5 / asked[place].weight for place in asked
-    }
+    weights = _emphasis(chooser, aims, dict.fromkeys(chooser.target.asked, 1))
     for plain in chooser.queries():
         strategy = measure_queries(emphasised(plain.layout, weights), chooser.noise)
         if strategy is not None:

@@ -145,10 +145,6 @@ class Request:
             for j in item.shown()
             if (wanted := _demanded(item, j)) is not None
         }
-        if any(item.within is not None for item in self.statements):
-            # numbers of other units beside counts have no weight that fits these
-            asked_for = {place for target in self.targets for place in target.asked}
-            return wanted if asked_for <= wanted.keys() else {}
         if wanted or self.metric != "max":
             return wanted
         asked = [pair for target in self.targets for pair in target.asked.items()]

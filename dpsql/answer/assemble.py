@@ -94,6 +94,7 @@ def assemble_results(
         learned_from = [model.left_out for model in asked if model.name]
         standing = tuple(dict.fromkeys(itertools.chain(standing, *learned_from)))
         notes = (*result.notes, *notes, *(model.note for model in asked), *standing)
+        notes += _unagreed(release, read)
         biased = bool(changed or asked)
         results.append(replace(result, notes=notes, biased=biased, standing=standing))
     return tuple(results)
@@ -123,6 +124,16 @@ def _models_of(
     from dpsql.answer.graphical import Models  # few statements are read so
 
     return Models(release.plan, release.values, estimates)
+
+
+def _unagreed(release: Release | None, readings: Readings) -> tuple[str, ...]:
+    """A note where these answers may disagree with those of other statements."""
+    apart: AbstractSet[int] = frozenset() if release is None else release.plan.unagreed
+    if apart.isdisjoint(at for at, _, _ in readings.values()):
+        return ()
+    from dpsql.plan.same_rows import DISAGREE  # most plans measure a table once
+
+    return (DISAGREE,)
 
 
 def by_statement(readings: Readings) -> dict[int, Readings]:

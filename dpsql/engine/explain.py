@@ -14,6 +14,7 @@ from dpsql.engine.explanation import (
     BOUND,
     CATALOG,
     MODEL,
+    SHOWN,
     ColumnForecast,
     Explanation,
     Row,
@@ -27,6 +28,7 @@ from dpsql.plan.request import Planned, Request
 from dpsql.plan.shown import shown_columns
 from dpsql.records import replace
 from dpsql.search.meter import ROOM
+from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings, reading_variances, view_rows
@@ -96,6 +98,7 @@ def explain(
         (
             *_cut_short(request, planned),
             *_reconstruction(request),
+            *_unagreed(plan, readings),
             *view_rows(request.statements, plan.views),
         ),
     )
@@ -156,6 +159,17 @@ def _reconstruction(request: Request) -> tuple[Row, ...]:
         return ()
     said = "biased; errors are those of the unprocessed estimate"
     return (("answers", f"reconstruct = '{', '.join(others)}': {said}"),)
+
+
+def _unagreed(plan: Plan, readings: Readings) -> tuple[Row, ...]:
+    """One line where answers of some statements may disagree with those of others."""
+    if not plan.unagreed:
+        return ()
+    from dpsql.plan.same_rows import DISAGREE  # most plans measure a table once
+
+    found = sorted({place[0] + 1 for place, (at, _, _) in readings.items() if at in plan.unagreed})
+    which = ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
+    return (("agreement", f"statements {which}: {DISAGREE}"),)
 
 
 def _forecast(

@@ -6,7 +6,6 @@ nothing that is planned for all together keeps to it, the split is the plan.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpsql.plan.chosen import TOLD, Chosen, total_error
 from dpsql.plan.division import ROUNDING, Choose, Divided, PlannedAlone, divided, part_of
 from dpsql.plan.drawn import counted_of, is_coarse
-from dpsql.plan.limits import AIM
+from dpsql.plan.limits import AIM, EXACTLY, FAIR, NEAR_ALONE
 from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
 from dpsql.plan.shown import ShownColumn, emphasis_of, shown_columns
 from dpsql.records import cached_property, dataclass, field, replace
@@ -120,13 +119,20 @@ class Apart:
     @cached_property
     def baseline(self) -> Mapping[Place, float]:
         """The mean variances of answers, each statement by itself."""
+        return self._known_alone[0]
+
+    @cached_property
+    def _known_alone(self) -> tuple[Mapping[Place, float], frozenset[int]]:
+        """The same, and the statements of which nothing else has less: no search is near them."""
         found: dict[Place, float] = {}
+        exact: set[int] = set()
         known: dict[Hashable, list[float]] = {}
         count = len(self.shares)
         for done, number in enumerate(self.shares):
             (target, places), *others = self.places[number]
             if not others and len(places) == 1 and _is_disjoint(target, target.asked[places[0]]):
                 found[places[0]] = self._least(number, target)
+                exact.add(number)
                 continue
             form = None if others else self._form(number, target, places)
             if form is None or form not in known:
@@ -137,7 +143,11 @@ class Apart:
                     known[form] = [means[place] for place in places]
             else:
                 found |= dict(zip(places, known[form], strict=True))
-        return found
+        return found, frozenset(exact)
+
+    def _most(self, number: int) -> float:
+        """The largest standard error of a statement's columns, as a multiple of its baseline."""
+        return EXACTLY if number in self._known_alone[1] else AIM
 
     def _form(self, number: int, target: Target, places: Sequence[Place]) -> Hashable:
         """A key of statements that are the same but for the names of columns."""
@@ -192,7 +202,9 @@ class Apart:
         """Return a target whose answers count by their baseline, and are limited by it."""
         unit = law(self.noise).unit_variance(float(self.amount))
         per_row = 1.0 if target.units else float(target.rows_per_unit**2)
-        limits = {p: AIM**2 * self.baseline[p] / unit / per_row for p in target.asked}
+        limits = {
+            p: self._most(p[0]) ** 2 * self.baseline[p] / unit / per_row for p in target.asked
+        }
         asked = {p: replace(w, weight=self.emphasis[p]) for p, w in target.asked.items()}
         own: dict[int, list[Place]] = {}
         for place in target.asked:
@@ -218,7 +230,7 @@ class Apart:
         unit = used.unit_variance(float(self.amount)) * per_row
         squares = (self.emphasis[p] ** 2 * self.rows[p] * self.baseline[p] for p in places)
         error = sum(squares) / unit * part ** (1 / used.share_power - 1)
-        return error, part * AIM**-used.norm
+        return error, part * self._most(number) ** -used.norm
 
     def _part_in(self, target: Target, number: int) -> float:
         """The part of the budget that a statement has for what it asks of a target."""
@@ -280,8 +292,8 @@ class Apart:
     @property
     def least(self) -> list[float]:
         """The parts of the budget that keep statements within their limits."""
-        slack = AIM ** -law(self.noise).norm
-        return [float(each) * slack for each in self.shares.values()]
+        norm = law(self.noise).norm
+        return [float(each) * self._most(n) ** -norm for n, each in self.shares.items()]
 
     @property
     def error(self) -> float:
@@ -306,15 +318,15 @@ class Apart:
             inside += [amount * part / before for part in each.amounts]
         return Divided(tuple(pieces), tuple(inside))
 
-    def worst(self, found: Divided) -> float:
-        """Return the largest error of a shown column as a multiple of its baseline."""
-        means = found.means
-        pairs = [
-            (column.variance(means, self.rows), column.variance(self.baseline, self.rows))
-            for column in self.columns
-        ]
-        ratios = [together / apart for together, apart in pairs if apart > 0]
-        return math.sqrt(max(ratios, default=0.0))
+    def is_fair(self, found: Divided) -> bool:
+        """Say whether no shown column has a larger error than it may, beside its baseline."""
+        means, exact = found.means, self._known_alone[1]
+        for column in self.columns:
+            most = FAIR if column.statement in exact else FAIR / NEAR_ALONE
+            alone = column.variance(self.baseline, self.rows)
+            if column.variance(means, self.rows) > most**2 * alone > 0:
+                return False
+        return True
 
 
 def _is_disjoint(target: Target, asked: Wanted) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dpsql.plan.chosen import Chosen
 from dpsql.plan.drawn import counted_of, error_at, least_part, used
-from dpsql.plan.limits import AIM, plain_cost
+from dpsql.plan.limits import plain_cost
 from dpsql.plan.plan import NO_ERROR, Part, joined_of, shared_error, split_amount
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
@@ -135,16 +135,15 @@ def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[Pl
 
 
 def in_groups(
-    one: PlannedAlone, choose: Choose, split: Collection[tuple[float, float]]
+    one: PlannedAlone, choose: Choose, split: Collection[tuple[float, float]], whole: float
 ) -> list[PlannedAlone] | None:
     """Return answers as one piece within its limits, or as groups where these gain much.
 
     None where neither is known to keep them, or both have more error than the ``split``: statements
-    with their errors for a unit budget, and the parts of one that keep their limits. Limits leave
-    to other targets what the split leaves to them.
+    with their errors for a unit budget, and the parts of one that keep their limits, of the
+    ``whole`` that they have. Limits leave to other targets what the split leaves to them.
     """
-    whole = sum(least for _, least in split) * AIM ** law(one.noise).norm
-    apart = split_error(split, one.noise) * one.target.rows_per_unit**2
+    apart = split_error(split, whole, one.noise) * one.target.rows_per_unit**2
 
     def rated(pieces: list[PlannedAlone] | None) -> float:
         """The error with the best shares of what the split has."""
@@ -170,9 +169,8 @@ def in_groups(
     return found if rated(found) * GAIN < min(rated(best), apart) else best
 
 
-def split_error(split: Collection[tuple[float, float]], noise: Noise) -> float:
+def split_error(split: Collection[tuple[float, float]], whole: float, noise: Noise) -> float:
     """Return the error of statements by themselves, with the best shares of what they have."""
-    whole = sum(least for _, least in split) * AIM ** law(noise).norm
     fitted = [least / whole * (1 - ROUNDING) for _, least in split]
     return shared_error([error for error, _ in split], fitted, noise)
 

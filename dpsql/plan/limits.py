@@ -25,8 +25,9 @@ NEAR_ALONE = 1.01
 """How much larger a standard error may be that a brief search finds for a statement by itself than
 one in earnest: what is compared with it is that much nearer."""
 
-AIM = FAIR / NEAR_ALONE - 1e-3
-"""The limit for what is searched for: shares are rounded, and scales of noise."""
+EXACTLY, AIM = FAIR - 1e-3, FAIR / NEAR_ALONE - 1e-3
+"""The limits for what is searched for, where nothing has less alone and where a brief search says
+what it has: shares are rounded, and scales of noise."""
 
 COARSE = 0.9
 """Part of its limit below which the variance of plain noise is told from it: scales below one."""

@@ -262,6 +262,15 @@ class Plan:
             return tuple(part.forecast for part in self.parts)
         return self._joined.forecasts
 
+    @cached_property
+    def unagreed(self) -> frozenset[int]:
+        """The places of parts whose answers may disagree with those of others of the same rows."""
+        if not self.joined or len({part.table for part in self.parts}) == len(self.parts):
+            return frozenset()
+        from dpsql.plan.same_rows import unagreed  # most plans measure a table once
+
+        return unagreed(self.parts)
+
     def estimates(self, values: Sequence[Sequence[NDArray[Any]]]) -> tuple[Estimate, ...]:
         """Estimates from the noisy integers of all parts: of each, one flat array per block."""
         pairs = zip(self.parts, values, strict=True)

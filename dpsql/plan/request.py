@@ -28,7 +28,6 @@ from dpsql.plan.division import (
     split_error,
 )
 from dpsql.plan.drawn import best_drawn
-from dpsql.plan.limits import FAIR, NEAR_ALONE
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import SHARE_GRID, Plan, shared_error, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
@@ -384,15 +383,14 @@ def _together(
     apart = Apart.of(request.statements, whole, noise, amount, plan, brief)
     if apart is None:
         return plan(request.targets, amount), {}
-    most = FAIR / NEAR_ALONE
     if apart.is_coarse:  # all of the budget has far less noise than shares: one plan may be enough
         one = plan(request.targets, amount)
-        if apart.worst(one) <= most:
+        if apart.is_fair(one):
             return one, apart.baseline
     found = _in_company(request, noise, amount, apart)
-    if found is None or apart.worst(found) > most:
+    if found is None or not apart.is_fair(found):
         found = apart.shared()
-    if apart.worst(found) > most:
+    if not apart.is_fair(found):
         found = apart.shared(exactly=True)
     return found, apart.baseline
 
@@ -410,7 +408,8 @@ def _in_company(request: Request, noise: Noise, amount: Fraction, apart: Apart) 
             found = [one]
             if len(target.asked) > 1:
                 alone = (target.alone or {}).values()
-                found = in_groups(one, choose, alone) or apart.split(target, choose)
+                whole = apart.share_of(target)
+                found = in_groups(one, choose, alone, whole) or apart.split(target, choose)
         planned[place] = found
     groups = eased([planned[place] for place in range(len(targets))])
     pieces = [piece for group in groups for piece in group]
@@ -435,8 +434,8 @@ def _known_or_chosen(
         return known
     alone = target.alone or {}
     split = [each for places, each in alone.items() if places <= target.asked.keys()]
-    most = GAIN * split_error(split, noise) if len(split) > 1 else math.inf
     part = apart.share_of(target)
+    most = GAIN * split_error(split, part, noise) if len(split) > 1 else math.inf
     own = Fraction(part).limit_denominator(SHARE_GRID)
     return choose_one(request, apart.limited(target, part), noise, amount * own, earnest, most)
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from dpsql.algebra.blocks import Dense, Identity
+from dpsql.algebra.blocks import Identity
+from dpsql.algebra.groups import grouped
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.agreement import MOST_AGREED
@@ -34,6 +35,12 @@ MOST_NUMBERS = 1 << 23
 
 MOST_CELLS = 1 << 18
 """Most numbers that the estimate of a part has, for it to be estimated together with others."""
+
+DISAGREE = (
+    "sums of these answers may differ from those of other statements beside them: only small tables"
+    " that several measurements tell are made to agree"
+)
+"""The note where parts have more in common than they agree on."""
 
 Split: TypeAlias = "Integers | Nodes"
 """The class of every declared cell of a column, -1 for those in none; or the nodes of a measure."""
@@ -202,9 +209,7 @@ def _factor(resolution: Resolution, wanted: Mapping[str, Split]) -> Operator | N
         index = index * _size(split) + found
         inside &= found >= 0
     count = math.prod(_size(split) for split in wanted.values())
-    rows = np.zeros((count, resolution.size), dtype=np.int64)
-    rows[index[inside], np.flatnonzero(inside)] = 1
-    return Dense(rows)
+    return grouped(np.where(inside, index, -1), count)
 
 
 def _by_cell(cells: Cells, column: str, split: Integers) -> Integers | None:
@@ -229,28 +234,63 @@ def _by_cell(cells: Cells, column: str, split: Integers) -> Integers | None:
 
 def joined(parts: Sequence[MeasuredPart]) -> AgreeingStrategies | None:
     """Return parts of a plan with what they have in common; None where that is nothing."""
-    by_rows: dict[Hashable, dict[int, Knower]] = {}
-    for place, part in enumerate(parts):
-        is_small = sum(block.estimated for block in part.blocks) <= MOST_CELLS
-        if not part.units and is_small:
-            view = None if part.view is None else part.view.facts
-            by_rows.setdefault((part.table, view, part.rows_per_unit), {})[place] = Knower(part)
-    found = [each for knowers in by_rows.values() if len(knowers) > 1 for each in _shared(knowers)]
+    found = [
+        {place: told[place] for place in sorted(told)}
+        for knowers, _ in _by_rows(parts)
+        if len(knowers) > 1
+        for _, told in _shared(knowers)
+    ]
     if not found:
         return None
     forecasts: list[Forecast] = [part.forecast for part in parts]
     return AgreeingStrategies(forecasts, found)
 
 
-def _shared(knowers: Mapping[int, Knower]) -> list[Mapping[int, SharedNumbers]]:
+def unagreed(parts: Sequence[MeasuredPart]) -> frozenset[int]:
+    """Return the places of parts that know more in common with others than they agree on."""
+    found: set[int] = set()
+    for knowers, large in _by_rows(parts):
+        if large and len(knowers) + len(large) > 1:
+            found |= {*knowers, *large}
+            continue
+        agreed = _shared(knowers) if len(knowers) > 1 else []
+        for one, other in combinations(knowers, 2):
+            for wanted, _, _ in _tables(knowers[one], knowers[other], MOST_CELLS):
+                both = {one, other}
+                if not any(both <= by.keys() and _implies(each, wanted) for each, by in agreed):
+                    found |= both
+    return frozenset(found)
+
+
+def _by_rows(
+    parts: Sequence[MeasuredPart],
+) -> Iterator[tuple[dict[int, Knower], list[int]]]:
+    """Yield the parts of the same rows: those that are estimated together, and too large ones."""
+    found: dict[Hashable, tuple[dict[int, Knower], list[int]]] = {}
+    for place, part in enumerate(parts):
+        if not part.units:
+            view = None if part.view is None else part.view.facts
+            knowers, large = found.setdefault((part.table, view, part.rows_per_unit), ({}, []))
+            if sum(block.estimated for block in part.blocks) <= MOST_CELLS:
+                knowers[place] = Knower(part)
+            else:
+                large.append(place)
+    yield from found.values()
+
+
+Table: TypeAlias = tuple[Mapping[str, Split], dict[int, SharedNumbers]]
+"""The classes of the columns of a table, and its numbers as each of several parts tells them."""
+
+
+def _shared(knowers: Mapping[int, Knower]) -> list[Table]:
     """The tables that several parts know, small ones first, as many as there is room for."""
-    known: dict[Hashable, tuple[Mapping[str, Split], dict[int, SharedNumbers]]] = {}
+    known: dict[Hashable, Table] = {}
     for one, other in combinations(knowers, 2):
-        for wanted, ours, theirs in _tables(knowers[one], knowers[other]):
+        for wanted, ours, theirs in _tables(knowers[one], knowers[other], MOST_AGREED):
             key = tuple((name, _key(wanted[name])) for name in sorted(wanted))
             known.setdefault(key, (wanted, {}))[1].update({one: ours, other: theirs})
     tables = sorted(known.values(), key=lambda each: len(next(iter(each[1].values())).order))
-    out: list[Mapping[int, SharedNumbers]] = []
+    out: list[Table] = []
     most = max(sum(b.estimated for b in each.part.blocks) for each in knowers.values())
     room = min(MOST_AGREED, MOST_NUMBERS // most)
     for at, (wanted, told) in enumerate(tables):
@@ -260,14 +300,14 @@ def _shared(knowers: Mapping[int, Knower]) -> list[Mapping[int, SharedNumbers]]:
         room -= (len(told) - 1) * len(next(iter(told.values())).order)
         if room < 0:
             break
-        out.append({place: told[place] for place in sorted(told)})
+        out.append((wanted, told))
     return out
 
 
 def _tables(
-    one: Knower, other: Knower
+    one: Knower, other: Knower, most: int
 ) -> Iterator[tuple[Mapping[str, Split], SharedNumbers, SharedNumbers]]:
-    """Yield the finest tables that two parts both know."""
+    """Yield the finest tables of at ``most`` so many numbers that two parts both know."""
     if one.needed is None or other.needed is None:
         return
     common: dict[str, Split] = {}
@@ -287,7 +327,7 @@ def _tables(
             if any(set(names) <= each for each in found):
                 continue
             wanted = {name: common[name] for name in sorted({*names, *needed})}
-            if math.prod(_size(each) for each in wanted.values()) > MOST_AGREED:
+            if math.prod(_size(each) for each in wanted.values()) > most:
                 continue
             ours = one.told(wanted)
             theirs = None if ours is None else other.told(wanted)

@@ -14,6 +14,7 @@ import pytest
 
 from dpsql.algebra.blocks import Dense
 from dpsql.answer.codec import Release, decode, encode, unpacked, zipped
+from dpsql.plan import same_rows
 from dpsql.plan.plan import Part, Plan
 from dpsql.strategy.product import assemble
 from dpsql.strategy.queries import QueriesStrategy
@@ -198,6 +199,28 @@ def test_totals_of_all_parts_are_the_same(seed: int) -> None:
         float(p.estimate(v).answer(Product({}))[0]) for p, v in zip(parts, values, strict=True)
     ]
     assert max(apart) - min(apart) > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(effort(60)))
+def test_what_is_left_apart_is_told(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are those of all that parts have in common, or parts are named."""
+    rng = np.random.default_rng([seed, 4424])
+    parts = tuple(some_part(rng) for _ in range(int(rng.integers(2, 4))))
+    values = [[rng.normal(size=block.rows) * 100 for block in part.blocks] for part in parts]
+    asked = [some_product(rng, part)[0] for part in parts]
+
+    def answers(**limits: int) -> tuple[Array, frozenset[int]]:
+        for name, most in limits.items():
+            monkeypatch.setattr(same_rows, name, most)
+        plan = Plan(parts, "gaussian", Fraction(1), Fraction(1, 10**9), Fraction(4))
+        pairs = zip(plan.estimates(values), asked, strict=True)
+        return np.concatenate([each.answer(product) for each, product in pairs]), plan.unagreed
+
+    whole, apart = answers()
+    assert not apart
+    few = {"MOST_AGREED": int(rng.integers(0, 6))}
+    some, apart = answers(**(few if rng.random() < 0.7 else {"MOST_CELLS": 9}))
+    assert apart or np.allclose(some, whole)
 
 
 def test_a_stored_release_is_read_as_it_was_published() -> None:

@@ -218,10 +218,10 @@ def errors(
         found = reading_variances(part.forecast, list(here.values()))
         for place, variance in zip(here, found, strict=True):
             weight = target.asked[place].weight
-            alone = unit * plain_variance(sensitivity, weight, request.noises[0])
+            noisy = unit * plain_variance(sensitivity, weight, request.noises[0])
             squares += weight**2 * float(variance.sum())
-            plain += weight**2 * alone * len(variance)
-            worst = max(worst, math.sqrt(float(variance.mean()) / alone))
+            plain += weight**2 * noisy * len(variance)
+            worst = max(worst, math.sqrt(float(variance.mean()) / noisy))
     return math.sqrt(squares / plain), worst
 
 

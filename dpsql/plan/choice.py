@@ -20,7 +20,7 @@ from dpsql.plan.chosen import (
 )
 from dpsql.plan.limits import find_limits, plain_error
 from dpsql.plan.memory import NUMBER
-from dpsql.plan.weighing import Weighing
+from dpsql.plan.weighing import DEAR, Weighing
 from dpsql.records import dataclass, replace
 from dpsql.search.itself import measure_queries
 from dpsql.search.meter import BRIEF, has_room, may_go_on, portion
@@ -125,7 +125,7 @@ class Chooser(Weighing):
 
         ``selected`` are the best strategies of every layout.
         """
-        found = [*selected, *self.others()]
+        found = [*selected, *self.others(selected)]
         if len(self.target.asked) == 1:
             return [*found, *self.queries(found, alone=True)]
         best = min(found, key=by_error)
@@ -211,18 +211,21 @@ class Chooser(Weighing):
     def _is_near_plain(self, known: Sequence[Chosen]) -> bool:
         return least_error(known) > plain_error(self.target, self.noise) / self.doubtful
 
-    def others(self) -> list[Chosen]:
+    def others(self, known: Sequence[Chosen]) -> list[Chosen]:
         """Return what families come to where answers are sums of products.
 
         The search adds up the errors of products, and what they share may make another one better.
+        Of statements that have limits of their own, it is not by those that are far above what is
+        known.
         """
         layouts = self.target.layouts
         are_sums = any(len(r) > 1 for layout in layouts for r in layout.products.values())
         if self.mechanism != "auto" or not are_sums or layouts[0].workload.rows > FEW_ROWS:
             return []
-        return self.by_name(
-            SUMMED, than=plain_error(self.target, self.noise) if self.is_plain else math.inf
-        )
+        than = plain_error(self.target, self.noise) if self.is_plain else math.inf
+        if self.target.limits is not None:
+            than = min(than, DEAR * least_error(known))
+        return self.by_name(SUMMED, than=than)
 
     def by_name(
         self, names: Iterable[str], enough: float = 0.0, than: float = math.inf

@@ -15,7 +15,7 @@ from dpsql.search.few import few_candidates
 from dpsql.search.few_queries import read_few
 from dpsql.search.joint import Objective
 from dpsql.search.laplace import JOINT, KRON, SIMPLE, identity_candidates, room
-from dpsql.search.meter import may_go_on, within
+from dpsql.search.meter import BRIEF, may_go_on, within
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.pairing import paired_bound
@@ -82,6 +82,8 @@ def gaussian_candidates(
         effort: scales the work.
     """
     few = read_few(problem) if problem.d == 1 and mechanism in ("auto", "hdmm", "kron") else None
+    if few is not None and few.is_full and effort <= BRIEF and problem.sizes[0] <= DENSE:
+        few = None  # the same optimum as that of all cells below
     if few is not None:
         yield from within(JOINT, few_candidates(problem, few, effort))
         if few.is_thin or problem.sizes[0] > DENSE:

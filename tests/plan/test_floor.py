@@ -20,7 +20,7 @@ from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.plan.choice import Chooser
 from dpsql.plan.chosen import least_error, worst_of
-from dpsql.plan.limits import find_limits
+from dpsql.plan.limits import FAIR, find_limits
 from dpsql.plan.request import Request, make_plan
 from dpsql.search.emphasis import residual_emphasis
 from dpsql.search.few import few_candidates, gaussian_optimum
@@ -60,6 +60,17 @@ def test_random_workloads(seed: int, adult: Connection, monkeypatch: pytest.Monk
     monkeypatch.setattr(floor, "FAMILIES", ALTERNATIVES)
     outcome = floor.measure(adult, floor.make_case(seed))
     assert outcome.holds, floor.line(outcome)
+
+
+@pytest.mark.parametrize("seed", [3, *range(100, 100 + COUNT)])
+def test_no_family_by_name_is_better_beside_what_statements_have_alone(
+    seed: int, adult: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that keep every column within what is promised of the default."""
+    monkeypatch.setattr(floor, "FAMILIES", ALTERNATIVES)
+    outcome = floor.measure(adult, floor.make_case(seed), "fair")
+    assert outcome.holds, floor.line(outcome)
+    assert seed != 3 or outcome.most == FAIR
 
 
 @pytest.mark.skipif(not COUNT, reason="a minute each: make fuzz asks")

@@ -203,6 +203,9 @@ CLIPS = (
 )
 """Rules to choose a threshold; a number is one that is given."""
 
+DIALECTS = ("duckdb", "postgres")
+"""Databases whose SQL statements may be in."""
+
 KEYS = ("listed", "private")
 """Sources of keys that nobody listed: none, or a release that is paid as well."""
 
@@ -343,6 +346,14 @@ _ALL = (
         Taker.SET,
         switch(lambda is_on, given: is_on, bool),
         False,
+        error=ProgrammingError,
+    ),
+    Setting(
+        "dialect",
+        "whose SQL statements are in; a server's sessions begin with postgres",
+        Taker.SET,
+        _words(*DIALECTS),
+        "duckdb",
         error=ProgrammingError,
     ),
     Setting(

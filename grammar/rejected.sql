@@ -79,7 +79,7 @@ EXPLAIN ANALYZE SELECT COUNT(*) FROM t;
 
 SET threads = 4;
 -- E_SETTING at line 1, column 5: no such setting: threads
--- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative, memory_limit
+-- hint: settings: epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative, dialect, memory_limit
 
 DESCRIBE t.nothing;
 -- E_UNKNOWN_COLUMN: there is no column 'nothing' in table t
@@ -99,7 +99,7 @@ SELECT 1 + 1;
 
 SHOW password;
 -- E_SETTING at line 1, column 6: no such setting: password
--- hint: settings: budget, domains, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative, memory_limit, all, columns
+-- hint: settings: budget, domains, ledger, tables, epsilon, delta, noise, mechanism, metric, rounds, per_round, effort, reuse, fresh, nonnegative, dialect, memory_limit, all, columns
 
 SELECT COUNT(*) INTO u FROM t;
 -- E_STATEMENT at line 1, column 22: INTO is not supported

@@ -70,7 +70,8 @@ class Numbers:
     ``standing`` are those of the ``notes`` that every answer about the same columns has: which rows
     never count. ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
     ``types`` follow from the statement alone. ``whole`` are columns of numbers that the plan makes
-    whole: their values are integers.
+    whole: their values are integers. ``typed`` are the names that a dialect of its own has for
+    the types, () where it has none.
     """
 
     columns: tuple[str, ...]
@@ -86,6 +87,7 @@ class Numbers:
     biased: bool = False
     standing: tuple[str, ...] = ()
     whole: tuple[bool, ...] = ()
+    typed: tuple[str | None, ...] = ()
 
     @property
     def is_draft(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
+from dpsql.answer.typed import typed
 from dpsql.records import dataclass, replace
 from dpsql.sealed import PATIENT, Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
@@ -103,7 +104,7 @@ def build_result(
     )
     unknown = ", ".join(span.name for span in result.spans if span.unknown)
     notes = (UNKNOWN.format(unknown),) if unknown else ()
-    return replace(result, notes=(*notes, *clipped, *item.decided))
+    return typed(replace(result, notes=(*notes, *clipped, *item.decided)), item.typed)
 
 
 def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:

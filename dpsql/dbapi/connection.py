@@ -202,7 +202,9 @@ class Connection(Exceptions):
         engine, collected = self.engine, before.collected
         self.terms = replace(self.terms, values=before.terms.values)
         if collected is not None:
-            self.collected = [engine.read(statement.fragment) for statement in collected]
+            self.collected = [
+                engine.read(each.fragment, each.fragment.dialect) for each in collected
+            ]
         engine.charges, engine.demanded = before.engine.charges, before.engine.demanded
         self.paramstyle, self.show_stddev = before.paramstyle, before.show_stddev
         self.report = before.report
@@ -300,7 +302,7 @@ class Connection(Exceptions):
 
     def _explain(self, text: str) -> Explanation:
         terms = self.terms
-        statements = parse_script(text, self.engine.read)
+        statements = parse_script(text, self.engine, terms.dialect)
         if [statement.kind for statement in statements] in (["run"], ["forecast"]):
             return self.foresee_workload()
         for statement in statements:
@@ -324,7 +326,7 @@ class Connection(Exceptions):
         Data are opened and read; nothing is charged, noted or stored. A script that writes rows,
         or forgets domains, is not gone through. Raises: as ``executescript``.
         """
-        statements = parse_script(check_text(sql), self.engine.read)
+        statements = parse_script(check_text(sql), self.engine, self.terms.dialect)
         if any(each.kind == "forget" or each.rows is not None for each in statements):
             return
         self.engine.rehearses = True
@@ -348,7 +350,7 @@ class Connection(Exceptions):
         text = check_text(sql)
         from dpsql.dbapi.foresee import foresee  # most are asked for answers
 
-        return self.told(lambda: foresee(self.engine, text), text)
+        return self.told(lambda: foresee(self.engine, text, self.terms.dialect), text)
 
     def grant_here(self) -> None:
         """Grant SQL the working directory, unless data lie there, as a terminal does."""

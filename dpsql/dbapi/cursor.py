@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dpsql.answer.discovered import find_named
@@ -22,13 +22,14 @@ from dpsql.dbapi.script import (
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, NotSupportedError, ProgrammingError
 from dpsql.records import replace
-from dpsql.settings import Taker, taken_by
+from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.collector import uncollected
-from dpsql.sql.lexemes import MAX_STATEMENT, Fragment, split_statements
+from dpsql.sql.lexemes import MAX_STATEMENT, split_statements
 from dpsql.sql.parse import QUERY, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
+    from dpsql.engine.desk import Desk
     from dpsql.engine.explanation import Explanation
 
 Parameters = Sequence[object] | Mapping[str, object] | None
@@ -48,10 +49,19 @@ def refuse_unknown(options: dict[str, object]) -> None:
         raise TypeError(f"unexpected keyword argument {name!r}")
 
 
-def parse_script(sql: str, read: Callable[[Fragment], Statement] = parse) -> list[Statement]:
-    """Read every statement of a script before any of them runs."""
+def parse_script(sql: str, desk: Desk | None = None, dialect: str = "duckdb") -> list[Statement]:
+    """Read every statement of a script before any of them runs, each in the dialect set by then.
+
+    It is read by a desk, or by its text alone.
+    """
+    found = []
     with uncollected():
-        return [read(fragment) for fragment in split_statements(sql)]
+        for fragment in split_statements(sql):
+            statement = parse(fragment) if desk is None else desk.read(fragment, dialect)
+            found.append(statement)
+            if statement.kind == "set" and statement.words[0] == "dialect":
+                dialect = SETTINGS["dialect"].read(statement.words[1].lower())
+    return found
 
 
 class Cursor(Fetching):
@@ -99,12 +109,7 @@ class Cursor(Fetching):
                 hint="executescript() answers several statements as one workload",
                 span=fragments[1].whole(),
             )
-        from dpsql.dbapi.reflect import asked_columns  # scripts are not asked that
-
-        asked = asked_columns(self.connection.known, fragments[0].body)
-        if asked is not None:
-            return [asked]
-        return self._run(self.connection.engine.read(fragments[0]), terms)
+        return self._run(self.connection.engine.read(fragments[0], terms.dialect), terms)
 
     def executescript(self, sql: str) -> Cursor:
         """Answer all SELECTs of a script as one workload with one charge; see ``nextset``.
@@ -120,7 +125,7 @@ class Cursor(Fetching):
 
     def _execute_script(self, sql: str) -> list[Result]:
         connection = self.connection
-        statements = parse_script(sql, connection.engine.read)
+        statements = parse_script(sql, connection.engine, connection.terms.dialect)
         if not statements:
             raise ProgrammingError("E_PARSE", "the script is empty")
         check_order(statements, connection.collected is not None)
@@ -218,6 +223,10 @@ class Cursor(Fetching):
                 if statement.words[0] == "columns":
                     return [describe(engine, replace(statement, words=statement.words[1:]))]
                 return [show(engine, connection.terms, statement.words[0], text)]
+            case "empty":
+                from dpsql.dbapi.reflect import empty_answer  # few statements ask for columns
+
+                return [empty_answer(statement)]
             case "constant":
                 from dpsql.dbapi.foresee import constants  # few statements have no table
 

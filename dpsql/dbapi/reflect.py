@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from dpsql.answer.result import Result, listing
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.describe import describe_values
+from dpsql.dialect.columns import columns_of_view
+from dpsql.dialect.types import kind_of
 from dpsql.records import dataclass
-from dpsql.sql.mentions import asked_for_no_rows, columns_named, tables_of
+from dpsql.sql.mentions import tables_of
+from dpsql.sql.parse import Statement
 from dpsql.sql.qualified import find_key
 
-_EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 UNIT = "the privacy unit: COUNT(DISTINCT it), joins along it"
 
 
@@ -35,23 +35,20 @@ def columns_of(known: Catalog, name: str) -> tuple[PublicColumn, ...] | None:
     return None
 
 
-def asked_columns(known: Catalog, sql: str) -> Result | None:
-    """The empty answer to ``SELECT * FROM t WHERE 1 = 0`` or ``LIMIT 0``, as tools ask for columns.
+def empty_answer(statement: Statement) -> Result:
+    """The answer to a SELECT of which no row can come: its columns, as tools ask for them.
 
-    None for any other statement. Guarantee: a function of public facts alone.
+    Guarantee: a function of public facts alone.
     """
-    if _EXPLAIN.match(sql):
-        asked = asked_columns(known, _EXPLAIN.sub("", sql))
+    sql, columns = statement.fragment.body, statement.columns or ()
+    if statement.explain:
         free = "free: names and types of columns are declared"
-        return None if asked is None else listing(("explain",), [(free,)], sql)
-    parts = asked_for_no_rows(sql)
-    key = None if parts is None else find_key(parts, known)
-    found = None if key is None else columns_of(known, key)
-    if not found:
-        return None
-    types = tuple("number" if c.type in ("", "decimal") else c.type for c in found)
-    names = tuple(each.name for each in found)
-    return Result(names, types, (), (None,) * len(found), sql, kind="message")
+        return listing(("explain",), [(free,)], sql)
+    types = tuple(kind_of(each.type) for each in columns)
+    typed = () if statement.fragment.reader is None else tuple(each.type for each in columns)
+    none = (None,) * len(columns)
+    names = tuple(each.name for each in columns)
+    return Result(names, types, (), none, sql, kind="message", typed=typed)
 
 
 def comment_of(known: Catalog, name: str) -> str | None:
@@ -83,14 +80,13 @@ def _columns_of_table(table: Table) -> list[PublicColumn]:
 
 
 def _columns_of_view(known: Catalog, sql: str) -> list[PublicColumn]:
-    """The names that a view selects, with the types of columns of the same names below it."""
+    """The columns that a view selects, described where they are those of a table by their names."""
     below: dict[str, PublicColumn] = {}
     for parts in tables_of(sql) or ():
         found = columns_of(known, parts[-1])
         below |= {each.name.casefold(): each for each in found or ()}
-    out: list[PublicColumn] = []
-    for name in columns_named(sql):
-        star = list(below.values())
-        own = below.get(name.casefold(), PublicColumn(name, "", ""))
-        out += star if name == "*" else [own]
-    return out
+    return [
+        below.get(each.name.casefold())
+        or PublicColumn(each.name, "" if each.type is None else kind_of(each.type), "")
+        for each in columns_of_view(known, sql) or ()
+    ]

@@ -167,8 +167,8 @@ def describe(desk: Desk, statement: Statement) -> Result:
     name, kind, catalog = statement.words[0], statement.words[1:], desk.known
     if kind == QUERY:
         text = statement.fragment.body
-        asked = foresee(desk, _FIRST.sub("", text, count=1))
-        return listing(("column", "type", "noisy"), [tuple(each) for each in asked], text)
+        asked = foresee(desk, _FIRST.sub("", text, count=1), statement.fragment.dialect)
+        return listing(("column", "type", "noisy"), [each[:3] for each in asked], text)
     if kind and kind[0] in WORDS:
         found = find_named(desk.found, name, kind[0].upper())
         facts = listing((kind[0], found.name), found.rows(), statement.fragment.body)

@@ -23,6 +23,8 @@ from dpsql.answer.discovered import (
 from dpsql.answer.store import Store
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import ALL, OWNERS
+from dpsql.dialect.emptiness import columns_alone
+from dpsql.dialect.reading import PostgresReader
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
@@ -39,7 +41,7 @@ from dpsql.sql.clauses import Cut, read_own, read_truncation
 from dpsql.sql.collector import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.lexemes import Fragment
+from dpsql.sql.lexemes import Fragment, StatementReader
 from dpsql.sql.parse import Statement, parse, reparse
 from dpsql.sql.products import Compiler
 from dpsql.workload.term import Pattern
@@ -111,7 +113,8 @@ class Desk(ABC):
         self._paid_by: dict[tuple[str, int, str], tuple[str, ...]] = {}
         self._count = b""
         self.compiler = Compiler(catalog)
-        self._compiled: dict[tuple[str, Cut | None], Compiled] = {}
+        self._compiled: dict[tuple[str, Cut | None, StatementReader | None], Compiled] = {}
+        self._reader = PostgresReader(catalog)
         self._held = 0
         self._read: dict[Fragment, Statement] = {}
         self._asked: dict[tuple[int, ...], KeptRequest] = {}
@@ -243,17 +246,22 @@ class Desk(ABC):
         """The evaluator of noisy tables."""
         return self.compiler.evaluator.sealed
 
-    def read(self, fragment: Fragment) -> Statement:
+    def read(self, fragment: Fragment, dialect: str = "duckdb") -> Statement:
         """Stage 1: parse a statement. A SELECT is remembered, without its tree: see ``compile``.
+
+        The dialect is that of the session that asks it. One of which no row can come is of the
+        kind ``empty``: it is known by its columns.
 
         When too much is held, all is let go of here: a request has nothing compiled yet.
         Raises: as ``parse``.
         """
         if self._held > HELD:
             self._forget(self.known)
+        self._reader.catalog = self.known
+        fragment = replace(fragment, reader=self._reader if dialect == "postgres" else None)
         if fragment in self._read:
             return self._read[fragment]
-        statement = parse(fragment, self.compiler.parts)
+        statement = columns_alone(parse(fragment, self.compiler.parts), self.known)
         if statement.kind == "select" and statement.fragment.text == fragment.text:  # of any day
             while len(self._read) >= READ:
                 del self._read[next(iter(self._read))]
@@ -281,13 +289,16 @@ class Desk(ABC):
         """The statements with the values of a column clipped, where that is wanted of them."""
         pairs = zip(workload, cuts, strict=True)
         return tuple(
-            item if cut is None else self._compile(replace(reparse(item.text), cut=cut))
+            item
+            if cut is None
+            else self._compile(replace(reparse(item.text, item.reader), cut=cut))
             for item, cut in pairs
         )
 
     def _compile(self, statement: Statement) -> Compiled:
         text, cut = statement.fragment.body, statement.cut
-        if (text, cut) not in self._compiled:
+        reader = statement.fragment.reader
+        if (text, cut, reader) not in self._compiled:
             if statement.tree is None and statement.parts is None:
                 statement = replace(parse(statement.fragment), cut=cut)
             options = statement.options
@@ -295,16 +306,18 @@ class Desk(ABC):
             weight, most, part, how = read_own(
                 options, "weight", "max_stddev", "within", "reconstruct"
             )
-            found = self._compiled[text, cut] = replace(
+            found = self._compiled[text, cut, reader] = replace(
                 bound,
                 weight=weight,
                 max_stddev=most,
                 within=part,
                 reconstruct=how,
                 truncation=read_truncation(statement.fragment, options),
+                typed=tuple(each.type for each in statement.columns or ()),
+                reader=reader,
             )
             self._held += _bytes_of(found)
-        return self._compiled[text, cut]
+        return self._compiled[text, cut, reader]
 
     def _bound(self, statement: Statement) -> Compiled:
         """A statement, compiled; where it wants keys to be found, as if each column had one."""
@@ -321,7 +334,9 @@ class Desk(ABC):
         sought = sought_by(provisional)
         if not unfound(sought, self.declared.tables):
             provisional = compile_statement(
-                reparse(statement.fragment.body), self.compiler, self._public_rows
+                reparse(statement.fragment.body, statement.fragment.reader),
+                self.compiler,
+                self._public_rows,
             )
         chance = dict(statement.options).get("discovery_delta")
         return replace(provisional, seeks=sought, chance=chance)
@@ -345,7 +360,7 @@ class Desk(ABC):
         """
         compiler = Compiler(self._supposing(with_one_key(self.known.tables, bounds=True)))
         for statement in statements:
-            again = reparse(statement.fragment.body)
+            again = reparse(statement.fragment.body, statement.fragment.reader)
             try:
                 compile_statement(again, compiler, self._public_rows)
             except ProgrammingError as error:

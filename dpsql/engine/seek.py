@@ -69,7 +69,7 @@ class Seeking:
 
     def compiled(self, desk: Desk) -> tuple[Compiled, ...]:
         """The workload, once the keys are found."""
-        return desk.compile([reparse(item.text) for item in self.workload])
+        return desk.compile([reparse(item.text, item.reader) for item in self.workload])
 
     def counts(self, desk: Desk, found: Discovered, free: bool) -> Result:
         """The answer that came with the keys."""

@@ -56,6 +56,7 @@ class Terms:
     reuse = Kept[str]()
     nonnegative = Kept[bool]()
     memory_limit = Kept[int | None]()
+    dialect = Kept[str]()
 
     @classmethod
     def of(cls, catalog: Catalog) -> Terms:

@@ -19,7 +19,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, replace
 from dpsql.server.caller import Caller, Repeated
 from dpsql.server.messages import Head, Told
-from dpsql.server.returned import ResultTable, Returned, heads_of
+from dpsql.server.returned import ResultTable, Returned, heads_of, wire_types
 from dpsql.server.route import KEPT, Errand, blank_but, route
 from dpsql.server.ticks import Ticks
 from dpsql.server.twin import Declared, Twin, TwinReader
@@ -60,7 +60,7 @@ class Asker:
         ticks: Ticks | None = None,
         shows_errors: bool = False,
     ) -> None:
-        self._caller = Caller(site, analyst, ticks, is_strict=True)
+        self._caller = Caller(site, analyst, ticks, is_strict=True, dialect="postgres")
         self._twin = twin
         self.last_charge = "nothing was asked"
         self._ticks = ticks or Ticks()
@@ -282,7 +282,8 @@ class Asker:
         if errand.tag == "SELECT":
             found = self.connection.describe(text)
             noisy = [self.shows_errors and each.noisy for each in found]
-            heads = heads_of([each.name for each in found], [each.type for each in found], noisy)
+            kinds = wire_types([each.type for each in found], [each.own for each in found])
+            heads = heads_of([each.name for each in found], kinds, noisy)
             return heads, None
         if errand.tag in FREE_FORMS:
             (reply,) = self.ask(text, [errand])

@@ -39,7 +39,8 @@ class Caller:
     """One analyst's connection, opened by the first statement; one thread at a time uses it.
 
     Where a curator changes the catalog, it goes on with the one in force; one that ``is_strict``
-    only where that leaves its tables alone, since its client remembers what they were.
+    only where that leaves its tables alone, since its client remembers what they were. It begins
+    with statements in a ``dialect``.
 
     What it comes back with, and what ends it before that, waits for a tick. ``first_terms`` are
     those that the session begins with, None as long as nothing was asked. ``repeated`` is what
@@ -53,8 +54,10 @@ class Caller:
         analyst: str | None,
         ticks: Ticks | None = None,
         is_strict: bool = False,
+        dialect: str = "duckdb",
     ) -> None:
         self._is_strict = is_strict
+        self._dialect = dialect
         self._ticks = ticks or Ticks()
         self._site = site
         self._analyst = analyst
@@ -71,7 +74,8 @@ class Caller:
         """The connection. Raises: LedgerError, DataError."""
         if self._connection is None:
             self._connection, self._repeats = self._site.admit(self._analyst)
-            self.first_terms = self._connection.terms
+            terms = self._connection.terms.having(dialect=self._dialect)
+            self._connection.terms = self.first_terms = terms
         return self._connection
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dpsql.catalog import Catalog
 from dpsql.errors import ProgrammingError
 from dpsql.server.messages import ProtocolError
-from dpsql.server.values import TEXT_TYPE, wire_type
+from dpsql.server.values import ARRAYS, TEXT_TYPE, wire_type
 from dpsql.sql.lexemes import Lexeme, lex, render_literal
 from dpsql.sql.mentions import parameters_of, tables_of
 from dpsql.sql.qualified import find_key
@@ -46,6 +46,8 @@ def types_of(text: str, given: Sequence[int], known: Catalog) -> list[int]:
         if not found[position]:
             place, name = places.get(position + 1, ("", ""))
             found[position] = 20 if place == "limit" else _type_of(text, name, known)
+            if place == "list":
+                found[position] = ARRAYS[found[position]]
     return found
 
 
@@ -71,7 +73,8 @@ def bind(text: str, values: Sequence[object]) -> str:
 
 
 def sample(text: str, count: int) -> str:
-    """A text that has the same columns whatever its parameters are: NULL, and 1 for limits."""
+    """A text of the same columns whatever its parameters are: NULL, 1 for limits, no list."""
     places = parameters_of(text)
-    limits = [places.get(number, ("", ""))[0] == "limit" for number in range(1, count + 1)]
-    return bind(text, [1 if each else None for each in limits])
+    kinds = [places.get(number, ("", ""))[0] for number in range(1, count + 1)]
+    known: dict[str, object] = {"limit": 1, "list": []}
+    return bind(text, [known.get(each) for each in kinds])

@@ -9,7 +9,7 @@ from dpsql.answer.numbers import told_error
 from dpsql.answer.result import Result
 from dpsql.records import dataclass
 from dpsql.server.messages import TEXT, Head, ProtocolError
-from dpsql.server.values import TYPES, encode, wire_type
+from dpsql.server.values import TYPES, WireType, encode, wire_type
 
 STDDEV = "__stddev"
 """The suffix of columns of standard errors."""
@@ -46,17 +46,22 @@ def spread(formats: Sequence[int], count: int) -> list[int]:
 
 
 def heads_of(
-    names: Sequence[str], kinds: Sequence[str], noisy: Sequence[bool] = ()
+    names: Sequence[str], kinds: Sequence[WireType], noisy: Sequence[bool] = ()
 ) -> tuple[Head, ...]:
     """The columns of a result, and after each noisy one that of its standard errors."""
     found = []
-    for position, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        known = wire_type(kind)
+    for position, (name, known) in enumerate(zip(names, kinds, strict=True)):
         found.append(Head(name, known.oid, known.size))
         if position < len(noisy) and noisy[position]:
             number = TYPES["number"]
             found.append(Head(name + STDDEV, number.oid, number.size))
     return tuple(found)
+
+
+def wire_types(kinds: Sequence[str], typed: Sequence[str | None]) -> list[WireType]:
+    """The types of columns, by those of a result and by what its dialect calls them."""
+    names = typed or (None,) * len(kinds)
+    return [wire_type(*each) for each in zip(kinds, names, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,12 @@ class ResultTable:
         return tuple(self.errors and each is not None for each in self.result.stddev)
 
     @property
+    def _kinds(self) -> list[WireType]:
+        return wire_types(self.result.types, self.result.typed)
+
+    @property
     def heads(self) -> tuple[Head, ...]:
-        return heads_of(self.result.columns, self.result.types, self._noisy)
+        return heads_of(self.result.columns, self._kinds, self._noisy)
 
     def __len__(self) -> int:
         return len(self.result.rows)
@@ -82,7 +91,7 @@ class ResultTable:
     ) -> Iterator[list[bytes | None]]:
         wanted = spread(formats, len(self.heads))
         result, noisy = self.result, self._noisy
-        kinds = [wire_type(kind) for kind in result.types]
+        kinds = self._kinds
         for number in range(len(self)) if places is None else places:
             values: list[bytes | None] = []
             for position, value in enumerate(result.rows[number]):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from dpsql.records import dataclass
-from dpsql.server.messages import BINARY, ProtocolError, utf8
+from dpsql.server.messages import BINARY, TEXT, ProtocolError, utf8
 
 UNKNOWN, TEXT_TYPE = 705, 25
 _EPOCH = dt.date(2000, 1, 1)
@@ -86,9 +87,135 @@ TYPES = {
 """By the names that results have for types; any other is text."""
 
 
-def wire_type(kind: str) -> WireType:
-    """The type of a result's column."""
-    return TYPES.get(kind, TYPES["text"])
+def _integer(oid: int, layout: str) -> WireType:
+    def packed(value: Any) -> bytes:
+        try:
+            return struct.pack(layout, int(value))
+        except struct.error:
+            raise BadValue("integer out of range", "22003") from None
+
+    return WireType(oid, struct.calcsize(layout), lambda v: str(int(v)), packed)
+
+
+def _numeric_text(value: Any) -> str:
+    return f"{value:f}" if isinstance(value, Decimal) else number_text(float(value))
+
+
+def _packed_numeric(value: Any) -> bytes:
+    """A NUMERIC in binary: see ``_numeric``."""
+    sign, digits, exponent = Decimal(_numeric_text(value)).as_tuple()
+    scale = max(0, -int(exponent))
+    text = "".join(map(str, digits)) + "0" * max(0, int(exponent))
+    text = text.rjust(scale + 1, "0")
+    whole, part = text[: len(text) - scale], text[len(text) - scale :]
+    whole = whole.rjust(-(-len(whole) // 4) * 4, "0")
+    part = part.ljust(-(-len(part) // 4) * 4, "0")
+    groups = [int((whole + part)[at : at + 4]) for at in range(0, len(whole + part), 4)]
+    weight = len(whole) // 4 - 1
+    while groups and groups[0] == 0:
+        groups, weight = groups[1:], weight - 1
+    while groups and groups[-1] == 0:
+        groups.pop()
+    head = (len(groups), weight if groups else 0, 0x4000 if sign and groups else 0, scale)
+    return struct.pack(f"!HhHH{len(groups)}H", *head, *groups)
+
+
+def _as_timestamp(value: dt.date) -> dt.datetime:
+    if isinstance(value, dt.datetime):
+        return value
+    return dt.datetime.combine(value, dt.time())
+
+
+def _timestamp_text(value: dt.date) -> str:
+    return _as_timestamp(value).replace(tzinfo=None).isoformat(sep=" ")
+
+
+def _timestamp_type(oid: int, zone: str) -> WireType:
+    return WireType(
+        oid, 8, lambda v: _timestamp_text(v) + zone, lambda v: _timestamp(_as_timestamp(v))
+    )
+
+
+POSTGRES = {
+    "bool": TYPES["boolean"],
+    "int2": _integer(21, "!h"),
+    "int4": _integer(23, "!i"),
+    "int8": TYPES["integer"],
+    "float4": WireType(700, 4, TYPES["number"].text, lambda v: struct.pack("!f", float(v))),
+    "float8": TYPES["number"],
+    "numeric": WireType(1700, -1, _numeric_text, _packed_numeric),
+    "text": TYPES["text"],
+    "unknown": TYPES["text"],
+    "varchar": WireType(1043, -1, TYPES["text"].text, TYPES["text"].binary),
+    "interval": TYPES["text"],
+    "date": WireType(
+        1082,
+        4,
+        lambda v: _as_timestamp(v).date().isoformat(),
+        lambda v: struct.pack("!i", (_as_timestamp(v).date() - _EPOCH).days),
+    ),
+    "timestamp": _timestamp_type(1114, ""),
+    "timestamptz": _timestamp_type(1184, "+00"),
+    "time": TYPES["time"],
+}
+"""By PostgreSQL's own names; the zone of every session is UTC."""
+_ARRAYS = {
+    "bool": 1000,
+    "int2": 1005,
+    "int4": 1007,
+    "int8": 1016,
+    "float4": 1021,
+    "float8": 1022,
+    "numeric": 1231,
+    "text": 1009,
+    "varchar": 1015,
+    "date": 1182,
+    "timestamp": 1115,
+    "timestamptz": 1185,
+    "time": 1183,
+}
+ARRAYS = {POSTGRES[of].oid: oid for of, oid in _ARRAYS.items()}
+"""The types of arrays, by those of their elements."""
+_ELEMENTS = {oid: of for of, oid in ARRAYS.items()}
+_BARE = re.compile(r"[^\s{},\"\\]+")
+
+
+def _array_type(of: str) -> WireType:
+    inner = POSTGRES[of]
+
+    def text(values: Any) -> str:
+        return (
+            "{" + ",".join("NULL" if v is None else _element(inner.text(v)) for v in values) + "}"
+        )
+
+    def packed(values: Any) -> bytes:
+        listed = list(values)
+        has_null = any(each is None for each in listed)
+        parts = [struct.pack("!iiI", int(bool(listed)), int(has_null), inner.oid)]
+        parts += [struct.pack("!ii", len(listed), 1)] if listed else []
+        for each in listed:
+            data = b"" if each is None else inner.binary(each)
+            parts += [struct.pack("!i", -1 if each is None else len(data)), data]
+        return b"".join(parts)
+
+    return WireType(_ARRAYS[of], -1, text, packed)
+
+
+def _element(text: str) -> str:
+    """A value in the text of an array."""
+    if _BARE.fullmatch(text) and text.upper() != "NULL":
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+POSTGRES |= {f"{of}[]": _array_type(of) for of in _ARRAYS}
+
+
+def wire_type(kind: str, name: str | None = None) -> WireType:
+    """The type of a result's column; PostgreSQL's own of that name, where it is known."""
+    found = None if name is None else POSTGRES.get(name)
+    return found or TYPES.get(kind, TYPES["text"])
 
 
 def encode(value: Any, kind: WireType, format_: int) -> bytes | None:
@@ -106,10 +233,12 @@ def decode(data: bytes | None, oid: int, format_: int) -> Any:
     if data is None:
         return None
     if format_ == BINARY:
-        return _decode_binary(data, oid)
+        return _binary_list(data) if oid in _ELEMENTS else _decode_binary(data, oid)
     text = utf8(data)
     if "\0" in text:
         raise ProtocolError('invalid byte sequence for encoding "UTF8": 0x00', "22021")
+    if oid in _ELEMENTS:
+        return _list_of(text, _ELEMENTS[oid])
     read = _READERS.get(oid)
     if read is None:
         return text
@@ -117,6 +246,50 @@ def decode(data: bytes | None, oid: int, format_: int) -> Any:
         return read(text.strip())
     except (ValueError, InvalidOperation, OverflowError):
         raise BadValue(f"invalid input syntax for a parameter of type {oid}") from None
+
+
+_PARTS = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s{},"\\]+(?:\s+[^\s{},"\\]+)*))\s*(,|$)')
+
+
+def _list_of(text: str, oid: int) -> list[Any]:
+    """The values of an array of one dimension in text. Raises: BadValue."""
+    inner = re.fullmatch(r"\s*\{(.*)\}\s*", text, re.DOTALL)
+    if inner is None:
+        raise BadValue("malformed array literal in a parameter")
+    found: list[Any] = []
+    at, more = 0, bool(inner[1].strip())
+    while more:
+        part = _PARTS.match(inner[1], at)
+        if part is None:
+            raise BadValue("an array of one dimension is wanted in a parameter")
+        quoted, bare, comma = part.groups()
+        is_null = bare is not None and bare.upper() == "NULL"
+        value = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        found.append(None if is_null else decode(value.encode(), oid, TEXT))
+        at, more = part.end(), comma == ","
+    return found
+
+
+def _binary_list(data: bytes) -> list[Any]:
+    """The values of an array of one dimension in binary. Raises: BadValue."""
+    try:
+        dimensions, _, oid = struct.unpack_from("!iiI", data)
+        if dimensions == 0:
+            return []
+        count, _ = struct.unpack_from("!ii", data, 12)
+        if dimensions != 1 or not 0 <= count <= len(data):
+            raise BadValue("an array of one dimension is wanted in a parameter")
+        found: list[Any] = []
+        at = 20
+        for _ in range(count):
+            (size,) = struct.unpack_from("!i", data, at)
+            part, at = data[at + 4 : at + 4 + max(0, size)], at + 4 + max(0, size)
+            if len(part) != max(0, size):
+                raise BadValue("incorrect binary data format in a parameter", "22P03")
+            found.append(None if size == -1 else _decode_binary(part, oid))
+        return found
+    except struct.error:
+        raise BadValue("incorrect binary data format in a parameter", "22P03") from None
 
 
 def _decode_binary(data: bytes, oid: int) -> Any:

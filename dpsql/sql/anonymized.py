@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dpsql.records import replace
 from dpsql.sql.clauses import PER_ROW, WORD
 from dpsql.sql.lexemes import Fragment, Lexeme
 from dpsql.sql.report_format import WORD as REPORT_FORMAT
@@ -42,7 +43,7 @@ def renewed(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Fragment:
     if not changes:
         return fragment
     text = fragment.text[: fragment.start] + body + fragment.text[fragment.end :]
-    return Fragment(text, fragment.start, fragment.start + len(body))
+    return replace(fragment, text=text, end=fragment.start + len(body))
 
 
 def _clauses(lexemes: Sequence[Lexeme]) -> Iterator[_Change]:

@@ -13,6 +13,7 @@ from dpsql.catalog import Table
 from dpsql.records import dataclass, field
 from dpsql.sql.clauses import Truncation
 from dpsql.sql.group import Grouping, repeat_keys
+from dpsql.sql.lexemes import StatementReader
 from dpsql.sql.query import Outside, Query, Rank, Shell
 from dpsql.workload.term import Term, refuse_pattern
 
@@ -141,7 +142,8 @@ class Compiled:
     with its own column names; None where there is one select and nothing else. ``truncation`` says
     where values are clipped that are summed. ``seeks`` are columns (table, column) whose keys are
     found first where they were not, and ``chance`` is the discovery_delta for it; until then it is
-    compiled with one key each.
+    compiled with one key each. ``typed`` are the types that a dialect of its own gives its columns,
+    () where it has none; ``reader`` read its text.
     """
 
     text: str
@@ -155,6 +157,8 @@ class Compiled:
     truncation: Truncation | None = None
     seeks: tuple[tuple[str, str], ...] = ()
     chance: str | None = None
+    typed: tuple[str | None, ...] = ()
+    reader: StatementReader | None = None
 
     @property
     def rows(self) -> int:

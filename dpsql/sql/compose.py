@@ -171,9 +171,12 @@ def _check_syntax(statement: Statement, compiler: Compiler) -> None:
     if statement.form in compiler.forms:
         return
     found = compiler.evaluator.sealed.find_error(statement.sql)
-    if found is None:
+    if found is None and statement.form:
         compiler.forms.add(statement.form)
-    else:
+    elif found is not None and statement.fragment.reader is not None:
+        span = statement.fragment.whole()
+        raise ProgrammingError("E_PARSE", printable(found[0]), hint=FORM, span=span)
+    elif found is not None:
         text, place = found
         start = len(statement.sql.encode()[:place].decode(errors="ignore"))
         word = re.match(r"\w+|.|", statement.sql[start:], re.DOTALL)

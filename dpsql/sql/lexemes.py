@@ -7,11 +7,14 @@ import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 from dpsql.errors import ProgrammingError, Span
 from dpsql.records import dataclass, field
 from dpsql.sql.collector import ended_anywhere
+
+if TYPE_CHECKING:
+    from dpsql.sql.readers import ReadSelect
 
 MAX_TEXT = 64 * 1024
 """Longest statement, in bytes and in characters."""
@@ -27,6 +30,7 @@ MAX_NUMBER = 40
 
 _LEXEME = re.compile(
     r"""(?P<space>\s+)
+      | (?P<escaped>[eE]'(?:[^'\\]|''|\\.)*')
       | (?P<word>[^\W\d]\w*)
       | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
       | (?P<string>'(?:[^']|'')*')
@@ -56,17 +60,33 @@ class Lexeme(NamedTuple):
         return self.text[1:-1].replace('""', '"') if self.kind == "quoted" else self.text
 
 
+class StatementReader(Protocol):
+    """Reads the queries of a session that are in another dialect than DuckDB's."""
+
+    def read(self, text: str, fragment: Fragment) -> ReadSelect:
+        """Read a query; ``text`` is that of the fragment, with blanks for what is dpsql's own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One statement's text within a script: ``text[start:end]`` without its semicolon."""
+    """One statement's text within a script: ``text[start:end]`` without its semicolon.
+
+    ``reader`` reads its queries; None where they are DuckDB's.
+    """
 
     text: str
     start: int
     end: int
+    reader: StatementReader | None = field(default=None, repr=False)
     body: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "body", self.text[self.start : self.end])
+
+    @property
+    def dialect(self) -> str:
+        """The dialect that its queries are in."""
+        return "duckdb" if self.reader is None else "postgres"
 
     def span(self, start: int, end: int) -> Span:
         """A span given by offsets within the fragment."""
@@ -199,6 +219,8 @@ def render_literal(value: object) -> str:
             return f"DATE '{value.isoformat()}'"
         case dt.time() if value.tzinfo is None:
             return f"TIME '{value.isoformat()}'"
+        case list():
+            return f"ARRAY[{', '.join(map(render_literal, value))}]"
     plain = _plain(value)
     if type(plain) is not type(value):
         return render_literal(plain)

@@ -12,9 +12,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.sql.functions import has
 from dpsql.sql.lexemes import MAX_TEXT
 
-_ALL_COLUMNS = re.compile(r"\s*SELECT\s+\*\s+FROM\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"^\s*EXPLAIN\b", re.IGNORECASE)
-_NEVER = ("1=0", "0=1", "FALSE", "1=2", "(1=0)", "1<>1", "0<>0")
 
 
 def tables_of(sql: str) -> list[tuple[str, ...]] | None:
@@ -37,51 +35,16 @@ def tables_of(sql: str) -> list[tuple[str, ...]] | None:
     return found
 
 
-def columns_named(sql: str) -> list[str]:
-    """The names of the columns of a query; ``*`` for all of a table, nothing if unreadable.
-
-    >>> columns_named("SELECT *, a.b, count(*) AS n FROM a")
-    ['*', 'b', 'n']
-    """
-    trees = _parse(sql) or []
-    selects = [tree.selects for tree in trees if isinstance(tree, exp.Query)]
-    return ["*" if each.is_star else each.alias_or_name for each in selects[0]] if selects else []
-
-
-def asked_for_no_rows(sql: str) -> tuple[str, ...] | None:
-    """The table of a query for its columns alone: all of it, of which by its text no row is left.
-
-    >>> asked_for_no_rows('SELECT * FROM "a" WHERE 1 = 0'), asked_for_no_rows("SELECT * FROM a")
-    (('a',), None)
-    >>> asked_for_no_rows("SELECT * FROM a FETCH FIRST ROW ONLY")
-    """
-    if not _ALL_COLUMNS.match(sql):
-        return None
-    trees = _parse(sql) or []
-    tree = trees[0] if len(trees) == 1 else None
-    if not isinstance(tree, exp.Select) or len(tree.selects) != 1 or not tree.is_star:
-        return None
-    table = tree.args["from_"].this if tree.args.get("from_") else None
-    rest = {key for key, value in tree.args.items() if value}
-    where, limit = tree.args.get("where"), tree.args.get("limit")
-    never = where is not None and where.this.sql().upper().replace(" ", "") in _NEVER
-    none = isinstance(limit, exp.Limit) and limit.expression.sql() == "0"
-    known = rest <= {"kind", "expressions", "from_", "where", "limit"} and (never or where is None)
-    if not isinstance(table, exp.Table) or not known or not (never or none):
-        return None
-    plain = not any(table.args.get(key) for key in ("joins", "pivots", "sample", "laterals"))
-    plain = plain and not table.alias_column_names
-    named = isinstance(table.this, exp.Identifier)
-    return tuple(part.name for part in table.parts) if plain and named else None
-
-
 def parameters_of(sql: str) -> dict[int, tuple[str, str]]:
     """What each ``$n`` of a query stands beside: a column's name, or a limit; by number.
 
-    The pair is ("column", name) or ("limit", ""); marks elsewhere are left out.
+    The pair is ("column", name), ("list", name) for ANY and ALL of it, or ("limit", ""); marks
+    elsewhere are left out.
 
     >>> parameters_of("SELECT COUNT(*) FROM t WHERE a > $1 AND b IN ($2) LIMIT $3")
     {1: ('column', 'a'), 2: ('column', 'b'), 3: ('limit', '')}
+    >>> parameters_of("SELECT COUNT(*) FROM t WHERE a = ANY($1)")
+    {1: ('list', 'a')}
     >>> parameters_of("EXPLAIN SELECT COUNT(*) FROM t LIMIT $1")
     {1: ('limit', '')}
     """
@@ -97,7 +60,11 @@ def parameters_of(sql: str) -> dict[int, tuple[str, str]]:
 
 def _place(mark: exp.Parameter) -> tuple[str, str] | None:
     above = mark.parent
-    while isinstance(above, exp.Paren | exp.Neg | exp.Cast | exp.Tuple):
+    kind = "column"
+    while above is not None and (
+        isinstance(above, exp.Paren | exp.Neg | exp.Cast | exp.Tuple) or is_quantifier(above)
+    ):
+        kind = "list" if is_quantifier(above) else kind
         above = above.parent
     if isinstance(above, exp.Limit | exp.Offset | exp.Fetch):
         return ("limit", "")
@@ -105,8 +72,14 @@ def _place(mark: exp.Parameter) -> tuple[str, str] | None:
     if above is not None and (is_test or isinstance(above, exp.Between | exp.In)):
         for column in _sides(above):
             if isinstance(column, exp.Column):
-                return ("column", column.name)
+                return (kind, column.name)
     return None
+
+
+def is_quantifier(node: exp.Expr) -> bool:
+    """Whether a node is ANY, SOME or ALL, by which an operator compares with what is in a list."""
+    name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+    return isinstance(node, exp.Any | exp.All) or name in ("any", "some", "all")
 
 
 def _sides(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -32,6 +32,7 @@ from dpsql.sql.lexemes import (
     MAX_TEXT,
     Fragment,
     Lexeme,
+    StatementReader,
     is_dotted,
     lex,
     split_statements,
@@ -39,6 +40,7 @@ from dpsql.sql.lexemes import (
 from dpsql.sql.misspelt import refuse_statement
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
+from dpsql.sql.readers import Columns, ReadSelect
 from dpsql.sql.report_format import WORD, marked, take_reports
 from dpsql.sql.rewritten import NodeLimit
 from dpsql.sql.sugar import plain
@@ -93,7 +95,8 @@ class Statement:
     settings of its WITH DIFFERENTIAL_PRIVACY clause, ``clips`` the contribution bounds of its
     aggregates, ``cut`` where a column is clipped in all of them; ``sql`` is the SELECT without
     options and bounds, blanks in their place; ``form`` is what its syntax depends on, literals
-    left out; ``parts`` are those of a SELECT of simple conditions, and where all of them were
+    left out, "" where nobody knows; ``columns`` are what a dialect of its own says it returns;
+    ``parts`` are those of a SELECT of simple conditions, and where all of them were
     parsed before there may be no ``tree``.
     """
 
@@ -111,6 +114,7 @@ class Statement:
     creation: Creation | None = None
     rows: Materialisation | None = None
     search: Search | None = None
+    columns: Columns | None = None
 
     @property
     def is_clipped(self) -> bool:
@@ -125,7 +129,7 @@ def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:
     Raises: ProgrammingError (E_PARSE, E_CONTROL_CHAR, E_TOO_LARGE, E_TOO_COMPLEX, E_LITERAL,
     E_SETTING) or NotSupportedError (E_STATEMENT).
     """
-    parts = None if known is None else cut_up(fragment.body)
+    parts = None if known is None or fragment.reader is not None else cut_up(fragment.body)
     if known is None or parts is None:
         return _parse(fragment)
     if known.is_parsed(parts):
@@ -150,7 +154,7 @@ def _parse(fragment: Fragment) -> Statement:
         case ["explain", "analyze", *_]:
             _refuse(fragment, lexemes, "EXPLAIN ANALYZE", "EXPLAIN is free and never runs")
         case ["explain", "select" | "from" | "with" | "(" | "values" | "pivot" | "unpivot", *_]:
-            inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
+            inner = replace(fragment, start=fragment.start + lexemes[1].start)
             return _parse_select(inner, check_limits(inner), explain=True)
         case ["set", *_]:
             return Statement("set", fragment, words=parse_set(fragment, lexemes))
@@ -180,13 +184,13 @@ def _parse(fragment: Fragment) -> Statement:
         case ["create", "synthetic", *_]:
             return Statement("create", fragment, creation=parse_create(fragment, lexemes))
         case ["explain", "create", "synthetic"]:
-            inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
+            inner = replace(fragment, start=fragment.start + lexemes[1].start)
             creation = parse_create(inner, check_limits(inner))
             return Statement("create", fragment, explain=True, creation=creation)
         case ["create", "domain" | "bounds", *_]:
             return Statement("find", fragment, search=parse_search(fragment, lexemes))
         case ["explain", "create", "domain" | "bounds"]:
-            inner = Fragment(fragment.text, fragment.start + lexemes[1].start, fragment.end)
+            inner = replace(fragment, start=fragment.start + lexemes[1].start)
             search = parse_search(inner, check_limits(inner))
             return Statement("find", fragment, explain=True, search=search)
         case ["drop", "domain" | "bounds", *_]:
@@ -219,9 +223,9 @@ def parse_select(fragment: Fragment) -> Statement:
     return statement
 
 
-def reparse(text: str) -> Statement:
-    """Parse the text of a SELECT that was parsed before."""
-    return parse(Fragment(text, 0, len(text)))
+def reparse(text: str, reader: StatementReader | None = None) -> Statement:
+    """Parse the text of a SELECT that was parsed before, in the same dialect."""
+    return parse(Fragment(text, 0, len(text), reader))
 
 
 def check_limits(fragment: Fragment) -> list[Lexeme]:
@@ -303,7 +307,7 @@ def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
                 f"a number of over {MAX_NUMBER} characters or not finite",
                 "write it shorter, for example 1e30",
             )
-    elif lexeme.kind in ("string", "quoted") and len(lexeme.text) > MAX_STRING:
+    elif lexeme.kind in ("string", "escaped", "quoted") and len(lexeme.text) > MAX_STRING:
         fragment.refuse(
             lexeme, "E_LITERAL", f"a text of over {MAX_STRING} characters", "write a shorter text"
         )
@@ -336,7 +340,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     _check_intervals(fragment, lexemes)
     left, (text, top) = text, take_top(respelled(text, lexemes), lexemes)
     try:
-        trees = with_room(partial(parse_tokens, text))
+        read = with_room(partial(_read, text, fragment))
     except SqlglotError as error:
         raise _parse_error(fragment, lexemes, error) from None
     except RecursionError:
@@ -344,9 +348,9 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     except (ValueError, MemoryError, LookupError, TypeError, AttributeError):
         what = "the statement cannot be parsed"
         raise ProgrammingError("E_TOO_COMPLEX", what, hint=FORM) from None
-    if len(trees) != 1 or trees[0] is None:
+    if len(read.trees) != 1 or read.trees[0] is None:
         raise ProgrammingError("E_MULTI_STATEMENT", "more than one statement")
-    tree = trees[0]
+    tree = read.trees[0]
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         _refuse(fragment, lexemes, type(tree).__name__.upper(), "SELECT ... FROM table")
     check_depth(tree)
@@ -359,7 +363,8 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     check_inverted(tree, here)
     tree = plain(tree, NodeLimit(len(lexemes)))
     check_calls(tree, here)
-    note_texts(tree, fragment.body, left, lexemes)
+    if fragment.reader is None:
+        note_texts(tree, fragment.body, left, lexemes)
     if clips:
         note_clips(tree, clips, fragment)
     return Statement(
@@ -369,9 +374,17 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         tree=tree,
         options=options,
         clips=clips,
-        sql=text,
-        form=_form(lexemes),
+        sql=read.sql,
+        form=_form(lexemes) if fragment.reader is None else "",
+        columns=read.columns,
     )
+
+
+def _read(text: str, fragment: Fragment) -> ReadSelect:
+    """Parse a query by the dialect that it is in."""
+    if fragment.reader is None:
+        return ReadSelect(text, parse_tokens(text), None)
+    return fragment.reader.read(text, fragment)
 
 
 _UNITS = {

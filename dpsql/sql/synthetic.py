@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.clauses import read_options
 from dpsql.sql.lexemes import Fragment, Lexeme, split_statements
@@ -152,7 +152,7 @@ def _statements(fragment: Fragment, start: int, end: int) -> tuple[Fragment, ...
     inner = fragment.body[start:end]
     offset = fragment.start + start
     return tuple(
-        Fragment(fragment.text, offset + each.start, offset + each.end)
+        replace(fragment, start=offset + each.start, end=offset + each.end)
         for each in split_statements(inner)
     )
 

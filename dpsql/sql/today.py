@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+from dpsql.records import replace
 from dpsql.sql.lexemes import Fragment, Lexeme
 
 
@@ -33,7 +34,7 @@ def dated(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Fragment:
     if body == fragment.body:
         return fragment
     text = fragment.text[: fragment.start] + body + fragment.text[fragment.end :]
-    return Fragment(text, fragment.start, fragment.start + len(body))
+    return replace(fragment, text=text, end=fragment.start + len(body))
 
 
 def _mentions(lexemes: Sequence[Lexeme]) -> list[tuple[int, int]]:

@@ -41,7 +41,11 @@ def parse_tokens(sql: str) -> list[exp.Expr | None]:
     after PIVOT are read besides.
     Raises: sqlglot.errors.SqlglotError.
     """
-    tokens = _DUCKDB.tokenize(sql)
+    return parsed(_DUCKDB.tokenize(sql), sql)
+
+
+def parsed(tokens: list[Token], sql: str) -> list[exp.Expr | None]:
+    """Parse tokens of DuckDB's SQL, whose places are those in a text, in the same way."""
     kinds = [token.token_type for token in tokens]
     for name, before, after in zip(tokens, [None, *kinds], [*kinds[1:], None], strict=False):
         is_called, text = after == TokenType.L_PAREN, name.text.lower()

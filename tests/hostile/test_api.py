@@ -263,7 +263,7 @@ def test_what_cannot_be_parameters(connection: Connection, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"x", object(), [1], {"a": 1}, np.array([1, 2]), 1j, lambda: 0, float, ()]
+    "value", [b"x", object(), [b"x"], {"a": 1}, np.array([1, 2]), 1j, lambda: 0, float, ()]
 )
 def test_values_without_a_literal(connection: Connection, value: Any) -> None:
     refused(connection, "E_PARSE", lambda: connection.execute(COUNT + " WHERE age > ?", (value,)))

@@ -22,7 +22,7 @@ FORBIDDEN = {
     "psycopg": ("dpsql.privacy.vault",),
     "pyspark": ("dpsql.privacy.vault",),
     "deltalake": ("dpsql.privacy.vault",),
-    "sqlglot": ("dpsql.sql", "dpsql.logical.bind"),
+    "sqlglot": ("dpsql.sql", "dpsql.dialect", "dpsql.logical.bind"),
     "dpsql.logical": ("dpsql.logical", "dpsql.logical.bind", "dpsql.logical.rules"),
     "scipy.optimize": ("dpsql.search",),
     "dpsql.privacy.vault.vault": ("dpsql.privacy.vault",),

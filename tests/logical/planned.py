@@ -602,6 +602,11 @@ class Recipes:
                         operator, self.draw.randrange(1 << 40), (Recipe(table, 0), answers)
                     )
                     self._keep(made, wanted)
+                wide = [each for each in self.of[RelationLevel.ROWS] if each.inputs]
+                for each in wide * 2:  # several rows of a unit that no column holds
+                    answers = self.draw.choice(self.of[RelationLevel.NOISY])
+                    made = Recipe("left join", self.draw.randrange(1 << 40), (each, answers))
+                    self._keep(made, wanted)
 
     def over(self, operator: str, levels: Sequence[RelationLevel]) -> Recipe:
         """A recipe of an operator over inputs of some levels, half of the time those of people."""

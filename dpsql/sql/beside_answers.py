@@ -13,7 +13,8 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.records import dataclass, field
 from dpsql.sql.expressions import name_of
-from dpsql.sql.key_sets import SETS, has_sets, keys_of
+from dpsql.sql.functions import SETS
+from dpsql.sql.key_sets import has_sets, keys_of
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.met_rows import Met, Unlike
 from dpsql.sql.names import find_alias, position_of

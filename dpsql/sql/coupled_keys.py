@@ -14,9 +14,9 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.sql.evaluate import Operand
 from dpsql.sql.expressions import name_of
+from dpsql.sql.functions import SETS
 from dpsql.sql.grids import grid_of
 from dpsql.sql.joined import lookups
-from dpsql.sql.key_sets import SETS
 from dpsql.sql.keys import is_of_groups, is_ranges
 from dpsql.sql.language import check_scalar
 from dpsql.sql.listed_rows import MAX_LISTED

@@ -539,6 +539,8 @@ def is_null_where(node: exp.Expr, is_null: Callable[[exp.Column], bool]) -> bool
     return has(node, "null_all") and all(found)
 
 
+SETS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+"""Elements of GROUP BY that are made of keys."""
 INTEGER_TYPES = (
     *(exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT),
     exp.DType.INT128,

@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.sql.correlated import OVER_GROUPS, is_by_unit, is_within, names_within
 from dpsql.sql.expressions import name_of
-from dpsql.sql.key_sets import SETS
+from dpsql.sql.functions import SETS
 from dpsql.sql.sugar import has_aggregates
 
 _GROUPS = "groups of it"

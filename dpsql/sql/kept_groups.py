@@ -28,8 +28,8 @@ from dpsql.records import replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.fewest import GROUPS, ROWS, Fewest
+from dpsql.sql.functions import SETS
 from dpsql.sql.inline import Flat
-from dpsql.sql.key_sets import SETS
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import group_keys, table_under

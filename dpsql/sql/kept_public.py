@@ -17,8 +17,7 @@ from dpsql.errors import printable
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.combinations import Given
 from dpsql.sql.evaluate import Evaluator
-from dpsql.sql.functions import has, is_null_where
-from dpsql.sql.key_sets import SETS
+from dpsql.sql.functions import SETS, has, is_null_where
 from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-SETS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
-"""Elements of GROUP BY that are made of keys."""
+from dpsql.sql.functions import SETS
 
 
 def keys_of(node: exp.Expr) -> list[exp.Expr]:

@@ -10,8 +10,8 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import cached_property
 from dpsql.sql.edges import check_edges
+from dpsql.sql.functions import SETS
 from dpsql.sql.grouping_sets import read_sets
-from dpsql.sql.key_sets import SETS
 from dpsql.sql.mentioned import Below
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Expression

@@ -35,9 +35,8 @@ from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
-from dpsql.sql.functions import find
+from dpsql.sql.functions import SETS, find
 from dpsql.sql.inline import Flat
-from dpsql.sql.key_sets import SETS
 from dpsql.sql.language import Locate
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import find_alias, position_of

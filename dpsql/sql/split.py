@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from dpsql.sql.clauses import noted_clips
 from dpsql.sql.expressions import name_of
+from dpsql.sql.functions import SETS
 from dpsql.sql.inline import Flat, aliased
-from dpsql.sql.key_sets import SETS
 from dpsql.sql.keys import UNCERTAINTY
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.sugar import has_aggregates

@@ -155,7 +155,8 @@ class Explanation(LabelledFacts):
         if not self.mixed and not self.is_learned:
             rows.append(("", self.distance()))
         errors = [each for statement in self.statements for each in statement.errors]
-        beside = len(errors) > 1 and any(e.plain or e.lower or e.alone for e in errors)
+        beside = any(e.alone for e in errors)
+        beside |= len(errors) > 1 and any(e.plain or e.lower for e in errors)
         if count == 1:
             rows += [("column", each.text(beside)) for each in self.statements[0].errors]
             derived = self.statements[0].derived

@@ -52,6 +52,9 @@ STATEMENTS = (
 )
 
 
+PART = "SELECT g, COUNT(*) / SUM(COUNT(*)) OVER () AS p FROM t GROUP BY g"
+
+
 def test_columns_are_told_beside_what_they_have_alone(tmp_path: Path) -> None:
     """With a third of the budget each: plain noise on all numbers is what nobody would use."""
     (tmp_path / "t.csv").write_text("who,g\n")
@@ -69,6 +72,13 @@ def test_columns_are_told_beside_what_they_have_alone(tmp_path: Path) -> None:
                     f"alone with its share: {together.alone:.4g}" in x for x in found.lines()
                 )
         assert errors_grid(found).columns[4] == ALONE
+        connection.set("epsilon", "3")
+        (line,) = (
+            each
+            for each in connection.explain(f"{STATEMENTS[0]}; {PART}").lines()
+            if "n \u00b1" in each
+        )
+        assert "alone with its share" in line  # it was not where one column has a unit
         connection.set("metric", "mean")
         usual = connection.explain(";".join(STATEMENTS))
         columns = [each for statement in usual.statements for each in statement.errors]

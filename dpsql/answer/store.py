@@ -270,16 +270,18 @@ class Releases(Shelf[Release]):
         self._seen: dict[str, tuple[str, str]] = {}
         self._noted: dict[str, tuple[str, str]] = {}
 
-    def see(self, tables: Sequence[str], versions: tuple[str, str]) -> None:
-        """Know the digests of the version of some tables, which the next release is stored with."""
-        self._seen[repr([*tables])] = versions
+    def see(self, name: str, versions: tuple[str, str]) -> None:
+        """Know the digests of the version of some tables, which the next release is stored with.
 
-    def last_seen(self, tables: Sequence[str]) -> tuple[str, str] | None:
+        ``name`` is that of the tables together, as they are declared.
+        """
+        self._seen[name] = versions
+
+    def last_seen(self, name: str) -> tuple[str, str] | None:
         """The digests of the last version that was seen of some tables, None where none is known.
 
         It tells which releases are of rows that cannot be read at present.
         """
-        name = repr([*tables])
         sql = "SELECT now, earlier FROM versions WHERE tables = ?"
 
         def load(db: sqlite3.Connection) -> tuple[str, str] | None:

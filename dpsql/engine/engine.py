@@ -6,6 +6,7 @@ Measurement -> Estimate -> Result. The first six see public facts only; there is
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.derive import bases_of
 from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.charges import Rehearsed
 from dpsql.engine.desk import Desk, Versions
@@ -250,14 +252,22 @@ class Engine(Desk):
         try:
             found = vaults.versions(named), vaults.earlier_versions(named)
         except DataUnavailable as error:
-            known = releases.last_seen(named) if error.code == "E_DATA" else None
+            known = releases.last_seen(self._named(named)) if error.code == "E_DATA" else None
             if known is None:
                 raise
             self.unread.update(named)
             return known
         self.unread.difference_update(named)
-        releases.see(named, found)
+        releases.see(self._named(named), found)
         return found
+
+    def _named(self, tables: Sequence[str]) -> str:
+        """A name for tables together and for where they are: another version may be stated."""
+        facts = [
+            (table, [(base.source, base.options) for base in bases_of(self.declared, [table])])
+            for table in tables
+        ]
+        return hashlib.sha256(repr(facts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def is_readable(self) -> bool:
         """Say whether the source of every private table can be opened; no row is read."""

@@ -22,7 +22,7 @@ from dpsql.privacy.vault.stored_rows import StoredRows
 from dpsql.privacy.vault.vault import RelatedRows
 from tests.support.tables import write_tables
 
-WATCHDOG = 120.0
+WATCHDOG = 600.0
 CATALOG = """
 [budget]
 epsilon = 100000
@@ -64,7 +64,7 @@ class Held:
 
     def wait(self) -> None:
         self.reached.set()
-        assert self.gate.wait(WATCHDOG)
+        self.gate.wait()  # which is opened at the end, whatever fails
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.guess import is_identifier, words_of
 from dpsql.catalog.view import NO_LINES
 from dpsql.records import dataclass, replace
@@ -78,8 +79,11 @@ class DraftedTable:
         return replace(self, source={**self.source, **here})
 
 
-def draft(tables: Sequence[DraftedTable]) -> str:
-    """Return a TOML catalog with one line for every column, commented where it is not usable."""
+def draft(tables: Sequence[DraftedTable], known: Mapping[str, BookColumn] | None = None) -> str:
+    """Return a TOML catalog with one line for every column, commented where it is not usable.
+
+    ``known`` are the columns that a codebook describes, by case-folded name.
+    """
     shared = _shared_identifiers(tables)
     taken: set[str] = set()
     is_blind = all(table.looks is None for table in tables)
@@ -87,7 +91,7 @@ def draft(tables: Sequence[DraftedTable]) -> str:
     lines += [f"{line}\n" for line in _unit(shared)]
     for table in tables:
         name = _unused(_table_name(table.name), taken)
-        lines.append("\n".join(_section(table, name, shared)) + "\n")
+        lines.append("\n".join(_section(table, name, shared, known or {})) + "\n")
     return "\n".join(lines)
 
 
@@ -128,7 +132,9 @@ def _unused(name: str, taken: set[str]) -> str:
     return found
 
 
-def _section(table: DraftedTable, name: str, shared: Sequence[str]) -> Iterator[str]:
+def _section(
+    table: DraftedTable, name: str, shared: Sequence[str], known: Mapping[str, BookColumn]
+) -> Iterator[str]:
     yield f"[table.{name}]"
     if table.remark:
         yield f"# {table.remark}"
@@ -148,7 +154,11 @@ def _section(table: DraftedTable, name: str, shared: Sequence[str]) -> Iterator[
     declared: set[str] = set()
     for column, family in table.columns:
         line = _line(column, family, width) if _is_usable(column, declared) else _unusable(column)
-        yield line + _looked(table, column, line)
+        described = None if line.startswith("#") else known.get(column.casefold())
+        if described is None:
+            yield line + _looked(table, column, line)
+        else:
+            yield f"{_key(column):<{width}} = {described.facts()} # from the codebook"
         declared.add(column.casefold())
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dpsql.catalog.catalog import SERVERS, Table, Unit
+from dpsql.catalog.codebook import read_codebook
 from dpsql.catalog.draft import VOUCHED, DraftedTable, draft
 from dpsql.catalog.read_place import Place
 from dpsql.catalog.read_source import read_source
@@ -19,12 +20,14 @@ def draft_catalog(
     *data: str | os.PathLike[str],
     folder: str | os.PathLike[str] = ".",
     blind: bool = False,
+    codebook: str | os.PathLike[str] | None = None,
     **options: str,
 ) -> str:
     """Draft a TOML catalog for tables of data from their column names and types.
 
     Of files of text the first lines are looked at, for the form of the file and the types of its
-    values, never for their domains or bounds; of a ``blind`` draft only the header.
+    values, never for their domains or bounds; of a ``blind`` draft only the header. Columns that
+    a ``codebook`` describes are declared as it says: a Table Schema, or the JSON Schema of a row.
 
     ``data`` are files, folders of files, database files with all of their tables, or of a table of
     a server its engine and name, as in postgresql:public.visits, or postgresql:public.* for all
@@ -38,7 +41,7 @@ def draft_catalog(
             found += _describe_server({"engine": engine, **options, "table": name})
         else:
             found += _describe_data(each, Path(folder), blind)
-    return draft(found)
+    return draft(found, None if codebook is None else read_codebook(os.fspath(codebook)))
 
 
 def _describe_data(path: str, folder: Path, blind: bool) -> list[DraftedTable]:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -201,8 +202,14 @@ def run(
     "--with", "given", metavar="KEY=VALUE", multiple=True, help="How a server is reached."
 )
 @click.option("--blind", is_flag=True, help="Look at no value of a file of text.")
+@click.option("--codebook", metavar="FILE", help="What the documentation says: a JSON schema.")
 def init(
-    data: tuple[str, ...], output: str | None, force: bool, given: tuple[str, ...], blind: bool
+    data: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    given: tuple[str, ...],
+    blind: bool,
+    codebook: str | None,
 ) -> int:
     """Draft a catalog for DATA from column names and types.
 
@@ -214,15 +221,16 @@ def init(
     from dpsql.dbapi.drafting import draft_catalog
 
     options = {key: value for key, _, value in (each.partition("=") for each in given)}
+    drafting = partial(draft_catalog, *data, blind=blind, codebook=codebook, **options)
     if output is None:
-        print(draft_catalog(*data, blind=blind, **options), end="")
+        print(drafting(), end="")
         return OK
     from dpsql.catalog.draft import COUNTED, SEEN
     from dpsql.ui.streams import OutputFile
 
     path = Path(output)
     with OutputFile(path, force) as target:
-        drafted = draft_catalog(*data, folder=path.parent, blind=blind, **options)
+        drafted = drafting(folder=path.parent)
         target.commit(drafted.encode())
     for line in drafted.split("\n"):
         if line.startswith(SEEN):

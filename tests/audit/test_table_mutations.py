@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.delimited import Delimited
 from dpsql.engine import matrix
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import encode, fetched_columns, node_weights
+from dpsql.privacy.vault import encode, fetched_columns, lines, node_weights
 from dpsql.privacy.vault import rows as rows_of
 from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault import tally as nodes
@@ -32,6 +33,7 @@ from dpsql.privacy.vault.fetched_columns import Fetch
 from dpsql.privacy.vault.owners import Digest, Queue
 from dpsql.privacy.vault.source import RowQuery, Source
 from dpsql.privacy.vault.tally import Chunk
+from dpsql.privacy.vault.text_files import open_text
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
 from tests.audit import tables
@@ -206,13 +208,15 @@ def test_rows_dropped_by_a_condition_in_sql(
 
 
 def test_lines_that_reach_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: str, columns: int) -> Iterator[dict[str, Any]]:
-        text = Path(path).read_bytes().decode(errors="replace")
-        found = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    def read(path: str, columns: int, written: Delimited) -> Iterator[dict[str, Any]]:
+        with open_text(path, written.encoding) as file:
+            text = file.read().decode(errors="replace")
+        cut, above = written.cut(path), written.skip + (not written.header)
+        found = list(csv.reader(io.StringIO(text, newline=""), delimiter=cut))[above:]
         kept = ["\r".join(row) for row in found if len(row) == columns]
         yield {"line": np.array(kept, dtype=object)}
 
-    monkeypatch.setattr(sources, "read_rows", read)
+    monkeypatch.setattr(lines, "read_rows", read)
     caught(lambda: additivity.check_some(tmp_path, range(60), ["csv"]))
 
 

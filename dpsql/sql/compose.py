@@ -57,6 +57,11 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     is_plain, asked = tree.find(exp.Pivot, exp.Subquery, *_RELATING) is None, tree
+    if not is_plain or compiler.catalog.views or tree.find(exp.CTE) is not None:
+        from dpsql.sql.absent import existing
+
+        tree = existing(tree, compiler.catalog)
+    is_asked = tree is not asked
     if not is_plain:
         tree = _written_out(statement, tree, compiler, public)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
@@ -68,6 +73,12 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     compiled = (_compiled_flat if flat else _compiled)(statement, tree, compiler, public)
     for select in compiled.selects:
         contributions.check(select, compiler.evaluator)
+    if is_asked:
+        from dpsql.sql.absent import NOTE
+
+        first, *others = compiled.selects
+        first = replace(first, decided=(*first.decided, NOTE))
+        compiled = replace(compiled, selects=(first, *others))
     _check_syntax(statement, compiler)
     if flat and tree is statement.tree:
         _learn(statement, compiled.selects[0], compiler)

@@ -12,19 +12,15 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 from dpsql.sql.kinds import Kinds
 from dpsql.sql.relations import read_from
-from dpsql.sql.rewritten import count_rows
+from dpsql.sql.rewritten import ERRORS, with_rows
 from dpsql.sql.sugar import has_aggregates
 
 COUNTED = "counted keys"
 """Marks a SELECT that was written so."""
-ERRORS = 4
-"""Standard errors that a number of rows is above 0, at least, where a key is taken to have some."""
 NOTE = (
     f"a side of a set operation has the keys whose noisy number of rows is over {ERRORS} standard "
     "errors; GROUP BY with HAVING COUNT(*) > 10 says otherwise"
 )
-_HALF = "0.5"
-"""Rows that are less than one, however little noise there is."""
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "distinct", "with_", "kind"}
 
 
@@ -73,12 +69,7 @@ def _lists_keys(select: exp.Expr, kinds: Kinds, is_union: bool) -> bool:
 def _count(select: exp.Select) -> None:
     """Group by all items, and keep the groups with rows."""
     items = [item.unalias().copy() for item in select.expressions]
-    noise = exp.Anonymous(this="DP_STDDEV", expressions=[count_rows()])
-    is_known = exp.LT(this=noise, expression=exp.Literal.number("1e300"))  # a model has none
-    known = exp.Case(ifs=[exp.If(this=is_known, true=noise.copy())], default=exp.Literal.number(0))
-    times = exp.Mul(this=exp.Literal.number(ERRORS), expression=known)
-    least = exp.Add(this=exp.Literal.number(_HALF), expression=times)
     select.set("distinct", None)
     select.set("group", exp.Group(expressions=items))
-    select.set("having", exp.Having(this=exp.GT(this=count_rows(), expression=least)))
+    select.set("having", exp.Having(this=with_rows()))
     select.meta[COUNTED] = True

@@ -17,8 +17,8 @@ from dpsql.workload.term import Pattern
 
 KEYS_ALONE = "keys are those that are declared or were found, whatever rows there are: exact, free"
 LIMITED = (
-    "declared groups that no row is in may take places of LIMIT, and ranks: HAVING COUNT(*) > ... "
-    "leaves them out"
+    "declared groups that no row is in may take places of LIMIT, and are rows of windows: HAVING "
+    "COUNT(*) > ... leaves them out"
 )
 LONGEST = 60
 """Characters of a condition that are repeated."""

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _once(read: Callable[Concatenate[Kinds, P], T]) -> Callable[Concatenate[Kinds, P], T]:
+def once(read: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Answer what is asked again within a question: each CTE may name the one before it twice.
 
     Nothing is kept after a question, since trees are written otherwise between two of them.
@@ -57,7 +57,7 @@ class Kinds:
     catalog: Catalog
     known: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False)
 
-    @_once
+    @once
     def of(self, node: exp.Expr) -> Kind | None:
         """The kind of a table, a sub-query or a CTE; None where the text does not say it."""
         if isinstance(node, exp.Subquery):
@@ -92,7 +92,7 @@ class Kinds:
         by_unit = group is not None and any(map(self.is_unit, group.find_all(exp.Column)))
         return "answers" if grouped and not by_unit else "rows"
 
-    @_once
+    @once
     def is_coarse(self, node: exp.Expr, name: str) -> bool:
         """Whether a column of an element shows something of a cell, and not the value of a row."""
         inner = _inside(node)
@@ -130,7 +130,7 @@ class Kinds:
         ]
         return len(found) == 1 and self._has_cells(found[0], name)
 
-    @_once
+    @once
     def _has_cells(self, node: exp.Expr, name: str) -> bool:
         inner = _inside(node)
         if isinstance(inner, exp.Table):
@@ -183,7 +183,7 @@ class Kinds:
         """Whether a name is that of a unit somewhere, or of what rows belong to a unit by."""
         return any(column.name.casefold() in _units(t) for t in self.catalog.tables.values())
 
-    @_once
+    @once
     def names(self, node: exp.Expr) -> set[str] | None:
         """The case-folded names of the columns of an element; None where they are not known."""
         alias = node.args.get("alias")

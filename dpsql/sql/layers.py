@@ -33,10 +33,6 @@ from dpsql.sql.whole import is_whole
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 _REFUSED = {"windows": ("E_WINDOW", "a window that is named twice")}
 
-ABSENT = (
-    "groups that no row is in are rows of the sub-query, too: HAVING COUNT(*) > 10 in it leaves "
-    "most of them out"
-)
 FEW = 1_000
 """Rows of which it is not asked whether there are fewer groups."""
 MAX_TESTS = 100_000_000
@@ -160,14 +156,6 @@ class Layers:
     def has_groups(self) -> bool:
         """True where a table may have groups that no private row is in."""
         return any(each.table.private and each.table.rows > 1 for each in self.sources)
-
-    @property
-    def counts_absent(self) -> bool:
-        """Whether it depends on how many groups a private table has, and none are left out."""
-        if not self.has_groups or not self.rows.grouped or self.chosen:
-            return False
-        called = [call for item in self.select.expressions for call in item.find_all(exp.AggFunc)]
-        return any(not isinstance(call, exp.Sum) for call in called)
 
     @property
     def chosen(self) -> bool:

@@ -191,8 +191,10 @@ class Output:
     over: frozenset[int] | None = None
 
 
-_RANKS = re.compile(r"\b(row_number|(dense_|percent_)?rank|ntile|cume_dist)\s*\(", re.IGNORECASE)
-"""Windows that number rows, as SQL."""
+_RANKS = re.compile(
+    r"\b(row_number|(dense_|percent_)?rank|ntile|cume_dist|avg|count)\s*\(", re.IGNORECASE
+)
+"""Windows that number or count rows, as SQL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 
+ERRORS = 4
+"""Standard errors that a number of rows is above 0, at least, of a group that is taken to exist."""
+_HALF = "0.5"
+"""Rows that are less than one, however little noise there is."""
 LEAST_ROOM, MOST_ROOM = 5_000, 100_000
 """Nodes that any statement may grow by, and that the longest one may, when it is written out."""
 
@@ -66,6 +70,16 @@ def any_of(tests: Sequence[exp.Expr]) -> exp.Expr:
 def count_rows() -> exp.Count:
     """COUNT(*)."""
     return exp.Count(this=exp.Star(), big_int=True)
+
+
+def with_rows() -> exp.Expr:
+    """The test that a group has rows: their noisy number is above what noise alone makes likely."""
+    noise = exp.Anonymous(this="DP_STDDEV", expressions=[count_rows()])
+    is_known = exp.LT(this=noise, expression=exp.Literal.number("1e300"))  # a model has none
+    known = exp.Case(ifs=[exp.If(this=is_known, true=noise.copy())], default=exp.Literal.number(0))
+    times = exp.Mul(this=exp.Literal.number(ERRORS), expression=known)
+    least = exp.Add(this=exp.Literal.number(_HALF), expression=times)
+    return exp.GT(this=count_rows(), expression=least)
 
 
 def another(node: exp.Expr, kind: type[exp.AggFunc]) -> exp.Expr:

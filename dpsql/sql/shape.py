@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
+from dpsql.sql.absent import ASKED, existing
 from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import bind
 from dpsql.sql.cell_tests import as_test
@@ -26,7 +27,7 @@ from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import KeptPublic, matched
 from dpsql.sql.language import locate, refuse
-from dpsql.sql.layers import ABSENT, Layers
+from dpsql.sql.layers import Layers
 from dpsql.sql.looked_up import flat_without_public, without_public
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.natural_joins import read_sources
@@ -87,7 +88,7 @@ class Shape:
         self.catalog = compiler.catalog
         self.tables = Tables(compiler, public, self.locate)
         self.named: list[Named] = []
-        self.views: Env = {}
+        self.views: dict[tuple[str, bool], Named] = {}
         self.reading: set[str] = set()
         self.sides: dict[tuple[int, ...], tuple[Relation, object]] = {}
 
@@ -198,13 +199,14 @@ class Shape:
 
     def view(self, node: exp.Table, name: str) -> Relation:
         """A view of the catalog; its parts are located where the statement names it."""
-        if name not in self.views:
-            tree = view_tree(node, self.catalog)
-            self.views[name] = Named(tree, {}, None)
+        asked = bool(node.meta.get(ASKED))
+        if (name, asked) not in self.views:
+            tree = existing(view_tree(node, self.catalog), self.catalog, asked)
+            self.views[name, asked] = Named(tree, {}, None)
         if name in self.reading:
             self.refuse(node, "E_CTE", f"the view {printable(name)} of itself", "drop the cycle")
         self.reading.add(name)
-        found = self.read(self.views[name])
+        found = self.read(self.views[name, asked])
         self.reading.discard(name)
         view = (self.catalog.views[name], self.statement, self.compiler)
         return DeclaredView(node, *view).rows(found)
@@ -397,6 +399,5 @@ class Shape:
         rows = TableExpressions(node, placed, self.locate, query, around)
         layers = Layers(rows)
         text, known = layers.build(self.tables.fresh())
-        self.tables.notes += [ABSENT] if layers.counts_absent else []
         self.tables.notes += [LIMITED] if layers.ranks_absent else []
         return self.tables.add(f"{known.name} AS MATERIALIZED ({text})", known, node)

@@ -1,11 +1,11 @@
-"""Statements that count groups of a sub-query say that groups without rows are among them."""
+"""Statements that depend on which groups there are say how that is decided."""
 
 from __future__ import annotations
 
 import pytest
 
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.layers import ABSENT
+from dpsql.sql.absent import NOTE
 
 GROUPS = "(SELECT education, COUNT(*) AS n FROM adult GROUP BY education{}) AS g"
 
@@ -25,4 +25,4 @@ GROUPS = "(SELECT education, COUNT(*) AS n FROM adult GROUP BY education{}) AS g
     ],
 )
 def test_counts_of_groups_are_told_of(adult: Connection, sql: str, told: bool) -> None:
-    assert (ABSENT in adult.execute(sql).result.notes) == told
+    assert (NOTE in adult.execute(sql).result.notes) == told

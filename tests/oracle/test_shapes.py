@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 CATALOG = """
 [budget]
-epsilon = 1000
+epsilon = 100000
 delta = 1e-4
 
 [table.t]
@@ -73,6 +73,7 @@ def opened(folder: Path) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with opened(tmp_path_factory.mktemp("shapes")) as world, zero_noise():
+        world[0].set("epsilon", "100")  # small groups are above what noise alone makes likely
         yield world
 
 
@@ -100,6 +101,7 @@ def test_moments_of_huge_numbers_are_null_and_no_error(world: World, name: str) 
 def test_a_joint_workload_gives_the_same_answers(tmp_path: Path, noise: str) -> None:
     chosen = STATEMENTS[:: 6 if IS_LARGE else 15]
     with opened(tmp_path) as (connection, database), zero_noise():
+        connection.set("epsilon", "100")
         connection.set("delta", "1e-9")
         connection.execute(f"SET noise = {noise}")
         cursor = connection.executescript(";\n".join(chosen))

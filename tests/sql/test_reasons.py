@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
+from dpsql.sql.absent import NOTE
 from dpsql.sql.decided import LIMITED
 from tests.support.tables import Tables, World, open_tables
 
@@ -161,7 +162,8 @@ def test_places_that_empty_groups_take_are_noted_in_all_spellings(
     for left_out in ("", " HAVING COUNT(*) > 10"):
         groups = GROUPED.format(left_out)
         sql = before.format(groups) + PLACES[way].format(name.format(groups))
-        assert (LIMITED in world[0].execute(sql).result.notes) is not bool(left_out), sql
+        notes = world[0].execute(sql).result.notes
+        assert (LIMITED in notes or NOTE in notes) is not bool(left_out), sql
 
 
 @pytest.mark.parametrize(
@@ -172,4 +174,5 @@ def test_places_that_empty_groups_take_are_noted_in_all_spellings(
     ],
 )
 def test_first_rows_that_empty_groups_may_be_are_noted(world: World, sql: str) -> None:
-    assert LIMITED in world[0].execute(sql).result.notes
+    notes = world[0].execute(sql).result.notes
+    assert LIMITED in notes or NOTE in notes

@@ -82,9 +82,9 @@ def settled(value: Any) -> Any:
 def alike(one: Any, two: Any) -> bool:
     one, two = settled(one), settled(two)
     if isinstance(one, float) and isinstance(two, float):
-        return math.isclose(one, two, rel_tol=1e-6, abs_tol=1e-6)
+        return math.isclose(one, two, rel_tol=1e-6, abs_tol=1e-4)
     if two is None and isinstance(one, float):
-        return abs(one) < 1e-6  # whether a sum is of any row is not told: it is 0
+        return abs(one) < 1e-4  # whether a sum is of any row is not told: it is 0
     return type(one) is type(two) and bool(one == two)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.typed import typed
 from dpsql.records import dataclass, replace
 from dpsql.sealed import PATIENT, Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
@@ -104,7 +103,12 @@ def build_result(
     )
     unknown = ", ".join(span.name for span in result.spans if span.unknown)
     notes = (UNKNOWN.format(unknown),) if unknown else ()
-    return typed(replace(result, notes=(*notes, *clipped, *item.decided)), item.typed)
+    result = replace(result, notes=(*notes, *clipped, *item.decided))
+    if not item.typed:
+        return result
+    from dpsql.answer.typed import typed  # what DuckDB's dialect needs not
+
+    return typed(result, item.typed)
 
 
 def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:

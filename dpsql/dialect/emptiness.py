@@ -9,7 +9,6 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.dialect.columns import library_typing
 from dpsql.records import replace
 from dpsql.sql.parse import Statement
 
@@ -33,6 +32,8 @@ def columns_alone(statement: Statement, known: Catalog) -> Statement:
         return statement
     columns = statement.columns
     if statement.fragment.reader is None:
+        from dpsql.dialect.columns import library_typing  # few statements have no row
+
         typing = library_typing(known)
         columns = typing.query(statement.tree.copy(), {})
         columns = None if typing.is_missing else columns

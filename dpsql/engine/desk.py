@@ -24,7 +24,6 @@ from dpsql.answer.store import Store
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import ALL, OWNERS
 from dpsql.dialect.emptiness import columns_alone
-from dpsql.dialect.reading import PostgresReader
 from dpsql.engine.charges import Charges
 from dpsql.engine.faults import told
 from dpsql.engine.granted import NOTHING, Granted
@@ -48,6 +47,7 @@ from dpsql.workload.term import Pattern
 
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
+    from dpsql.dialect.reading import PostgresReader
     from dpsql.privacy.status import Status
 
 S = TypeVar("S", Discovered, "Synthetic")
@@ -114,7 +114,7 @@ class Desk(ABC):
         self._count = b""
         self.compiler = Compiler(catalog)
         self._compiled: dict[tuple[str, Cut | None, StatementReader | None], Compiled] = {}
-        self._reader = PostgresReader(catalog)
+        self._reader: PostgresReader | None = None
         self._held = 0
         self._read: dict[Fragment, Statement] = {}
         self._asked: dict[tuple[int, ...], KeptRequest] = {}
@@ -257,8 +257,7 @@ class Desk(ABC):
         """
         if self._held > HELD:
             self._forget(self.known)
-        self._reader.catalog = self.known
-        fragment = replace(fragment, reader=self._reader if dialect == "postgres" else None)
+        fragment = replace(fragment, reader=self.reader() if dialect == "postgres" else None)
         if fragment in self._read:
             return self._read[fragment]
         statement = columns_alone(parse(fragment, self.compiler.parts), self.known)
@@ -267,6 +266,15 @@ class Desk(ABC):
                 del self._read[next(iter(self._read))]
             self._read[fragment] = replace(statement, tree=None)
         return statement
+
+    def reader(self) -> PostgresReader:
+        """Return what reads PostgreSQL's SQL, with the columns that are known now."""
+        from dpsql.dialect.reading import PostgresReader  # no session of the library begins with it
+
+        if self._reader is None:
+            self._reader = PostgresReader(self.known)
+        self._reader.catalog = self.known
+        return self._reader
 
     def compile(self, statements: Sequence[Statement]) -> tuple[Compiled, ...]:
         """Stages 2 and 3: bind every statement and form its products, each text once."""

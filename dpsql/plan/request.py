@@ -384,7 +384,7 @@ def _together(
     if apart is None:
         return plan(request.targets, amount), {}
     if apart.is_coarse:  # all of the budget has far less noise than shares: one plan may be enough
-        one = brief(request.targets, amount)
+        one = plan(request.targets, amount)
         if apart.is_fair(one):
             return one, apart.baseline
     found = _in_company(request, noise, amount, apart)

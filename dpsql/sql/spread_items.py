@@ -135,7 +135,8 @@ class _SpreadItems:
     def test(self, node: exp.Expr) -> exp.Expr:
         """A condition that holds for every column."""
         asked = self.asked(node)
-        assert asked is not None
+        if asked is None:  # it stands in a sub-query, which reads columns of its own
+            return node
         tests = [exp.paren(_filled(node, each), copy=False) for each in self.fields(asked)]
         return exp.and_(*tests, copy=False)
 

@@ -623,7 +623,7 @@ def shown(folder: Path, which: str) -> list[object]:
     return found
 
 
-LOOKS = ("chosen", "error")
+LOOKS = ("chosen", "error", "warning")
 """What is told of some runs only: a released number of rows decides how they go on."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
+from dpsql.privacy.vault.open_tables import OpenTables
 from dpsql.sql import matched_rows
 from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
@@ -456,7 +457,7 @@ def test_a_declared_reference_changes_nothing_for_one_table(tmp_path: Path) -> N
         few = text.replace("max_rows = 30", "max_rows = 2")
         with open_tables(tmp_path / name, few, star(5)) as (connection, _), zero_noise():
             salted = connection.engine.vaults
-            salted._salt = b"the same salt for both"
+            salted.tables = OpenTables(b"the same salt for both")
             answers.append([connection.execute(sql).fetchall() for sql in statements])
     assert answers[0] == answers[1]
 

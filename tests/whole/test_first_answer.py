@@ -42,8 +42,8 @@ with dpsql.connect(sys.argv[1], epsilon=1) as connection:
 print(*(name for name in sys.modules if name.startswith("dpsql.")))
 """
 
-MOST = 265
-"""Modules of dpsql that one counting statement needs; 255 at the time of writing, of 550."""
+MOST = 268
+"""Modules of dpsql that one counting statement needs, of 628."""
 
 RARE = {
     *("learn.transcript", "learn.summed", "pgm.model", "privacy.look", "privacy.find"),

@@ -8,6 +8,7 @@ is compared are hostile tables with as many rows, and as many units with as many
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import sys
@@ -23,7 +24,8 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog.joint_keys import join_key, joint_column
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import UnitLocal
 from dpsql.privacy.discovery import CountedDiscovery, Discovery
@@ -32,10 +34,11 @@ from dpsql.privacy.vault import matching
 from dpsql.privacy.vault.local_rows import rows_of
 from dpsql.privacy.vault.pile import PileRoom
 from dpsql.privacy.vault.vault import open_vault
+from dpsql.records import replace
 from dpsql.strategy.noise_law import GAUSSIAN
-from dpsql.workload.cells import Cells, Unions
+from dpsql.workload.cells import Cells, Steps, Unions
 from tests.audit.relations import SOUND, draw_relation
-from tests.privacy.additivity import KINDS, Kind, arrow, resolutions_of
+from tests.privacy.additivity import KINDS, WORDS, Kind, arrow, resolutions_of
 from tests.support.clinic import Clinic, Data, Row, draw_data, table_of
 from tests.support.effort import effort
 
@@ -128,7 +131,7 @@ def ask(table: Table) -> Callable[[], object]:
     numbers = [
         each
         for key, column in table.columns.items()
-        for each in resolutions_of(key, column)
+        for each in [*resolutions_of(key, column), *steps_of(key, column)]
         if not isinstance(each, Cells | Unions)
     ]
     unions = Unions(cell, np.tri(4, cell.size, dtype=np.bool_))
@@ -146,6 +149,11 @@ def ask(table: Table) -> Callable[[], object]:
             vault.tally([unions], True)
 
     return work
+
+
+def steps_of(key: str, column: Column) -> list[Steps]:
+    """Levels of a measure."""
+    return [] if column.bounds is None else [Steps(key, (Fraction(0), Fraction(3), Fraction(10)))]
 
 
 def stored(folder: Path, kind: Kind, values: Sequence[Any], more: dict[str, Any]) -> str:
@@ -168,11 +176,15 @@ def test_values_choose_no_way(kind: str, tmp_path: Path) -> None:
     for i, pool in enumerate(pools):
         values = [rng.choice(pool) for _ in range(70)]
         seen = pa.array([rng.choice([None, 0, 3, 9, 12]) for _ in values], pa.int64())
-        sources.append(stored(tmp_path / str(i), found, values, {"seen": seen}))
-    for column in rng.sample([*found.columns.values()], min(2, len(found.columns))):
+        measured = arrow(found, rng.sample(values, len(values)), True)
+        sources.append(stored(tmp_path / str(i), found, values, {"seen": seen, "m": measured}))
+    measures = [each for each in found.columns.values() if each.bounds]
+    others = [each for each in found.columns.values() if not each.bounds]
+    measure = {"m": replace(rng.choice(measures), name="m")} if measures else {}
+    for column in rng.sample(others, min(2, len(others))):
         traces = []
         for source in sources:
-            table = Table("t", source, Unit(), {"c": column, "seen": SEEN})
+            table = Table("t", source, Unit(), {"c": column, "seen": SEEN, **measure})
             ask(table)()  # what is kept is kept now
             traces.append(trace(ask(table)))
         for each in traces[1:]:
@@ -201,24 +213,43 @@ def units_of(rng: random.Random, sizes: Sequence[int]) -> list[int | None]:
     return rows
 
 
+NAMES: dict[str, tuple[Any, Callable[[int], object]]] = {
+    "integers": (pa.int64(), int),
+    "doubles": (pa.float64(), float),
+    "texts": (pa.string(), lambda each: f"{each % 2**64:016x}"),
+}
+"""How units are stored; texts are of one length."""
+
+
 @pytest.mark.parametrize("part", range(TRACES))
 def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
-    """Sizes lie on both sides of powers of two, of rows and of units."""
+    """Sizes lie on both sides of powers of two, of rows and of units.
+
+    Rows come in any order, are all alike or not, and all, some or none of them are in the view.
+    """
     rng = random.Random(part)
     edge = 1 << rng.choice([3, 6, 8, 11])
     sizes = [1] * (edge + rng.choice([-1, 0, 1]) - 3) + [2, 3, rng.choice([4, 9, 700])]
-    traces = []
-    for i in range(3):
+    stored_as, named = NAMES[[*NAMES][part % len(NAMES)]]
+    kind, traces = KINDS["big"], []
+    columns = {"c": kind.columns["range"], "seen": SEEN}
+    columns |= {"m": replace(kind.columns["bounds"], name="m")} if part % 2 else {}
+    pools = [[None, 0, 3, 9, 12], [3], [12]]
+    for i, seen in enumerate(rng.sample(pools, len(pools))):
         rows = units_of(rng, sizes)
-        seen = pa.array([rng.choice([None, 0, 3, 9, 12]) for _ in rows], pa.int64())
-        kind = KINDS["big"]
-        values = [rng.choice(kind.values) for _ in rows]
-        more = {"seen": seen, "who": pa.array(rows, pa.int64())}
+        if pa.types.is_string(stored_as):  # one that is missing is a text less
+            rows = [0 if each is None else each for each in rows]
+        values = [rng.choice(kind.values) for _ in rows] if rng.random() < 0.7 else [1] * len(rows)
+        more = {
+            "seen": pa.array([rng.choice(seen) for _ in rows], pa.int64()),
+            "who": pa.array([each if each is None else named(each) for each in rows], stored_as),
+            "m": arrow(kind, values, True),
+        }
         source = stored(tmp_path / str(i), kind, values, more)
-        columns = {"c": kind.columns["range"], "seen": SEEN}
         table = Table("t", source, Unit("who", 2), columns)
         ask(table)()
-        traces.append(trace(ask(table)))
+        without = (*APART, *LOTS) if pa.types.is_string(stored_as) else APART
+        traces.append(trace(ask(table), without))
     for each in traces[1:]:
         same(each, traces[0])
 
@@ -337,4 +368,62 @@ def test_keys_that_nobody_listed_choose_no_way(most: int, tmp_path: Path) -> Non
         ran = ways(trace(work, (*APART, *LOTS)))
         found.append({each for each in ran if not each[0].startswith(EACH_KEY)})
     for each in found:
+        assert each ^ found[0] == set()
+
+
+def test_combinations_choose_no_way(tmp_path: Path) -> None:
+    """Keys of two columns together: all listed, some, or none."""
+    parts = [
+        Column("c", "text", other="other", sought=Sought("keys", 1)),
+        Column("d", "integer", sought=Sought("keys", 1)),
+    ]
+    listed = tuple(join_key(each) for each in (("a", 1), ("b", 7), ("a", 7), ("other", 1)))
+    joint = replace(joint_column(parts), domain=Values(listed))
+    rng, traces = random.Random(1), []
+    for i, (texts, numbers) in enumerate(
+        [(["a"], [1, 7]), (["x", None], [2**40, -3]), (["a", "b", "\U0001f600"], [None, 1, 2, 7])]
+    ):
+        values = [rng.choice(texts) for _ in range(70)]
+        more = {
+            "d": pa.array([rng.choice(numbers) for _ in values], pa.int64()),
+            "seen": pa.array([rng.choice([None, 0, 3, 12]) for _ in values], pa.int64()),
+            "who": pa.array([each // 4 for each in range(70)], pa.int64()),
+        }
+        parquet.write_table(
+            pa.table({"c": pa.array(values, pa.string()), **more}), tmp_path / f"{i}.parquet"
+        )
+        columns = {"c": parts[0], "d": parts[1], joint.name.casefold(): joint, "seen": SEEN}
+        table = Table("t", str(tmp_path / f"{i}.parquet"), Unit("who", 2), columns)
+        ask(table)()
+        traces.append(trace(ask(table)))
+    for each in traces[1:]:
+        same(each, traces[0])
+
+
+ROWS = {
+    "plain": ["3,a", "12,b", ",a"],
+    "quoted": ['"3","a"', '"9",b', '3,"a,b"', '3,"c ""d"""', '3,"a"\r'],
+    "wide": ["3,\xe9", '"3",\U0001f600'],
+}
+"""Rows of a CSV file."""
+NONE = {
+    "blank": [""],
+    "spoilt": ['"3,a', '3,"a"b', '"3"",a', '"', '3,a"', "3,a,4", "3", "\r", "3\r,a"],
+    "foreign": ["3,\udcff", "\udc80,a"],
+}
+"""Lines that are none."""
+
+
+def test_lines_choose_no_way(tmp_path: Path) -> None:
+    """Quotes, delimiters, line ends and bytes that are not UTF-8 take the steps of plain ones."""
+    rng, found = random.Random(1), []
+    for i, (rows, others) in enumerate(itertools.product(ROWS.values(), NONE.values())):
+        lines = [rng.choice(rows) for _ in range(40)] + [rng.choice(others) for _ in range(20)]
+        text = "\n".join(["seen,c", *rng.sample(lines, len(lines))])
+        path = tmp_path / f"{i}.csv"
+        path.write_bytes(text.encode(errors="surrogateescape"))
+        table = Table("t", str(path), Unit(), {"seen": SEEN, "c": WORDS["text"]})
+        ask(table)()
+        found.append(ways(trace(ask(table), (*APART, "ahead.py"))))
+    for each in found[1:]:
         assert each ^ found[0] == set()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any
@@ -30,8 +29,8 @@ BLOCK = 1 << 22
 """Bytes that are split at once."""
 PIECE = 1 << 16
 """Bytes that are decoded at once."""
-ESCAPED = re.compile("[\udc80-\udcff]")
-"""Treatment of bytes that are not UTF-8."""
+ESCAPED = 0xDC80 >> 7
+"""The upper bits of the code points that stand for bytes that are not UTF-8."""
 QUOTE = ord('"')
 MAX_HEADER = 1 << 20
 """Most bytes of a header line."""
@@ -195,8 +194,8 @@ def split_lines(block: bytes, delimiter: str, columns: int) -> dict[str, npt.NDA
     data[cuts[outside]] = ord("\r")
     kept = np.ones(len(data), dtype=np.bool_)
     kept[quotes[~is_double]] = kept[returns[is_last]] = False
-    lines = _decode(data[kept][:-1].tobytes())
-    is_row &= ~is_wrong & [line is not None for line in lines]
+    lines, is_text = _decode(data[kept][:-1].tobytes())
+    is_row &= ~is_wrong & is_text
     return {"line": np.array(lines, dtype=object)[is_row]}
 
 
@@ -293,24 +292,23 @@ def _shortened(lines: bytes) -> bytes:
     return lines.removeprefix(BOM_UTF8).replace(b"\n" + BOM_UTF8, b"\n")
 
 
-def _decode(lines: bytes) -> list[str | None]:
-    """Decode lines; one that is not UTF-8 is None.
-
-    Those around it, some PIECE of bytes, are looked at one by one.
-    """
-    found: list[str | None] = []
+def _decode(lines: bytes) -> tuple[list[str], Flags]:
+    """Decode lines, and say which are UTF-8, (lines,), by the same steps whatever they are."""
+    found: list[str] = []
+    valid: list[Flags] = []
     start = 0
     while start <= len(lines):
         check()
         stop = lines.find(b"\n", start + PIECE)
         stop = len(lines) if stop < 0 else stop
-        piece, start = lines[start:stop], stop + 1
-        try:
-            found += piece.decode().split("\n")
-        except UnicodeDecodeError:
-            texts = piece.decode(errors="surrogateescape").split("\n")
-            found += [e if e.isascii() or not ESCAPED.search(e) else None for e in texts]
-    return found
+        text, start = lines[start:stop].decode(errors="surrogateescape"), stop + 1
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        ends = np.flatnonzero(points == ord("\n"))
+        is_text = np.ones(len(ends) + 1, dtype=np.bool_)
+        is_text[np.searchsorted(ends, np.flatnonzero(points >> 7 == ESCAPED))] = False
+        found += text.split("\n")
+        valid.append(is_text)
+    return found, np.concatenate(valid)
 
 
 def _decode_line(line: bytes) -> str | None:

@@ -212,7 +212,9 @@ def _places_of(units: Codes | Counts) -> type[np.uint32] | type[np.int64]:
 KEY = 16
 """Hexadecimal digits of a unit's own digest that go into the digests of its rows."""
 UNIT = np.uint64(32)
-"""Bits of a unit's number; as many of a digest decide the order before all of it does."""
+"""Bits of a unit's number, and of half of a digest: rows are sorted by as many at a time."""
+LOW = np.uint64((1 << 32) - 1)
+"""The lower half of a digest."""
 CONTENTS = 1 << 16
 """Rows whose contents are held together."""
 
@@ -325,8 +327,8 @@ def _digests_of(
 def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
     """Return the order of some rows by unit, by digest, by what decides ties, and then by place.
 
-    Units and the first bits of digests are sorted as one number, which takes a fifth of the time;
-    rows whose numbers are the same are then sorted by all that there is.
+    All are sorted by each of these in turn, the last first, as numbers of which no two are the
+    same: so rows that are alike take the steps of those that are not, and no more time.
 
     >>> digests = np.array([9, 3, 9, 3], dtype=np.uint64)
     >>> units = np.array([1, 0, 0, 0], dtype=np.uint32)
@@ -334,18 +336,21 @@ def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
     >>> in_order(np.arange(4), units, digests, lambda rows: [values[rows]]).tolist()
     [3, 1, 2, 0]
     """
-    if not len(units):
-        return np.zeros(0, dtype=np.int64)
-    numbers = units.astype(np.uint64) << UNIT
-    numbers |= digests >> UNIT
-    order = np.argsort(numbers)
-    same = np.diff(numbers[order]) == 0
-    if not ties(rows[:0]):  # rows with one digest are the same
-        same &= np.diff(digests[order]) != 0
-    places = np.flatnonzero(np.append(same, False) | np.append(False, same))
-    some = np.sort(order[places])
-    order[places] = some[np.lexsort([*reversed(ties(rows[some])), digests[some], numbers[some]])]
+    order = np.arange(len(rows))
+    place = order.astype(np.uint64)
+    for key in [*reversed(list(map(_ranks, ties(rows)))), digests & LOW, digests >> UNIT, units]:
+        order = np.argsort((key.astype(np.uint64) << UNIT) | place)
+        place = np.empty_like(place)
+        place[order] = np.arange(len(rows), dtype=np.uint64)
     return order
+
+
+def _ranks(values: Floats) -> Codes:
+    """Return the ranks of values, (rows,): the same for equal ones; missing ones come first."""
+    known = np.where(np.isnan(values), -np.inf, values)
+    order, found = np.argsort(known), np.zeros(len(values), dtype=np.uint64)
+    found[order[1:]] = np.cumsum(known[order[1:]] != known[order[:-1]])
+    return found
 
 
 def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:

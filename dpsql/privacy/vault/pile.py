@@ -21,6 +21,7 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
 from dpsql.catalog.unit_local import DerivedTable, amounts
+from dpsql.files import MANY_OPEN, trouble_of
 from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.records import replace
@@ -43,6 +44,9 @@ MARKED = 1 << 20
 """Bytes of flags from which on they are worth a file."""
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
+OPENED = 8
+"""Descriptors that opening, checking and reading the files of a table, or counting its rows, take
+at once, beside those of what is kept."""
 
 
 class PileRoom:
@@ -275,9 +279,48 @@ def bytes_of_row(table: Table) -> int:
     return size + 9 * len(table.keys) + (of_unit if table.unit.column else 0)
 
 
+def require_files(table: Table, is_read: bool = False) -> None:
+    """Refuse a table where its files, and with ``is_read`` those of its codes, cannot be open.
+
+    They are counted by what is declared and taken before the work, so that a limit is met by all
+    rows or by none. Raises: DataUnavailable (E_DATA).
+    """
+    held: list[int] = []
+    try:
+        while len(held) < OPENED + (kept_files(table) if is_read else 0):
+            held.append(os.open(os.devnull, os.O_RDONLY))
+        return
+    except OSError as error:
+        problem = why_not(error)
+        if problem is None:
+            raise
+    finally:
+        for each in held:
+            os.close(each)
+    unavailable(table.name, table.source, problem, remedy(problem))
+
+
+def kept_files(table: Table) -> int:
+    """Descriptors of what is kept of the rows of a table in a folder, and of what it is made of."""
+    bases = table.bases if isinstance(table, DerivedTable) else ()
+    own = sum(2 + (each.bounds is not None) for each in table.columns.values())
+    of_unit = OPENED if table.unit.column else 2
+    kept = own + 2 * len(table.keys) + of_unit if folder_of(table) is not None else 0
+    return kept + sum(map(kept_files, bases))
+
+
 def why_not(error: BaseException) -> str | None:
     """Say what is missing for codes to be kept, None for an error about something else."""
     if isinstance(error, MemoryError):
         return "its codes outgrow the memory"
+    if isinstance(error, OSError) and trouble_of(error) is MANY_OPEN:
+        return MANY_OPEN.what
     is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return "there is no room left in the folder of `spill`" if is_full else None
+
+
+def remedy(problem: str) -> str:
+    """Say what would help where something is missing for codes to be kept."""
+    if problem == MANY_OPEN.what:
+        return MANY_OPEN.hint
+    return "row_count_hint states how many rows there may be; `spill` names a folder"

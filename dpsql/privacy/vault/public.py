@@ -17,6 +17,7 @@ from dpsql.privacy.vault.data_engine import Form, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
 from dpsql.privacy.vault.footers import BESIDES
 from dpsql.privacy.vault.lines import REMEDIES, find_unread
+from dpsql.privacy.vault.pile import require_files
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.source import Source, connect, open_source, stored_types
 
@@ -74,6 +75,7 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     """
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")
+    require_files(table)
     with _room(table) as connection:
         source = _open(connection, table)
         try:
@@ -108,6 +110,7 @@ def _refuse_unread(table: Table, path: str, written: Delimited) -> None:
 
 def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:
     """Read one column."""
+    require_files(table)
     with _room(table, source) as connection:
         again = _open(connection, table)
         try:

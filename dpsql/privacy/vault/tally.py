@@ -150,8 +150,8 @@ def tally_rows(
 
 
 def add_ones(tally: Counts, places: Counts) -> None:
-    """Add one to places of a tally; which way depends on the sizes alone."""
-    if len(tally) <= len(places):
+    """Add one to places of a tally; which way depends on its size alone, which is public."""
+    if len(tally) <= CHUNK:
         tally += np.bincount(places, minlength=len(tally))
     else:
         np.add.at(tally, places, 1)

@@ -22,7 +22,15 @@ from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, Stored
 from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
 from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.pile import MOST_VIEWS, PileRoom, take_beside, why_not
+from dpsql.privacy.vault.pile import (
+    MOST_VIEWS,
+    PileRoom,
+    folder_of,
+    remedy,
+    require_files,
+    take_beside,
+    why_not,
+)
 from dpsql.privacy.vault.pushed import open_pushed
 from dpsql.privacy.vault.rows import Rows, declared, fits, fits_view, mark, tally, view
 from dpsql.privacy.vault.stored_rows import (
@@ -176,6 +184,7 @@ class TableVault:
         self._taken, self._place = taken or Taken(), object()
         self._lock = Lock()
         self._found: tuple[str, Sought, Pairs] | None = None
+        require_files(table)
         self._reader, self.bases = _open_reader(table, salt, opened or _opener(salt))
         self.is_retired = False
         self.sources = self._reader.paths
@@ -218,6 +227,7 @@ class TableVault:
         return held.rows is None or held.written == written(self.sources)
 
     def _check_version(self) -> None:
+        require_files(self._table)
         if self._fingerprint() != self.data_version:
             unavailable(self._table.name, self._table.source, *CHANGED)
 
@@ -238,10 +248,10 @@ class TableVault:
         while missing := self._missing(columns):
             with self._taken.some([(self._place, each) for each in missing]) as mine:
                 pieces = frozenset(piece for _, piece in mine) & self._missing(columns)
+                require_files(self._table, is_read=True)
                 problem = sealed(partial(self._no_room, pieces)) if pieces else None
             if problem is not None:
-                hint = "row_count_hint states how many rows there may be; `spill` names a folder"
-                unavailable(self._table.name, self._table.source, problem, hint)
+                unavailable(self._table.name, self._table.source, problem, remedy(problem))
 
     @property
     def stored(self) -> StoredTable:
@@ -273,6 +283,8 @@ class TableVault:
         if not fits(resolutions, self._table, units):
             raise ProgrammingError("E_WORKLOAD", "cells or nodes do not fit the table")
         self.load([*self._view.names, *(name for each in resolutions for name in each.columns)])
+        if folder_of(self._table) is not None:
+            require_files(self._table)
         return sealed(count)
 
     def find(self, column: str, sought: Sought) -> None:

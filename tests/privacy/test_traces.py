@@ -233,7 +233,7 @@ def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
     stored_as, named = NAMES[[*NAMES][part % len(NAMES)]]
     kind, traces = KINDS["big"], []
     columns = {"c": kind.columns["range"], "seen": SEEN}
-    columns |= {"m": replace(kind.columns["bounds"], name="m")} if part % 2 else {}
+    columns |= {"m": replace(kind.columns["bounds null"], name="m")} if part % 2 else {}
     pools = [[None, 0, 3, 9, 12], [3], [12]]
     for i, seen in enumerate(rng.sample(pools, len(pools))):
         rows = units_of(rng, sizes)

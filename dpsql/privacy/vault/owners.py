@@ -346,10 +346,10 @@ def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
 
 
 def _ranks(values: Floats) -> Codes:
-    """Return the ranks of values, (rows,): the same for equal ones; missing ones come first."""
-    known = np.where(np.isnan(values), -np.inf, values)
-    order, found = np.argsort(known), np.zeros(len(values), dtype=np.uint64)
-    found[order[1:]] = np.cumsum(known[order[1:]] != known[order[:-1]])
+    """Return the ranks of values, (rows,): the same for equal ones; missing ones come last."""
+    order, found = np.argsort(values), np.zeros(len(values), dtype=np.uint64)
+    one, other = values[order[:-1]], values[order[1:]]
+    found[order[1:]] = np.cumsum((one != other) & ~np.isnan(one))
     return found
 
 

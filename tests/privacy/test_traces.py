@@ -248,7 +248,8 @@ def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
         source = stored(tmp_path / str(i), kind, values, more)
         table = Table("t", source, Unit("who", 2), columns)
         ask(table)()
-        without = (*APART, *LOTS) if pa.types.is_string(stored_as) else APART
+        draws = pa.types.is_string(stored_as) or "m" in columns  # by how long its texts are
+        without = (*APART, *LOTS) if draws else APART
         traces.append(trace(ask(table), without))
     for each in traces[1:]:
         same(each, traces[0])

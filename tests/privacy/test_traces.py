@@ -234,7 +234,7 @@ def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
     kind, traces = KINDS["big"], []
     columns = {"c": kind.columns["range"], "seen": SEEN}
     columns |= {"m": replace(kind.columns["bounds null"], name="m")} if part % 2 else {}
-    pools = [[None, 0, 3, 9, 12], [3], [12]]
+    pools: list[list[int | None]] = [[None, 0, 3, 9, 12], [3], [12]]
     for i, seen in enumerate(rng.sample(pools, len(pools))):
         rows = units_of(rng, sizes)
         if pa.types.is_string(stored_as):  # one that is missing is a text less
@@ -381,9 +381,12 @@ def test_combinations_choose_no_way(tmp_path: Path) -> None:
     listed = tuple(join_key(each) for each in (("a", 1), ("b", 7), ("a", 7), ("other", 1)))
     joint = replace(joint_column(parts), domain=Values(listed))
     rng, traces = random.Random(1), []
-    for i, (texts, numbers) in enumerate(
-        [(["a"], [1, 7]), (["x", None], [2**40, -3]), (["a", "b", "\U0001f600"], [None, 1, 2, 7])]
-    ):
+    pools: list[tuple[list[str | None], list[int | None]]] = [
+        (["a"], [1, 7]),
+        (["x", None], [2**40, -3]),
+        (["a", "b", "\U0001f600"], [None, 1, 2, 7]),
+    ]
+    for i, (texts, numbers) in enumerate(pools):
         values = [rng.choice(texts) for _ in range(70)]
         more = {
             "d": pa.array([rng.choice(numbers) for _ in values], pa.int64()),

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -285,19 +286,17 @@ def require_files(table: Table, is_read: bool = False) -> None:
     They are counted by what is declared and taken before the work, so that a limit is met by all
     rows or by none. Raises: DataUnavailable (E_DATA).
     """
-    held: list[int] = []
+    needed, problem = OPENED + (kept_files(table) if is_read else 0), None
     try:
-        while len(held) < OPENED + (kept_files(table) if is_read else 0):
-            held.append(os.open(os.devnull, os.O_RDONLY))
-        return
+        with ExitStack() as held:
+            for _ in range(needed):
+                held.enter_context(open(os.devnull, "rb", buffering=0))
     except OSError as error:
         problem = why_not(error)
         if problem is None:
             raise
-    finally:
-        for each in held:
-            os.close(each)
-    unavailable(table.name, table.source, problem, remedy(problem))
+    if problem is not None:
+        unavailable(table.name, table.source, problem, remedy(problem))
 
 
 def kept_files(table: Table) -> int:

@@ -320,7 +320,12 @@ class Apart:
 
     def is_fair(self, found: Divided) -> bool:
         """Say whether no shown column has a larger error than it may, beside its baseline."""
-        means, exact = found.means, self._known_alone[1]
+        # What parts of the same rows tell each other is worked out where that decides.
+        return self._keep(found.means_apart) or self._keep(found.means)
+
+    def _keep(self, means: Mapping[Place, float]) -> bool:
+        """Say whether mean variances of answers keep to what columns have alone."""
+        exact = self._known_alone[1]
         for column in self.columns:
             most = FAIR if column.statement in exact else FAIR / NEAR_ALONE
             alone = column.variance(self.baseline, self.rows)

@@ -18,6 +18,7 @@ from dpsql.plan.plan import NO_ERROR, Part, joined_of, shared_error, split_amoun
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
+from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product_block import estimated
 from dpsql.workload.layout import Layout, Place
@@ -106,9 +107,16 @@ class Divided:
     @cached_property
     def means(self) -> Mapping[Place, float]:
         """The mean variances of all answers, of the noise that is drawn."""
-        found: dict[Place, float] = {}
         whole = joined_of(self.parts)
-        forecasts = [part.forecast for part in self.parts] if whole is None else whole.forecasts
+        return self.means_apart if whole is None else self._means_of(whole.forecasts)
+
+    @cached_property
+    def means_apart(self) -> Mapping[Place, float]:
+        """Those of each part by itself, of which none is smaller and which take far less work."""
+        return self._means_of([part.forecast for part in self.parts])
+
+    def _means_of(self, forecasts: Sequence[Forecast]) -> dict[Place, float]:
+        found: dict[Place, float] = {}
         for piece, forecast in zip(self.pieces, forecasts, strict=True):
             found |= mean_variances(forecast, piece.chosen.layout.products)
         return found

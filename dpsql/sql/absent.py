@@ -36,17 +36,20 @@ _KEPT = ("RIGHT", "FULL")
 """Joins after which a table before them may have no partner."""
 
 
-def existing(tree: exp.Expr, catalog: Catalog, asked: bool = False) -> exp.Expr:
-    """Return a statement whose groups are asked for existence where that matters.
+def existing(
+    tree: exp.Expr, catalog: Catalog, asked: bool = False, is_view: bool = False
+) -> exp.Expr:
+    """Return a query whose groups are asked for existence where that matters; itself if nowhere.
 
     Args:
-        tree: a query; it is not changed.
+        tree: a statement, or the query of a view; it is not changed.
         catalog: of its tables.
-        asked: that it is a view, of which it matters.
+        asked: that it matters around the view.
+        is_view: that it stands within a statement, where LIMIT leaves rows to the next operator.
     """
     copy = tree.copy()
     groups = _Groups(catalog)
-    groups.read(copy, asked, top=True)
+    groups.read(copy, asked, top=not is_view)
     return copy if groups.found else tree
 
 

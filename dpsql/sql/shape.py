@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
-from dpsql.sql.absent import ASKED, existing
+from dpsql.sql.absent import ASKED, NOTE, existing
 from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import bind
 from dpsql.sql.cell_tests import as_test
@@ -201,7 +201,9 @@ class Shape:
         """A view of the catalog; its parts are located where the statement names it."""
         asked = bool(node.meta.get(ASKED))
         if (name, asked) not in self.views:
-            tree = existing(view_tree(node, self.catalog), self.catalog, asked)
+            written = view_tree(node, self.catalog)
+            tree = existing(written, self.catalog, asked, is_view=True)
+            self.tables.notes += [NOTE] if tree is not written else []
             self.views[name, asked] = Named(tree, {}, None)
         if name in self.reading:
             self.refuse(node, "E_CTE", f"the view {printable(name)} of itself", "drop the cycle")

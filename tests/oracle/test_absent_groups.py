@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from dpsql.sql.absent import NOTE
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
@@ -35,6 +37,9 @@ name = { type = "text" }
 
 [view.gv]
 sql = "SELECT g, COUNT(*) AS n FROM t GROUP BY g"
+
+[view.firstv]
+sql = "SELECT h, COUNT(*) AS n FROM t GROUP BY h ORDER BY h LIMIT 1"
 
 [view.hv]
 sql = "SELECT h, COUNT(*) AS n FROM t GROUP BY h"
@@ -96,6 +101,11 @@ NEAR = [each for each in NEAR if "ANTI" not in each]
 """Those that are read in every spelling."""
 
 
+def views() -> dict[str, str]:
+    """Views of the catalog, each of which is an operator by itself."""
+    return {f"o{number}": written(each, (0, 0)) for number, each in enumerate(NEAR)}
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     rows = "SELECT i // 4 AS who, ['a', 'b', 'c'][i % 3 + 1] AS g, i // 7 % 2 + 1 AS h, i % 64 AS m"
@@ -103,7 +113,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         "t": f"{rows} FROM range(400) r(i)",
         "w": ("x BIGINT, name VARCHAR", [(1, "one"), (2, "two"), (3, "three")]),
     }
-    with open_tables(tmp_path_factory.mktemp("absent"), CATALOG, tables) as found, zero_noise():
+    whole = CATALOG + "".join(f"[view.{k}]\nsql = {json.dumps(v)}\n" for k, v in views().items())
+    with open_tables(tmp_path_factory.mktemp("absent"), whole, tables) as found, zero_noise():
+        for name, sql in views().items():
+            found[1].execute(f"CREATE VIEW {name} AS {sql}")
+        found[1].execute(
+            "CREATE VIEW firstv AS SELECT h, COUNT(*) AS n FROM t GROUP BY h ORDER BY h LIMIT 1"
+        )
         for name in ("g", "h"):
             found[1].execute(
                 f"CREATE VIEW {name}v AS SELECT {name}, COUNT(*) AS n FROM t GROUP BY {name}"
@@ -150,6 +166,17 @@ def differ(world: World, sql: str) -> str | None:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_existence_is_asked_of_the_count(world: World, operator: str) -> None:
     assert differ(world, written(operator, (0, 0))) is None
+
+
+@pytest.mark.parametrize("name", views())
+def test_a_view_says_the_same_and_is_noted(world: World, name: str) -> None:
+    assert differ(world, f"SELECT * FROM {name}") is None
+    asked = NOTE in world[0].execute(views()[name]).result.notes
+    assert (NOTE in world[0].execute(f"SELECT * FROM {name}").result.notes) is asked
+
+
+def test_the_limit_of_a_view_is_below_the_top(world: World) -> None:
+    assert differ(world, "SELECT SUM(n) AS s FROM firstv") is None
 
 
 def test_spellings_of_a_table_say_the_same(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What a paid statement costs beside others: ``python -m benchmarks.crowd [SESSIONS ...]``.
+"""The cost of a paid statement beside others: ``python -m benchmarks.crowd [SESSIONS ...]``.
 
 Sessions of one site ask distinct statements in turns. Prints the milliseconds of CPU of a statement
 with one session and with more, over ledgers of the same length, and the ratio to one session.

@@ -78,7 +78,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found: ratios of standard errors, and by which alternative the first is worst.
+    """The outcome: ratios of standard errors, and by which alternative the first is worst.
 
     ``most`` is what a statement may have.
     """

@@ -47,7 +47,7 @@ ROW, NUMBER, TEXT = '"row"', '{ column = "p", max_rows = 3 }', '{ column = "q", 
 
 
 def load(vault: TableVault) -> None:
-    """All declared columns of all rows."""
+    """Read the declared columns of every row."""
     vault.load()
 
 

@@ -25,7 +25,7 @@ _FITTING = {
 }
 """The types that values of each type of a result may have elsewhere."""
 ROUNDING = 1 / 12
-"""What rounding to integers adds to a variance: that of a number within half a step."""
+"""Variance that rounding to integers adds: that of a number within half a step."""
 
 
 def typed(result: N, types: Sequence[str | None]) -> N:

@@ -81,7 +81,7 @@ class Delimited:
         return cls(**known | listed)
 
     def said(self) -> dict[str, Any]:
-        """What differs from plain CSV, by its key in a catalog."""
+        """Return the options that differ from plain CSV, by their keys in a catalog."""
         pairs = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
         found = {name: value for name, value, default in pairs if value != default}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}

@@ -48,7 +48,7 @@ class TypingScope:
         return None if self.around is None else self.around.find(column)
 
     def has(self, column: exp.Column) -> bool:
-        """Whether something of the name of a column may be there, of whatever type."""
+        """Say whether a column of such a name may be there, of whatever type."""
         name, table = column.name.casefold(), column.table.casefold()
         for alias, columns in self.sources:
             if table in ("", alias.casefold()) and (
@@ -361,5 +361,5 @@ def columns_of_view(known: Catalog, sql: str) -> Columns | None:
 
 
 def library_typing(known: Catalog) -> Typing:
-    """What types the expressions of a query of the library's own dialect."""
+    """Return the typing of a query of the library's own dialect."""
     return Typing(partial(columns_of, known), name_of, is_library=True)

@@ -43,7 +43,7 @@ def columns_alone(statement: Statement, known: Catalog) -> Statement:
 
 
 def has_no_row(node: exp.Expr, ctes: _Ctes | None = None) -> bool:
-    """Whether no row can come of a query: LIMIT 0, or WHERE that is false, there or where it reads.
+    """Say whether no row can come of a query: LIMIT 0 or a false WHERE, there or where it reads.
 
     >>> from sqlglot import parse_one
     >>> texts = "SELECT a FROM (SELECT * FROM t LIMIT 0) q", "SELECT COUNT(*) FROM t WHERE 1 = 0"
@@ -92,7 +92,7 @@ def _select_has_none(node: exp.Select, ctes: _Ctes) -> bool:
 
 
 def _joined(node: exp.Expr, ctes: _Ctes, none: bool) -> bool:
-    """Whether what is joined, one after another, has no row; ``none`` says it of the first."""
+    """Say whether a chain of joins has no row; ``none`` says it of the first."""
     for join in node.args.get("joins") or ():
         other, side = has_no_row(join.this, ctes), join.side.upper()
         kept = {"LEFT": none, "RIGHT": other, "FULL": none and other}
@@ -102,7 +102,7 @@ def _joined(node: exp.Expr, ctes: _Ctes, none: bool) -> bool:
 
 
 def _is_aggregated(node: exp.Select) -> bool:
-    """Whether a SELECT has aggregates of its own, none of windows or of sub-queries."""
+    """Say whether a SELECT has aggregates of its own, none of windows or of sub-queries."""
     for item in node.expressions:
         for found in item.find_all(exp.AggFunc, exp.AnonymousAggFunc):
             windowed = found.find_ancestor(exp.Window, exp.Select)

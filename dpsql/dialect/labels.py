@@ -1,4 +1,4 @@
-"""What PostgreSQL calls a column that is given no name.
+"""Names that PostgreSQL gives columns without one.
 
 Source: ``FigureColname`` of PostgreSQL's parser, as the results of statements show it.
 """

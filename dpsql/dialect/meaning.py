@@ -1,4 +1,4 @@
-"""What PostgreSQL means where DuckDB, in the same words, means something else."""
+"""Expressions of which PostgreSQL and DuckDB have the words in common, not the meaning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class PostgresMeaning:
         self._place = place
 
     def __call__(self, node: exp.Expr) -> exp.Expr:
-        """What DuckDB is to read. Raises: NotSupportedError (E_FUNCTION, E_PREDICATE)."""
+        """Return the expression that DuckDB is to read.
+
+        Raises: NotSupportedError (E_FUNCTION, E_PREDICATE).
+        """
         rule = _RULES.get(type(node))
         return node if rule is None else rule(self, node)
 

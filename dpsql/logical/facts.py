@@ -125,7 +125,7 @@ def joined_facts(
 
 
 def is_one_unit(sides: Sequence[PlanFacts]) -> bool:
-    """Whether private rows are of one kind of unit, and not of two rows around them."""
+    """Say whether private rows are of one kind of unit, and not of two rows around them."""
     private = [each for each in sides if each.is_private]
     rows = {each.pinned for each in private} - {None}
     return len({each.unit for each in private}) == 1 and len(rows) <= 1
@@ -159,7 +159,7 @@ def renamed_facts(facts: PlanFacts, pairs: Sequence[tuple[ColumnId, ColumnId]]) 
 
 
 def asked_of_kept(plan: LogicalAggregate, below: PlanFacts) -> Scalar | AggregateCall | None:
-    """What groups or counts rows that stay without private ones by anything of private ones.
+    """Return the key or aggregate that asks kept public rows for private columns, if any.
 
     They are of no unit: keys have to be theirs, and values those of private rows, NULL beside them.
     """
@@ -176,7 +176,7 @@ def asked_of_kept(plan: LogicalAggregate, below: PlanFacts) -> Scalar | Aggregat
 
 
 def _is_null_beside(value: Scalar, kept: frozenset[ColumnId]) -> bool:
-    """Whether an expression is NULL in rows that stay without private ones."""
+    """Say whether an expression is NULL in rows that stay without private ones."""
     match value:
         case ColumnRef(column):
             return column not in kept

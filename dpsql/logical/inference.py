@@ -75,7 +75,7 @@ _MOST_PAIRS = 6
 
 @dataclass(slots=True, eq=False)
 class Around:
-    """What the parameters of a sub-query are of the row around it.
+    """Parameters of a sub-query as facts of the row around it.
 
     ``units`` are those that hold its unit, each with the row that it is of; ``unit`` is the column
     around that holds it, which becomes a parameter where a declared key needs it.
@@ -194,7 +194,7 @@ class FactReader:
         met: Mapping[Need, bool],
         levels: Inputs,
     ) -> LevelOutcome | PlanRefusal:
-        """What the table says of an operator, or what is missing."""
+        """Return the level that the table gives an operator, or refuse with what is missing."""
         found = self.table[operator, levels or tuple(each.level for each in inputs)]
         missing: PlanRefusal | None = None
         for each in found:
@@ -255,7 +255,7 @@ class FactReader:
         )
 
     def _mention(self, plan: LogicalShared) -> LevelledPlan:
-        """What is shared is read once; each mention has columns of its own."""
+        """Facts of a shared plan, which is read once; each mention has columns of its own."""
         if id(plan.input) not in self._shared:
             self._read.append(plan.input)
             self._shared[id(plan.input)] = self.of(plan.input, None)
@@ -381,7 +381,7 @@ class FactReader:
         return LevelledPlan(plan, found)
 
     def is_key(self, value: Scalar, facts: PlanFacts) -> bool:
-        """Whether an expression is a column that matches rows of a unit, and has no domain."""
+        """Say whether an expression is a column that matches rows of a unit, and has no domain."""
         if not isinstance(value, ColumnRef) or value.column not in facts.origins:
             return False
         name, key = facts.origins[value.column]
@@ -440,7 +440,7 @@ class FactReader:
         return replace(plan, on=(*plan.on, test)), True
 
     def is_declared(self, pairs: Sequence[tuple[Origin, Origin]]) -> bool:
-        """Whether the catalog declares that rows meet by some of the pairs of equal columns."""
+        """Say whether the catalog declares that rows meet by some of the pairs of equal columns."""
         tables = {(one[0], other[0]) for one, other in pairs}
         for name, other in tables:
             keys = [(a[1], b[1]) for a, b in pairs if (a[0], b[0]) == (name, other)][:_MOST_PAIRS]
@@ -485,7 +485,7 @@ class FactReader:
         )
 
     def _inside(self, plan: LogicalApply, left: PlanFacts, around: Around | None) -> Around:
-        """What the parameters of a sub-query are; a row that is of a row around is that row."""
+        """Bind the parameters of a sub-query; a row that is of a row around is that row."""
         row = next(self._rows) if left.pinned is None else left.pinned
         unit = min(left.units, default=None) if left.is_private else None
         inner = Around(self.fresh, left.unit, row, unit)
@@ -614,7 +614,7 @@ def _spine(plan: Plan) -> Iterator[Plan]:
 
 
 def _has_no_rows(plan: Plan) -> bool:
-    """Whether a plan is about nothing that stands in a FROM."""
+    """Say whether a plan is about nothing that stands in a FROM."""
     leaves = (each for each in _once(plan) if not inputs_of(each))
     return all(isinstance(each, LogicalValues) and not each.columns for each in leaves)
 

@@ -24,7 +24,7 @@ from dpsql.records import dataclass
 
 
 class RelationLevel(Enum):
-    """What a relation depends on; its letter in the table."""
+    """Level of a relation: the rows it depends on, by its letter in the table."""
 
     PUBLIC = "P"
     ROWS = "R"

@@ -18,7 +18,7 @@ _OF_UNIT = (
 
 
 class PlanRefusal(Enum):
-    """What is missing: (code, sentence, hint)."""
+    """Properties that are missing: (code, sentence, hint)."""
 
     ROWS_SHOWN = (
         "E_NO_AGGREGATE",

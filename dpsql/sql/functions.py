@@ -481,7 +481,7 @@ _ENTRIES = (
     _of(exp.Grouping, "", "per_row"),
 )
 TABLE = {each.kind: each for each in _ENTRIES}
-"""All functions by the parser's class, or by name, in lower case."""
+"""Every function by the parser's class, or by name, in lower case."""
 
 
 def find(node: exp.Expr) -> Function | None:
@@ -517,7 +517,7 @@ MIRRORED: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-"""What says the same of two sides that are exchanged, where it is another comparison."""
+"""Comparisons that say the same of two sides that are exchanged, where it is another comparison."""
 
 
 def is_null_where(node: exp.Expr, is_null: Callable[[exp.Column], bool]) -> bool:
@@ -562,13 +562,13 @@ RANDOM = {
 """Functions of the same arguments that are not always the same; all others are deterministic."""
 
 _UNDERLINED = ("reg", "cov", "var", "std")
-"""How those begin that have an underscore for the parser and for people."""
+"""Beginnings of names that have an underscore for the parser and for people."""
 _NOT_CALLED = {"and", "or", "case", "cast", "pad"}
-"""What the parser has as functions and people do not write so."""
+"""Functions of the parser that people do not write so."""
 _OWN = ("dp_", "anon_")
-"""How functions of dpsql's own begin."""
+"""Beginning of the names of dpsql's own functions."""
 CUTOFF = 0.76
-"""How near a name has to be: cuont and uper are, foo is not."""
+"""Nearness that a name needs to be suggested: cuont and uper are, foo is not."""
 
 
 def names(*places: Fact) -> list[str]:

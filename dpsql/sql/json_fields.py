@@ -108,7 +108,7 @@ def _read(node: exp.Expr) -> exp.Expr | None:
 
 
 def _has_no_fields(node: exp.Expr) -> bool:
-    """Whether a node is a number or the like: DuckDB refuses fields of these."""
+    """Say whether a node is a number or the like: DuckDB refuses fields of these."""
     inner = node.unnest()
     while isinstance(inner, exp.Bracket) or (isinstance(inner, exp.Array) and inner.expressions):
         inner = (inner.this if isinstance(inner, exp.Bracket) else inner.expressions[0]).unnest()

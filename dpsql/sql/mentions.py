@@ -77,7 +77,7 @@ def _place(mark: exp.Parameter) -> tuple[str, str] | None:
 
 
 def is_quantifier(node: exp.Expr) -> bool:
-    """Whether a node is ANY, SOME or ALL, by which an operator compares with what is in a list."""
+    """Say whether a node is ANY, SOME or ALL, which compare with the values of a list."""
     name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
     return isinstance(node, exp.Any | exp.All) or name in ("any", "some", "all")
 

@@ -1,4 +1,4 @@
-"""What is made of a query that is in another dialect than DuckDB's, once it is read."""
+"""Queries of another dialect than DuckDB's, once they are read."""
 
 from __future__ import annotations
 

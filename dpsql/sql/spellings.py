@@ -100,7 +100,7 @@ def respell(node: exp.Expr) -> exp.Expr | None:
 
 
 def _spelled(node: exp.Anonymous) -> exp.Expr | None:
-    """What the table of functions says that DuckDB calls one of another database."""
+    """Return DuckDB's name of a function of another database, by the table of functions."""
     known, name = find(node), str(node.this).lower()
     if known is None or known.spelled is None or len(node.expressions) != len(known.arguments):
         is_aggregate = has(node, "aggregate")

@@ -321,6 +321,6 @@ def keys_among(values: Sequence[Sequence[Any]]) -> tuple[frozenset[int], ...]:
 
 
 def _is_written(node: exp.Expr) -> bool:
-    """Whether a part of a constant is one that no error comes of."""
+    """Say whether a part of a constant is one that no error comes of."""
     is_sum = has(node, "arithmetic") and not isinstance(node, exp.Div)
     return is_sum or isinstance(node, exp.Literal)

@@ -100,7 +100,7 @@ def _of_distinct(scope: Scope, answers: Answers, node: exp.Expr) -> str:
 
 
 def _has_cells(scope: Scope, name: str) -> bool:
-    """Whether a column can be a key, if it is one of the table; others are named by sub-queries."""
+    """Say whether a column can be a key, if the table has it; others are named by sub-queries."""
     column = scope.table.columns.get(name.casefold())
     return column is None or column.domain is not None
 

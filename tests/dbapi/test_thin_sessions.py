@@ -1,4 +1,4 @@
-"""What one session of a site has paid for costs the others nothing: work is counted, not timed."""
+"""Releases that one session has paid for cost the others nothing: work is counted, not timed."""
 
 from __future__ import annotations
 

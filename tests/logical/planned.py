@@ -256,7 +256,7 @@ _names = count()
 
 
 def broken(world: SmallWorld, plan: Plan, facts: PlanFacts, known: Mapping[int, PlanFacts]) -> str:
-    """How a plan breaks what its facts promise; empty where it does not.
+    """Return the promises of its facts that a plan breaks; empty where it does not.
 
     Raises: duckdb.Error where DuckDB has no plan for it.
     """
@@ -295,7 +295,7 @@ def broken(world: SmallWorld, plan: Plan, facts: PlanFacts, known: Mapping[int, 
 def asked_of_kept_rows(
     world: SmallWorld, plan: LogicalAggregate, known: Mapping[int, PlanFacts]
 ) -> bool:
-    """Whether aggregates say something of public rows that stay without private ones."""
+    """Say whether aggregates say something of public rows that stay without private ones."""
     below = known[id(plan.input)]
     unit = min(below.units, default=None)
     if not below.stays or unit is None:
@@ -562,7 +562,7 @@ def read(
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a plan is made: again and again, each time of new columns."""
+    """Recipe of a plan: made again and again, each time of new columns."""
 
     operator: str
     seed: int

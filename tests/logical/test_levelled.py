@@ -10,7 +10,7 @@ from tests.support.effort import SHIFT, one_in
 
 EVERY = one_in(24)
 MOST = {"lax": 156, "code": 11, "caret": 12, "lost": 1}
-"""How many statements differ in each way: this may only shrink."""
+"""Numbers of statements that differ in each way: this may only shrink."""
 
 
 def test_levels_say_what_the_front_says_but_for_what_is_listed() -> None:

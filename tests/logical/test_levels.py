@@ -75,7 +75,7 @@ def test_every_row_of_the_table_keeps_what_it_promises(world: SmallWorld, recipe
 def _faults(
     row: Row, table: LevelTable, world: SmallWorld, recipes: Recipes, most: int = MOST_DRAWS
 ) -> Iterator[str]:
-    """What is broken by plans whose last operator is of one row of a table."""
+    """Return the promises that are broken by plans whose last operator is of one row of a table."""
     operator, levels = row
     if operator == "set operation" and len(levels) == 1:
         levels = levels * 2

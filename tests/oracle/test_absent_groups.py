@@ -156,7 +156,7 @@ def settled(rows: list[tuple[Any, ...]]) -> list[tuple[str, ...]]:
 
 
 def differ(world: World, sql: str) -> str | None:
-    """What is wrong about the answer to a statement, None where it is DuckDB's."""
+    """Return the fault of the answer to a statement, None where it is DuckDB's."""
     connection, database = world
     known = settled(database.execute(sql).fetchall())
     found = settled(connection.execute(sql).fetchall())

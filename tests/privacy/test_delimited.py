@@ -117,7 +117,7 @@ def opened(path: Path, written: Delimited) -> Any:
 
 
 def values(stored: Any, asked: Asked) -> list[Any]:
-    """All values of a column as they are handed over, None where they are missing or none."""
+    """Values of a column as they are handed over, None where they are missing or none."""
     found = []
     for batch in stored.read([asked], None):
         (column,) = batch.columns
@@ -197,7 +197,7 @@ def by_duckdb(path: Path, written: Delimited) -> list[int | None]:
 
 @pytest.mark.parametrize("form", ["number", "day", "clock", "time"])
 def test_declared_spellings_of_any_text_are_total_and_never_fail(form: Form) -> None:
-    """What SQL makes of a text is what Python makes of it, and no conversion fails."""
+    """SQL makes of a text what Python makes of it, and no conversion fails."""
     rng, signs = random.Random(form), "0123456789.,;:'%€ -+/eE\u00a0\x02\nkr"
     pool = ["1.234,5", "31.12.2024", "1.1.70 12:30", "-5 %", "€ 5", "inf", "2024-01-01", "24:00"]
     ways = (), ("%d.%m.%Y", "%d.%m.%y %H:%M"), ("%H:%M", "%Y%m%d"), ("%m/%d/%y",)

@@ -57,7 +57,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 
 def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[Step]:
-    """What functions of the vault run, thread by thread, with the arrays that each ends with.
+    """Functions of the vault as they run, thread by thread, with the arrays that each ends with.
 
     The way are its instructions in order: so a branch shows that calls nothing of ours.
     """
@@ -218,7 +218,7 @@ NAMES: dict[str, tuple[Any, Callable[[int], object]]] = {
     "doubles": (pa.float64(), float),
     "texts": (pa.string(), lambda each: f"{each % 2**64:016x}"),
 }
-"""How units are stored; texts are of one length."""
+"""Types that units are stored as; texts are of one length."""
 
 
 @pytest.mark.parametrize("part", range(TRACES))

@@ -97,7 +97,7 @@ def differ(ours: Answer, theirs: Answer) -> bool:
 
 
 def refused_or_wrong(both: Both, count: int, seed: int) -> tuple[int, list[str], list[str]]:
-    """How many statements both answered, those that dpsql refused, and those that differ."""
+    """Return how many statements both answered, those dpsql refused, and those that differ."""
     ours, theirs = both
     rng = random.Random(seed)
     refused: list[str] = []

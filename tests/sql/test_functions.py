@@ -1,4 +1,4 @@
-"""What the table of functions says of each, beside what DuckDB makes of hostile values.
+"""Facts of the table of functions, beside what DuckDB makes of hostile values.
 
 Every function is called with all combinations of the kinds of arguments that DuckDB takes, NULL
 among them. What is said must hold; of NULL, of types and of the order of values, what holds must be
@@ -107,7 +107,7 @@ AT_ZERO = (exp.Div, exp.Mod)
 """Operators of which 0 / 0 is NaN: compared as DuckDB compares it, and no other value is."""
 
 Row = tuple[Any, tuple[Any, ...]]
-"""What is made of arguments, and these as texts."""
+"""Calls made of arguments, and these as texts."""
 
 
 def calls(entry: Function) -> Iterator[str]:
@@ -179,7 +179,7 @@ def made(text: str) -> dict[tuple[str, ...], tuple[str, list[Row]]]:
 
 
 def is_error(text: str, kinds: tuple[str, ...], values: tuple[str, ...]) -> bool:
-    """Whether a call with some values is an error, and not NULL."""
+    """Say whether a call with some values is an error, and not NULL."""
     given = ", ".join(
         f"CAST('{value}' AS {kind}) AS x{place}"
         for place, (value, kind) in enumerate(zip(values, kinds, strict=True))
@@ -264,7 +264,7 @@ def test_what_never_turns_is_what_is_said(entry: Function) -> None:
 
 
 def moved(texts: tuple[str, ...]) -> bool:
-    """Whether calls are numbers or times, of numbers or times."""
+    """Say whether calls are numbers or times, of numbers or times."""
     found = [(kinds[0], kind) for text in texts for kinds, (kind, _) in made(text).items()]
     ordered = {*INTEGERS, *RISING}
     return bool(found) and all(each[0] in ordered and each[1] in ordered for each in found)

@@ -81,7 +81,7 @@ TAILS = (
     "{}) OVER (PARTITION BY {} ORDER BY {} ROWS BETWEEN {} PRECEDING AND {} FOLLOWING)",
     "{}) OVER (ORDER BY {} RANGE {} PRECEDING EXCLUDE TIES)",
 )
-"""What follows the name of an aggregate in forms that no list of functions has."""
+"""Texts that follow the name of an aggregate in forms that no list of functions has."""
 
 Signature = tuple[str, tuple[str, ...]]
 """How a function is written, with places for its arguments, and the kinds of these."""

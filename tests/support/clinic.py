@@ -80,7 +80,7 @@ class Clinic:
         return cls(take_stock(list(TABLES.values()), found, DIGEST))
 
     def frame(self, relation: UnitLocal) -> Frame:
-        """All rows of a relation, worked out together."""
+        """Rows of a relation, worked out together."""
         ((first, every),) = self.stock.shares(relation, PileRoom())
         assert first == 0
         return evaluate(relation, every)

@@ -1,4 +1,4 @@
-"""What is left out is named by every way out of an answer, and by none what is not left out.
+"""Rows that are left out are named by every way out of an answer, and no others are.
 
 Every kind of left-out row has a statement of its own, over files that hold such rows. What is named
 of each follows from the catalog: ``tests/catalog/test_left_out.py`` compares it with the vault.
@@ -77,7 +77,7 @@ KINDS = {
     "not found": "whose k was not found are left out",
     "dangling": "none whose ref is in no row of persons",
 }
-"""What is said of rows of every kind."""
+"""Notes of rows of every kind."""
 UNIT = {"no unit", "beyond max_rows"}
 FIND = "CREATE {} FROM persons ({}) OPTIONS (epsilon = 1)"
 STATEMENTS = {

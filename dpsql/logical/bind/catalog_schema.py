@@ -16,7 +16,7 @@ from dpsql.sql.qualified import unqualified
 
 @dataclass(frozen=True, slots=True)
 class CatalogSchema:
-    """What a catalog declares; ``public`` has the columns of a public table, which has them all."""
+    """Return the schema of a catalog; ``public`` gives all columns of a public table."""
 
     catalog: Catalog
     public: Callable[[Table], Iterable[str]]

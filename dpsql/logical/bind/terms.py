@@ -220,7 +220,7 @@ class ExpressionBinder:
         return None
 
     def _is_alias_in_having(self, node: exp.Column, own: ColumnId) -> bool:
-        """Whether a name in HAVING is that of an item: a column that is no key comes after it."""
+        """Say whether a name in HAVING is an item's: a column that is no key comes after it."""
         is_item = not node.table and node.name.casefold() in self.aliases
         return self.is_having and is_item and ColumnRef(own) not in self.keys
 

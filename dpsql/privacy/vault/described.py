@@ -64,7 +64,7 @@ def _describe_delta(path: str) -> DraftedTable:
 
 
 def _form(table: DraftedTable) -> dict[str, Any]:
-    """What is said of the form of a file."""
+    """Return the words for the form of a file."""
     said = {} if isinstance(table.source, str) else table.source
     return {key: each for key, each in said.items() if key != "file"}
 

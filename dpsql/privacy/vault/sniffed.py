@@ -72,7 +72,7 @@ LOOKS = {
     "boolean": "flags",
     "text": "texts",
 }
-"""How the values of a family look, in words."""
+"""Looks of the values of a family, in words."""
 
 
 @dataclass(frozen=True, slots=True)

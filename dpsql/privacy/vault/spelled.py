@@ -66,7 +66,7 @@ def _days(between: str) -> str:
 
 
 MARK = "\x02"
-"""What a text begins with that has been put in the standard spelling."""
+"""Beginning of a text that has been put in the standard spelling."""
 BLANK = "[ \t\u00a0\u2009\u202f]*"
 
 

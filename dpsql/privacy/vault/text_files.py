@@ -158,7 +158,7 @@ OPENERS: dict[str, Callable[[str], Any]] = {
     ".zst": _open_zstd,
     ".zip": _open_zip,
 }
-"""What opens a compressed file, by the end of its name."""
+"""Functions that open a compressed file, by the end of its name."""
 
 
 def _turner(encoding: str) -> Callable[[bytes], bytes]:

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from dpsql.forks import fresh
-from dpsql.interrupts import Allowed
+from dpsql.interrupts import Allowed, is_cancellable, tried_until
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,7 +217,9 @@ def exclusive(path: Path) -> Iterator[int]:
     try:
         with suppress(FileNotFoundError):  # whoever had it may have removed it
             tighten(path)
-        _lock(fd)
+        if not _try_lock(fd):
+            with Allowed():  # how long another process or thread takes is not known
+                _wait_for_lock(fd)
         try:
             yield fd
         finally:
@@ -231,8 +233,16 @@ def exclusive(path: Path) -> Iterator[int]:
 
 if sys.platform == "win32":
 
-    def _lock(fd: int) -> None:
-        msvcrt.locking(fd, msvcrt.LK_LOCK, 1)
+    def _try_lock(fd: int) -> bool:
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def _wait_for_lock(fd: int) -> None:
+        """Ask again and again: Windows gives up by itself after ten seconds."""
+        tried_until(lambda: _try_lock(fd))
 
     def _unlock(fd: int) -> None:
         os.lseek(fd, 0, os.SEEK_SET)
@@ -245,12 +255,19 @@ if sys.platform == "win32":
         os.fsync(fd)
 else:
 
-    def _lock(fd: int) -> None:
+    def _try_lock(fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with Allowed():  # how long another process takes is not known
-                fcntl.flock(fd, fcntl.LOCK_EX)
+            return False
+        return True
+
+    def _wait_for_lock(fd: int) -> None:
+        """Queue in the kernel where a signal ends that; a thread that is asked to end looks."""
+        if is_cancellable():
+            tried_until(lambda: _try_lock(fd))
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX)
 
     def _unlock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
@@ -316,11 +317,19 @@ class Allowed:
     Raises: KeyboardInterrupt, at the beginning if one has waited.
     """
 
-    __slots__ = ("_here", "_outer")
+    __slots__ = ("_asked", "_here", "_outer")
 
     def __enter__(self) -> None:
         self._here, self._outer = _is_here(), _guard.holding
-        if self._here:
+        self._asked = _cancellation()
+        if self._asked is not None:
+            self._outer, self._asked.holding = self._asked.holding, False
+            try:
+                self._asked.check()
+            except BaseException:
+                self._asked.holding = self._outer
+                raise
+        elif self._here:
             try:
                 _guard.holding = False
                 _guard.deliver()
@@ -329,10 +338,31 @@ class Allowed:
                 raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._here:
+        if self._asked is not None:
+            self._asked.holding = self._outer
+        elif self._here:
             _guard.holding = self._outer
             if kind is None:
                 answer()
+
+
+def is_cancellable() -> bool:
+    """True if another thread may ask for the end of what this one does."""
+    return _cancellation() is not None
+
+
+def tried_until(succeeds: Callable[[], bool]) -> None:
+    """Try something again and again until it succeeds, after ever longer pauses.
+
+    Raises: KeyboardInterrupt, within .05 s of being asked to end.
+    """
+    pause = 0.001
+    while True:
+        check()
+        if succeeds():
+            return
+        time.sleep(pause)
+        pause = min(1.5 * pause, AGAIN)
 
 
 def answer() -> None:

@@ -23,7 +23,8 @@ from dpsql.answer.store import Shelf, SyntheticTables
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import clip as clipping
 from dpsql.engine import desk, engine
-from dpsql.interrupts import Allowed, Held, Watched, check
+from dpsql.files import exclusive
+from dpsql.interrupts import Allowed, Cancellation, Held, Watched, check
 from dpsql.plan import request
 from dpsql.plan.plan import Part
 from dpsql.privacy import ledger as privacy_ledger
@@ -251,6 +252,32 @@ def test_a_thread_has_nothing_to_hold() -> None:
     thread.start()
     thread.join()
     assert found == [False, signal.getsignal(signal.SIGINT)]
+
+
+@pytest.mark.parametrize("section", [nullcontext, Held])
+@pytest.mark.parametrize("pause", [0, 0.01, 0.2])
+def test_a_thread_that_waits_for_a_lock_file_ends_when_asked(
+    tmp_path: Path, section: Callable[[], Any], pause: float
+) -> None:
+    found: list[BaseException] = []
+    wish = Cancellation()
+
+    def work() -> None:
+        try:
+            with wish, section(), exclusive(tmp_path / "lock"):
+                pass
+        except BaseException as error:
+            found.append(error)
+
+    with exclusive(tmp_path / "lock"):
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(pause)
+        assert thread.is_alive()
+        wish.ask()
+        thread.join(30)
+        assert [type(error) for error in found] == [KeyboardInterrupt]
+    assert not wish.holding
 
 
 def test_an_interrupt_of_another_statement_is_not_this_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.resources
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from fractions import Fraction
@@ -28,12 +27,11 @@ from dpsql.page.teller import Busy, Gone, Teller
 from dpsql.page.visits import Visit, Visits
 from dpsql.records import dataclass
 from dpsql.server.copying import copied
+from dpsql.server.events import Events
 from dpsql.server.messages import MOST_SECRET
-from dpsql.server.metrics import Meter
 from dpsql.server.returned import ResultTable
 from dpsql.server.sqlstates import told_of
 
-log = logging.getLogger("dpsql.page")
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -59,7 +57,7 @@ class Application:
     visits: Visits
     teller: Teller
     secure: bool
-    meter: Meter
+    events: Events
 
     def build(self) -> Starlette:
         """The application behind the fence."""
@@ -96,7 +94,7 @@ class Application:
             try:
                 who = self.entrance.recognise(visit.who.user)
                 if who is None or who.verifier != visit.who.verifier:
-                    self.visits.end(token)  # taken out, or with another password by now
+                    self.visits.end(token, "user")  # taken out, or with another password by now
                     return _told(401, "sign in first")
                 visit.who = who
                 return await act(request, visit)
@@ -119,17 +117,23 @@ class Application:
             name, address = asked["name"], request.client.host if request.client else ""
             given = (name, asked["password"], address)
             who = await asyncio.to_thread(self.entrance.sign_in, *given)
-            await asyncio.sleep(self.entrance.delay(name, address))
+            bound = self.events.bound(user=name, address=address, method="page")
+            seconds = self.entrance.delay(name, address)
+            if seconds:
+                bound.note("delay", seconds=seconds)
+            await asyncio.sleep(seconds)
         except Unfit as error:
             return _told(400, str(error))
         except Error as error:
             return _told(503, told_of(error)[0], error.code)
-        token = None if who is None else self.visits.begin(who)
-        self.meter.sign_in(name, address, "page", "" if who else "401")
+        token = None if who is None else self.visits.begin(who, bound)
         if who is None:
+            bound.note("sign-in", outcome="failed", state="401")
             return _told(401, REFUSED)
         if token is None:
+            bound.note("sign-in", outcome="failed", state="503")
             return _told(503, "too many are here already")
+        bound.note("sign-in", outcome="in")
         found = _shaped(self._whom(who))
         found.set_cookie(
             self.cookie, token, path="/", secure=self.secure, httponly=True, samesite="strict"
@@ -150,7 +154,6 @@ class Application:
 
     async def _leave(self, request: Request, visit: Visit) -> Response:
         self.visits.end(request.cookies[self.cookie])
-        log.info("user=%s out", visit.who.user)
         found = _shaped({})
         found.delete_cookie(
             self.cookie, path="/", secure=self.secure, httponly=True, samesite="strict"
@@ -190,6 +193,7 @@ class Application:
         if not visit.who.is_curator:
             return _told(403, "this is for the curator")
         engine = self.visits.site.engine
+        visit.caller.events.note("act", outcome="ledger shown")
         status, entries = await asyncio.to_thread(lambda: (engine.status(), engine.entries()))
         whole = (status.remaining_epsilon, status.total_epsilon)
         found = _latest(entries, _before(request))

@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -34,7 +35,7 @@ class PatientProtocol(H11Protocol):
     """
 
     most: int
-    missed: Callable[[str], None]
+    missed: Callable[[], None]
     here: dict[PatientProtocol, None]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -46,7 +47,7 @@ class PatientProtocol(H11Protocol):
         if len(self.here) > self.most:
             idle = next((each for each in self.here if each.is_idle), self)
             self.here.pop(idle)
-            self.missed("page")
+            self.missed()
             idle.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -66,7 +67,8 @@ class PatientProtocol(H11Protocol):
 
 def protocol_of(server: Server) -> type[PatientProtocol]:
     """The protocol of one page: at most twice as many connections as there may be sessions."""
-    facts = {"most": 2 * server.most, "missed": server.meter.miss, "here": {}}
+    missed = partial(server.events.note, "missed", method="page", why="page")
+    facts = {"most": 2 * server.most, "missed": staticmethod(missed), "here": {}}
     return type("PageProtocol", (PatientProtocol,), facts)
 
 
@@ -94,9 +96,9 @@ def open_page(
     secure = read_tls(cert, key, address) is not None
     listening = address.listen()
     port: int = listening.getsockname()[1]
-    visits = Visits(server.site, server.most, server.ticks)
+    visits = Visits(server.site, server.most, server.ticks, events=server.events)
     entrance = Entrance(server.users, server.site.analysts, server.failures)
-    app = Application(entrance, visits, Teller(server.meter), secure, server.meter).build()
+    app = Application(entrance, visits, Teller(), secure, server.events).build()
     fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(
         fence,

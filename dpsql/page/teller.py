@@ -16,7 +16,7 @@ from dpsql.interrupts import Cancellation
 from dpsql.page.shapes import Shape, shape_error, shape_forecast, shape_result
 from dpsql.page.visits import Visit
 from dpsql.records import dataclass
-from dpsql.server.metrics import Meter
+from dpsql.server.events import note_refusal
 from dpsql.server.sqlstates import CANCELLED, DEFECT, state_of
 from dpsql.sql.lexemes import split_statements
 
@@ -41,7 +41,6 @@ class Gone(Exception):
 class Teller:
     """Carries out what visits ask; only the event loop uses it."""
 
-    meter: Meter
     _waiting: int = 0
 
     def __post_init__(self) -> None:
@@ -70,9 +69,9 @@ class Teller:
                 visit.results = tuple(visit.caller.run(text, many, LONGEST_RUN, wish))
             return {"results": [shape_result(each) for each in visit.results]}
 
-        self.meter.serve()
+        visit.caller.events.count("message")
         try:
-            return await self._carry_out(request, visit, wish, lambda: self._told(work, text))
+            return await self._carry_out(request, visit, wish, lambda: _told(work, text, visit))
         finally:
             visit.running = None
 
@@ -95,7 +94,7 @@ class Teller:
             )
 
         try:
-            return await self._carry_out(request, visit, wish, lambda: self._told(work, text))
+            return await self._carry_out(request, visit, wish, lambda: _told(work, text, visit))
         finally:
             if visit.forecasting is wish:
                 visit.forecasting = None
@@ -107,23 +106,9 @@ class Teller:
             visit.caller.follow()
             return work()
 
-        return await self._carry_out(request, visit, Cancellation(), lambda: self._told(looked, ""))
-
-    def _told(self, work: Callable[[], Shape], text: str) -> Shape:
-        """Return the outcome of some work, or its failure; nothing is raised in the event loop."""
-        try:
-            return work()
-        except Interrupted as error:
-            state, told = CANCELLED, {"code": "E_CANCELLED", "message": f"cancelled: {error}"}
-        except KeyboardInterrupt:
-            state, told = CANCELLED, {"code": "E_CANCELLED", "message": "cancelled"}
-        except Error as error:
-            state, told = state_of(error), shape_error(error, text)
-        except Exception:
-            message = "a defect of the server; nothing more is known"
-            state, told = DEFECT, {"code": "E_DEFECT", "message": message}
-        self.meter.refuse(state)
-        return {"error": told}
+        return await self._carry_out(
+            request, visit, Cancellation(), lambda: _told(looked, "", visit)
+        )
 
     async def _carry_out(
         self, request: Request, visit: Visit, wish: Cancellation, work: Callable[[], Shape]
@@ -154,6 +139,23 @@ class Teller:
             except RuntimeError:  # the visit has ended meanwhile
                 raise Gone from None
             return await asyncio.wrap_future(started)
+
+
+def _told(work: Callable[[], Shape], text: str, visit: Visit) -> Shape:
+    """Return the outcome of some work, or its failure; nothing is raised in the event loop."""
+    try:
+        return work()
+    except Interrupted as error:
+        state, told = CANCELLED, {"code": "E_CANCELLED", "message": f"cancelled: {error}"}
+    except KeyboardInterrupt:
+        state, told = CANCELLED, {"code": "E_CANCELLED", "message": "cancelled"}
+    except Error as error:
+        state, told = state_of(error), shape_error(error, text)
+    except Exception:
+        message = "a defect of the server; nothing more is known"
+        state, told = DEFECT, {"code": "E_DEFECT", "message": message}
+    note_refusal(visit.caller.events, state, visit.caller.is_late, str(told["code"]))
+    return {"error": told}
 
 
 async def _disconnected(request: Request) -> None:

@@ -14,6 +14,7 @@ from dpsql.interrupts import Cancellation
 from dpsql.page.entrance import Welcome
 from dpsql.records import dataclass, field
 from dpsql.server.caller import Caller
+from dpsql.server.events import Events
 from dpsql.server.ticks import Ticks
 
 IDLE = 30 * 60.0
@@ -61,39 +62,42 @@ class Visits:
     most: int
     ticks: Ticks = field(default_factory=Ticks)
     clock: Callable[[], float] = time.monotonic
+    events: Events = field(default_factory=Events)
     _here: dict[bytes, Visit] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._here)
 
-    def begin(self, who: Welcome) -> str | None:
-        """The token of a new visit; None where there are too many."""
-        self._end(key for key, visit in self._here.items() if self._is_over(visit))
+    def begin(self, who: Welcome, events: Events | None = None) -> str | None:
+        """The token of a new visit, whose ``events`` are noted; None where there are too many."""
+        self._end((key for key, visit in self._here.items() if self._is_over(visit)), "idle")
         own = [key for key, visit in self._here.items() if visit.who.user == who.user]
-        self._end(own[: max(0, len(own) + 1 - MOST_OF_ONE)])
+        self._end(own[: max(0, len(own) + 1 - MOST_OF_ONE)], "others of the user")
         if len(self._here) >= self.most:
             return None
         token, now = secrets.token_urlsafe(32), self.clock()
-        self._here[_key(token)] = Visit(who, Caller(self.site, who.analyst, self.ticks), now, now)
+        caller = Caller(self.site, who.analyst, self.ticks, events=events or self.events)
+        self._here[_key(token)] = Visit(who, caller, now, now)
         return token
 
     def find(self, token: str) -> Visit | None:
         """The visit of a token, which goes on by being asked for."""
         visit = self._here.get(_key(token))
         if visit is None or self._is_over(visit):
-            self.end(token)
+            self.end(token, "idle")
             return None
         visit.seen = self.clock()
         return visit
 
-    def end(self, token: str) -> None:
-        """End a visit; an unknown token does nothing."""
-        self._end([_key(token)])
+    def end(self, token: str, why: str = "left") -> None:
+        """End a visit for a reason; an unknown token does nothing."""
+        self._end([_key(token)], why)
 
-    def _end(self, keys: Iterable[bytes]) -> None:
+    def _end(self, keys: Iterable[bytes], why: str) -> None:
         for key in list(keys):
             visit = self._here.pop(key, None)
             if visit is not None:
+                visit.caller.events.note("end", outcome=why)
                 visit.close()
 
     def _is_over(self, visit: Visit) -> bool:
@@ -103,7 +107,7 @@ class Visits:
     def close(self) -> None:
         """End all of them, and wait until what was charged is stored."""
         visits = list(self._here.values())
-        self._end(list(self._here))
+        self._end(list(self._here), "stop")
         for visit in visits:
             visit.pool.shutdown(wait=True)
 

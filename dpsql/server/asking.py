@@ -18,6 +18,7 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, replace
 from dpsql.server.caller import Caller, Repeated
+from dpsql.server.events import Events
 from dpsql.server.messages import Head, Told
 from dpsql.server.returned import ResultTable, Returned, heads_of, wire_types
 from dpsql.server.route import KEPT, Errand, blank_but, route
@@ -59,8 +60,11 @@ class Asker:
         analyst: str | None,
         ticks: Ticks | None = None,
         shows_errors: bool = False,
+        events: Events | None = None,
     ) -> None:
-        self._caller = Caller(site, analyst, ticks, is_strict=True, dialect="postgres")
+        self._caller = Caller(
+            site, analyst, ticks, is_strict=True, dialect="postgres", events=events
+        )
         self._twin = twin
         self.last_charge = "nothing was asked"
         self._ticks = ticks or Ticks()

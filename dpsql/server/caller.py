@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -16,9 +15,8 @@ from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, LedgerError
 from dpsql.interrupts import Cancellation
 from dpsql.records import dataclass
+from dpsql.server.events import Events
 from dpsql.server.ticks import Ticks
-
-log = logging.getLogger("dpsql.server")
 
 T = TypeVar("T")
 
@@ -55,7 +53,9 @@ class Caller:
         ticks: Ticks | None = None,
         is_strict: bool = False,
         dialect: str = "duckdb",
+        events: Events | None = None,
     ) -> None:
+        self.events = events or Events()
         self._is_strict = is_strict
         self._dialect = dialect
         self._ticks = ticks or Ticks()
@@ -150,7 +150,8 @@ class Caller:
                 mine.check()
                 return work()
             except DataUnavailable as error:  # the next statement reads the data as they are then
-                log.error("%s", error.message)  # with the paths, which clients are not told
+                # With the paths, which clients are not told.
+                self.events.turn("source", "down", why=error.message)
                 if self._connection is not None:
                     self._connection.engine.reopen()
                 raise
@@ -171,7 +172,22 @@ class Caller:
         """The results of a statement, or of ``many`` as a script. Raises: Error; Interrupted."""
         self.repeated = None
         ask = self._script if many else self._statement
-        return self.within(lambda: self._following(ask, text), milliseconds, wish)
+        found = self.within(lambda: self._following(ask, text), milliseconds, wish)
+        self._note(found)
+        return found
+
+    def _note(self, results: list[Result]) -> None:
+        """Note what was charged, and what was given free, once for each entry of the ledger."""
+        told = {}
+        for each in results:
+            if each.cost is not None and each.receipt is not None:
+                told[each.receipt.seq, each.cost.free] = f"{each.cost}"
+        for (entry, is_free), cost in told.items():
+            if is_free:
+                self.events.note("free", entry=entry)
+            else:
+                self.events.note("charge", entry=entry, cost=cost)
+                self.events.turn("source", "up")
 
     def _following(self, ask: Callable[[str], list[Result]], text: str) -> list[Result]:
         """Ask; where that is refused since another catalog is in force, go on with that one.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import socket
 import struct
@@ -16,12 +15,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from dpsql.errors import UsageError
+from dpsql.errors import OperationalError, UsageError
 from dpsql.records import dataclass
+from dpsql.server.arrivals import arrivals
 from dpsql.server.presence import Presence, ended
 from dpsql.server.server import Server
 
-log = logging.getLogger("dpsql.server")
 SUFFIX = ".control"
 LONGEST = 10_000
 """Bytes of what is asked."""
@@ -36,19 +35,28 @@ class Control:
     server: Server
     path: Path
     listening: socket.socket
+    is_closed: bool = False
 
     def run(self) -> None:
-        """Answer one after another."""
-        while True:
-            try:
-                connection, _ = self.listening.accept()
-            except OSError:
-                return
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError), connection:
-                connection.settimeout(PATIENT)
-                if _is_own(connection):
-                    asked = json.loads(_line(connection))
-                    connection.sendall(json.dumps(self.answer(asked)).encode() + b"\n")
+        """Answer one after another, until it is closed or its socket is gone."""
+        note = self.server.events.bound(method="control").note
+        with contextlib.suppress(OperationalError):
+            for connection, _ in arrivals(
+                lambda: self.listening,
+                lambda: self.is_closed,
+                lambda why: note("missed", why=why),
+            ):
+                try:
+                    with connection:
+                        self._serve(connection)
+                except (OSError, ValueError, LookupError, TypeError, AttributeError, MemoryError):
+                    note("missed", why="control")  # who asks what is no question, or has gone
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(PATIENT)
+        if _is_own(connection):
+            asked = json.loads(_line(connection))
+            connection.sendall(json.dumps(self.answer(asked)).encode() + b"\n")
 
     def answer(self, asked: dict[str, Any]) -> list[dict[str, object]]:
         """The sessions that are listed, or that were ended."""
@@ -56,12 +64,13 @@ class Control:
         if asked["act"] == "end":
             found = [each for each in found if _is_meant(each, asked)]
             for each in found:
-                log.info("user=%s number=%d ended", each.guest.user, each.guest.process)
-                each.end(ended())
+                each.end(ended(), "operator")
+            self.server.events.note("act", outcome="sessions ended", sessions=len(found))
         return [each.describe() for each in found]
 
     def close(self) -> None:
         """Close it, and take its name away."""
+        self.is_closed = True
         with contextlib.suppress(OSError):
             self.listening.shutdown(socket.SHUT_RDWR)
         self.listening.close()
@@ -104,7 +113,7 @@ def open_control(server: Server) -> Control | None:
         path.chmod(0o600)
         listening.listen()
     except (OSError, AttributeError) as error:  # a path that is too long; no such sockets
-        log.warning("sessions cannot be listed or ended from outside: %s", error)
+        server.events.note("missed", method="control", why="control", error=error)
         if listening is not None:
             listening.close()
         return None

@@ -10,6 +10,7 @@ from dpsql.server.asking import Asker, Reply
 from dpsql.server.bursts import LONGEST_TOLD, Burst, Echo, Remembered, first_burst
 from dpsql.server.caller import Outlived
 from dpsql.server.clerk import Clerk
+from dpsql.server.events import Events, note_refusal
 from dpsql.server.lobby import Lobby
 from dpsql.server.messages import (
     EMPTY_QUERY,
@@ -21,7 +22,6 @@ from dpsql.server.messages import (
     read_message,
     ready,
 )
-from dpsql.server.metrics import Meter
 from dpsql.server.portals import Portals
 from dpsql.server.presence import OUTLIVED, Presence, ended
 from dpsql.server.route import Errand
@@ -44,13 +44,13 @@ class Dialogue:
         self,
         wire: Wire,
         asker: Asker,
-        meter: Meter | None = None,
+        events: Events | None = None,
         lobby: Lobby | None = None,
         remembered: Remembered | None = None,
         presence: Presence | None = None,
     ) -> None:
         self._presence = presence
-        self._meter = meter or Meter()
+        self._events = events or Events()
         self._wire = wire
         self._asker = asker
         self._lobby = lobby
@@ -124,7 +124,8 @@ class Dialogue:
         if burst is None or echo is None or echo.stamp != stamp or self._is_ended:
             return None
         del self._wire.come[: len(burst.data)]
-        self._meter.serve()
+        self._events.count("message")
+        self._events.count("free")  # the line was that of the answer which is told again
         if self._presence is not None:
             self._presence.work()
             self._presence.rest()
@@ -169,13 +170,13 @@ class Dialogue:
             self._portals.synchronise()
             self._wire.write(ready(self._clerk.state))
         elif found.kind == b"Q":
-            self._meter.serve()
+            self._events.count("message")
             self._skipping = False
             self._guarded(lambda: self._simple(found))
             self._wire.write(ready(self._clerk.state))
         elif not self._skipping and found.kind not in (b"H", b"d", b"c", b"f"):
             if found.kind == b"E":
-                self._meter.serve()
+                self._events.count("message")
             self._skipping = not self._guarded(lambda: self._portals.serve(found))
 
     def _guarded(self, work: Callable[[], None]) -> bool:
@@ -204,7 +205,7 @@ class Dialogue:
             told = Told("ERROR", DEFECT, "a defect of the server; nothing more is known")
         self._failed = True
         self._clerk.tell(told)
-        self._meter.refuse(told.state)
+        note_refusal(self._events, told.state, self._asker.is_late)
         self._clerk.transaction.fail()
         return False
 

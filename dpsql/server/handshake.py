@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dpsql import __version__
 from dpsql.errors import printable
 from dpsql.records import dataclass, field
+from dpsql.server.events import Events
 from dpsql.server.messages import (
     CANCEL_REQUEST,
     GSS_REQUEST,
@@ -29,7 +30,6 @@ from dpsql.server.messages import (
     read_message,
     read_startup,
 )
-from dpsql.server.metrics import Meter
 from dpsql.server.scram import BOUND, MECHANISM, Exchange, ScramError, Verifier
 from dpsql.server.users import Users
 from dpsql.server.wire import Wire
@@ -109,9 +109,11 @@ class Failures:
         of_address = min(LONGEST_DELAY, self.first * 2**over) if over >= 0 else 0.0
         return max(of_address, self.of_name if named >= TRIES_OF_NAME else 0.0)
 
-    def wait(self, name: str, address: str) -> None:
-        """Wait as long as that is; not on an event loop."""
-        self._ended.wait(self.delay(name, address))
+    def wait(self, name: str, address: str) -> float:
+        """Wait as long as that is, and return it; not on an event loop."""
+        seconds = self.delay(name, address)
+        self._ended.wait(seconds)
+        return seconds
 
     def note(self, name: str, address: str) -> None:
         """Note one more."""
@@ -149,7 +151,7 @@ class Door:
     number: Callable[[], int]
     failures: Failures = field(default_factory=Failures)
     binding: bytes | None = None
-    meter: Meter = field(default_factory=Meter)
+    events: Events = field(default_factory=Events)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
     def welcome(self, wire: Wire) -> Guest | None:
@@ -158,29 +160,35 @@ class Door:
         Raises: Refusal; ProtocolError; Hangup.
         """
         wire.expect(PATIENCE)
-        options = self._greet(wire)
-        if options is None:
-            return None
-        user = options.get("user", "")
+        who = {"user": "", "address": wire.address, "method": "wire"}
         try:
-            verifier = self._sign_in(wire, user)
-            key = user.casefold()
-            if self.analysts and key not in self.analysts:
-                raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
-        except Refusal as refusal:
-            self.meter.sign_in(user, wire.address, "wire", refusal.told.state)
+            options = self._greet(wire)
+            if options is None:
+                return None
+            who["user"] = options.get("user", "")
+            guest = self._admit(wire, options)
+        except (Refusal, ProtocolError) as error:
+            state = error.told.state if isinstance(error, Refusal) else error.state
+            self.events.note("sign-in", **who, outcome="failed", state=state)
             raise
-        self.meter.sign_in(user, wire.address, "wire")
+        self.events.note("sign-in", **who, outcome="in", number=guest.process)
+        self._introduce(wire, guest)
+        wire.expect(None)
+        return guest
+
+    def _admit(self, wire: Wire, options: dict[str, str]) -> Guest:
+        """The guest that a client has shown to be. Raises: Refusal; ProtocolError; Hangup."""
+        user = options["user"]
+        key = user.casefold()
+        verifier = self._sign_in(wire, user)
+        if self.analysts and key not in self.analysts:
+            raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
         asked = options.get("database", user)
         if asked.casefold() not in (self.database.casefold(), key, "postgres"):
             text = f'database "{printable(asked)}" does not exist'
             raise Refusal("3D000", text, f"connect to {self.database}")
         analyst = key if self.analysts else None
-        numbers = self.number(), secrets.randbits(32)
-        guest = Guest(user, analyst, options, *numbers, verifier)
-        self._introduce(wire, guest)
-        wire.expect(None)
-        return guest
+        return Guest(user, analyst, options, self.number(), secrets.randbits(32), verifier)
 
     def _greet(self, wire: Wire) -> dict[str, str] | None:
         """The options of a client's startup message, under TLS where that is wanted."""
@@ -244,14 +252,21 @@ class Door:
             proof = exchange.final(self._answer(wire))
         except ScramError:
             self.failures.note(user.casefold(), wire.address)
-            self.failures.wait(user.casefold(), wire.address)
+            self._wait(user, wire.address)
             raise failed from None
         if known is None:  # whose verifier no proof fits
             raise failed
-        self.failures.wait(user.casefold(), wire.address)
+        self._wait(user, wire.address)
         wire.write(authentication(12, proof))
         wire.write(authentication(0))
         return known
+
+    def _wait(self, user: str, address: str) -> None:
+        """Wait as long as a try of a name from an address is to."""
+        seconds = self.failures.wait(user.casefold(), address)
+        if seconds:
+            told = {"user": user, "address": address, "method": "wire", "seconds": seconds}
+            self.events.note("delay", **told)
 
     def _answer(self, wire: Wire) -> bytes:
         found = read_message(wire, MOST_SECRET)

@@ -38,6 +38,7 @@ class Presence:
     asked: int = 0
     is_busy: bool = False
     told: Told | None = None
+    why: str = "left"
     _seen: float = field(default_factory=time.monotonic)
 
     def work(self) -> None:
@@ -60,10 +61,10 @@ class Presence:
         """Seconds since it has signed in."""
         return time.monotonic() - self.begun
 
-    def end(self, told: Told) -> None:
-        """End it: what it asks is cancelled, and what was charged is stored first."""
+    def end(self, told: Told, why: str) -> None:
+        """End it for a reason: what it asks is cancelled, and what was charged is stored first."""
         if self.told is None:
-            self.told = told
+            self.told, self.why = told, why
             self.asker.cancel()
             self.wire.stop_reading()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import ipaddress
 import itertools
 import logging
@@ -16,15 +15,16 @@ import time
 from pathlib import Path
 
 from dpsql.dbapi.site import Site
-from dpsql.errors import Error, OperationalError, UsageError, printable
+from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field
+from dpsql.server.arrivals import arrivals, name_of
 from dpsql.server.asking import Asker
 from dpsql.server.bursts import Remembered
 from dpsql.server.dialogue import Dialogue
+from dpsql.server.events import Events
 from dpsql.server.handshake import Door, Failures, Refusal
 from dpsql.server.lobby import Lobby
 from dpsql.server.messages import Hangup, ProtocolError, Told
-from dpsql.server.metrics import Meter
 from dpsql.server.presence import Presence
 from dpsql.server.sqlstates import tell
 from dpsql.server.ticks import Ticks
@@ -33,7 +33,6 @@ from dpsql.server.users import Users
 from dpsql.server.watch import Certificate, Watch
 from dpsql.server.wire import Wire
 
-log = logging.getLogger("dpsql.server")
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings hold SQL
 MOST_SESSIONS = 200
 """Clients at once; one more is told so, as in PostgreSQL."""
@@ -41,13 +40,9 @@ FAREWELL = 30.0
 """Seconds that sessions have to end what they do when the server is closed."""
 BACKLOG = 128
 """Connections that wait to be accepted."""
-PAUSES = (0.02, 1.0)
-"""Seconds, at first and at most, until clients are accepted again after that failed."""
-ENDED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP})
-"""Errors of a socket that will never take anybody any more."""
 SPARE = 24
 """Descriptors that clients leave free, for the ledger, users and what a session opens."""
-SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+SHORT = frozenset({"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"})
 """Errors after which whoever leaves makes room."""
 
 
@@ -151,7 +146,7 @@ class Server:
     ticks: Ticks = field(default_factory=Ticks)
     binding: bytes | None = None
     shows_errors: bool = False
-    meter: Meter = field(default_factory=Meter)
+    events: Events = field(default_factory=Events)
     failures: Failures = field(default_factory=Failures)
     idle: float = 0.0
     lifetime: float = 0.0
@@ -176,7 +171,7 @@ class Server:
             lambda: next(numbers),
             self.failures,
             self.binding,
-            self.meter,
+            self.events,
             self.site.engine.key_of("salts of names that nobody has"),
         )
         self._socket = self.address.listen()
@@ -208,34 +203,15 @@ class Server:
 
         Raises: OperationalError (E_LISTEN) where the socket will take nobody any more.
         """
-        pause, longest = PAUSES
         self.watch.start()
-        while not self._is_closed:
-            try:
-                connection, peer = self._socket.accept()
-            except (OSError, MemoryError) as error:
-                if self._is_closed:
-                    return
-                self._bear(error)
-                time.sleep(pause)
-                pause = min(2 * pause, longest)
-                continue
-            pause = PAUSES[0]
+        for connection, peer in arrivals(lambda: self._socket, lambda: self._is_closed, self._bear):
             self._take(connection, peer[0])
 
-    def _bear(self, error: OSError | MemoryError | RuntimeError) -> None:
-        """Note that a client could not be let in, and make room: who idles at the door leaves.
-
-        Raises: OperationalError (E_LISTEN).
-        """
-        number = error.errno if isinstance(error, OSError) else errno.ENOMEM
-        name = errno.errorcode.get(number or 0, "?")
-        if number in ENDED:
-            raise OperationalError("E_LISTEN", f"the listening socket has failed: {name}")
-        self.meter.miss(name)
-        log.error("a client was not let in: %s", name)
+    def _bear(self, name: str) -> None:
+        """Note that a client could not be let in, and make room: who idles at the door leaves."""
+        self.events.note("missed", why=name)
         with self._lock:
-            oldest = next(iter(self._arriving), None) if number in SHORT else None
+            oldest = next(iter(self._arriving), None) if name in SHORT else None
             if oldest is not None:
                 del self._arriving[oldest]
         if oldest is not None:
@@ -256,7 +232,7 @@ class Server:
             self._forget(wire, thread)
             connection.close()
             if not isinstance(error, OSError):
-                self._bear(error)
+                self._bear(name_of(error))
 
     def _forget(self, wire: Wire, thread: threading.Thread) -> None:
         with self._lock:
@@ -280,18 +256,23 @@ class Server:
             self._open[wire] = self._arriving[wire] = None
 
     def _attend(self, wire: Wire) -> None:
+        told: Told | None = None
         try:
             self._receive(wire)
         except Hangup:
             pass
         except Refusal as refusal:
-            wire.write(refusal.told.encode())
+            told = refusal.told
         except ProtocolError as error:
-            wire.write(Told("FATAL", error.state, str(error)).encode())
+            told = Told("FATAL", error.state, str(error))
         except Error as error:
-            wire.write(tell(error, "").encode())
+            told = tell(error, "")
+        except Exception as error:  # of memory or of a defect; others go on
+            self.events.note("defect", why=type(error).__name__, where="session")
         finally:
             with contextlib.suppress(Hangup):
+                if told is not None:
+                    wire.write(told.encode())
                 wire.close()
             self._forget(wire, threading.current_thread())
 
@@ -302,20 +283,24 @@ class Server:
         if guest is None:
             return
         key = (guest.process, guest.secret)
-        asker = Asker(self.site, self.twin, guest.analyst, self.ticks, self.shows_errors)
+        events = self.events.bound(user=guest.user, address=wire.address, method="wire")
+        asker = Asker(self.site, self.twin, guest.analyst, self.ticks, self.shows_errors, events)
         presence = Presence(guest, asker, wire)
         with self._lock:
-            if len(self._here) >= self.most:
-                raise Refusal("53300", "sorry, too many clients already")
-            self._here[key] = presence
+            is_full = len(self._here) >= self.most
+            if not is_full:
+                self._here[key] = presence
+        if is_full:
+            events.note("missed", why="53300")
+            raise Refusal("53300", "sorry, too many clients already")
         try:
             asker.begin(guest.settings)
-            Dialogue(wire, asker, self.meter, self._lobby, self._remembered, presence).run()
+            Dialogue(wire, asker, events, self._lobby, self._remembered, presence).run()
         finally:
             with self._lock:
                 del self._here[key]
             asker.close()
-            log.info("user=%s out", guest.user)
+            events.note("end", outcome=presence.why, statements=presence.asked)
 
     def _cancel(self, process: int, secret: int) -> None:
         """End what a session asks; a wrong key does nothing, and nobody is told."""
@@ -333,10 +318,11 @@ class Server:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         with self._lock:
-            askers, wires = [each.asker for each in self._here.values()], list(self._open)
+            here, wires = list(self._here.values()), list(self._open)
             threads = list(self._threads)
-        for asker in askers:
-            asker.cancel()
+        for presence in here:
+            presence.why = "stop"
+            presence.asker.cancel()
         for wire in wires:
             wire.hang_up()
         end = time.monotonic() + FAREWELL

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dpsql.errors import OperationalError, UsageError
 from dpsql.interrupts import check
 from dpsql.records import dataclass, field
+from dpsql.server.events import Events
 from dpsql.server.messages import BINARY, TEXT, Head
 from dpsql.server.questions import refusal, unlisted
 from dpsql.server.returned import spread
@@ -65,7 +66,6 @@ LOST = "08006"
 GONE = (LOST, "57P01", "57P02", "57P03")
 """States of a PostgreSQL that ends, or of a connection to one that has ended."""
 T = TypeVar("T")
-log = logging.getLogger("dpsql.server")
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _DONE = (0, 3)
 """libpq's PGRES_POLLING_FAILED and PGRES_POLLING_OK."""
@@ -106,6 +106,7 @@ class Twin:
     admin: str
     database: str
     folder: Path | None = None
+    events: Events = field(default_factory=Events)
     _idle: list[tuple[str, PGconn]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: Declared | None = None
@@ -225,7 +226,7 @@ class Twin:
             what = f"the twin has died {STARTS} times within {WITHIN / 60:.0f} minutes"
             raise OperationalError("E_TWIN", what, hint="it is started again later")
         self._starts.append(now)
-        log.error("the twin has died and is started again")
+        self.events.note("twin", outcome="started again")
         self.admin = start_twin(folder)
 
     def _await(self) -> None:

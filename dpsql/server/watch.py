@@ -7,8 +7,6 @@ stays in force.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import ssl
 import threading
@@ -21,11 +19,11 @@ from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError
 from dpsql.records import dataclass, field
 from dpsql.server.binding import end_point
+from dpsql.server.events import Events
 from dpsql.server.permissions import refuse_open_files
 from dpsql.server.presence import OUTLIVED, Presence, ended
 from dpsql.server.users import Users
 
-log = logging.getLogger("dpsql.server")
 PERIOD = 0.5
 """Seconds between looks: whoever is taken out is out within twice as long."""
 IDLE_ENDED = "terminating connection due to idle-session timeout"
@@ -68,6 +66,7 @@ class Host(Protocol):
     certificate: Certificate | None
     idle: float
     lifetime: float
+    events: Events
 
     def present(self) -> list[Presence]:
         """The clients that have signed in and are here."""
@@ -82,7 +81,7 @@ class Watch:
     def __init__(self, server: Host) -> None:
         self._server = server
         self._seen: dict[str, list[tuple[int, ...] | None]] = {}
-        self._wanted, self._is_over = threading.Event(), threading.Event()
+        self._is_over = threading.Event()
         self._is_forced = False
         self._thread: threading.Thread | None = None
         self._seen["users"] = _touched(server.users.path)
@@ -97,25 +96,26 @@ class Watch:
                 self._thread.start()
 
     def reload(self) -> None:
-        """Read everything anew, soon: what a signal may call."""
+        """Read everything anew at the next look.
+
+        A signal may call it, within another too: it takes no lock, which the one that is
+        interrupted could hold.
+        """
         self._is_forced = True
-        self._wanted.set()
 
     def close(self) -> None:
         """Look no more."""
         with self._starting:
             self._is_over.set()
-            self._wanted.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_over.is_set():
-            self._wanted.wait(PERIOD)
-            self._wanted.clear()
-            if not self._is_over.is_set():
-                with contextlib.suppress(MemoryError, OSError, RuntimeError):  # the next look may
-                    self.look()
+        while not self._is_over.wait(PERIOD):
+            try:
+                self.look()
+            except Exception as error:  # the next look may do
+                self._server.events.note("defect", why=type(error).__name__, where="watch")
 
     def look(self) -> None:
         """See what has changed since the last look, everything after ``reload``."""
@@ -123,7 +123,7 @@ class Watch:
             is_forced, self._is_forced = self._is_forced, False
             server = self._server
             if is_forced:
-                log.info("reloading")
+                server.events.note("act", outcome="reload")
                 self._seen.clear()
             follow = partial(self._follow, is_forced)
             self._if_changed("catalog", server.site.paths, follow)
@@ -142,43 +142,45 @@ class Watch:
         try:
             act()
         except Error as error:
-            log.error("%s not reloaded: %s [%s]", what, error.message, error.code)
+            told = {"why": error.message, "code": error.code}
+            self._server.events.note("reload", what=what, outcome="failed", **told)
 
     def _follow(self, is_forced: bool) -> None:
         server = self._server
         if server.site.refresh(is_forced):
-            log.info("the catalog in force is another")
+            server.events.note("reload", what="catalog", outcome="done")
             try:
                 refuse_open_files(server.site, server.users)
             except UsageError as error:  # at the start it is refused; now others are at work
-                log.error("%s; %s", error.message, error.hint)
+                told = {"why": error.message, "hint": error.hint}
+                server.events.note("reload", what="permissions", outcome="failed", **told)
 
     def _end_outlived(self) -> None:
         """End the sessions whose tables or analyst are no more what they were."""
         for each in self._server.present():
             if each.asker.is_outlived:
-                each.end(ended(OUTLIVED))
+                each.end(ended(OUTLIVED), "catalog")
 
     def _end_strangers(self) -> None:
         """End the sessions of users who were taken out, or have another password by now."""
         known = self._server.users.all()
         for each in self._server.present():
             if known.get(each.guest.user.casefold()) != each.guest.verifier:
-                log.info("user=%s ended: no longer a user with that password", each.guest.user)
-                each.end(ended("sign in again"))
+                each.end(ended("sign in again"), "user")
 
     def _certify(self) -> None:
         if self._server.certificate is not None:
             self._server.bind(self._server.certificate.reload())
+            self._server.events.note("reload", what="certificate", outcome="done")
 
     def _end_overdue(self) -> None:
         """End sessions that are idle, or here, for longer than they may be."""
         idle, lifetime = self._server.idle, self._server.lifetime
         for each in self._server.present() if idle or lifetime else ():
             if idle and each.idle > idle:
-                each.end(ended(state="57P05", text=IDLE_ENDED))
+                each.end(ended(state="57P05", text=IDLE_ENDED), "idle")
             elif lifetime and each.age > lifetime and not each.is_busy:
-                each.end(ended())
+                each.end(ended(), "lifetime")
 
 
 def _touched(*paths: Path) -> list[tuple[int, ...] | None]:

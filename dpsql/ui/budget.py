@@ -27,8 +27,9 @@ Acts of the curator (dpsql ledger ACT --help):
   migrate CATALOG                   accept a changed catalog
   adopt CATALOG                     accept a ledger that was moved, or whose anchor was lost
   show CATALOG                      the same as without an act
+  export CATALOG --jsonl            every entry as JSON, for programs that collect logs
 \b
-Each is logged in the ledger for good; what was spent stays spent.
+Each that changes something is logged in the ledger for good; what was spent stays spent.
 """
 
 
@@ -175,8 +176,34 @@ def adopt(catalog: str, note: str) -> int:
     return 0
 
 
+@click.command(context_settings=WIDE)
+@click.argument("catalog")
+@click.option("--jsonl", is_flag=True, help="One JSON object a line, the only form so far.")
+@click.option("--after", metavar="ENTRY", type=click.IntRange(-1), default=-1, help="Later ones.")
+def export(catalog: str, jsonl: bool, after: int) -> int:
+    """Write every entry of the ledger of CATALOG to stdout, for programs that collect logs.
+
+    What is wrong with the ledger or its catalog is told, and is the exit status.
+    """
+    from dpsql.dbapi.past import read_past
+    from dpsql.ui.entries import json_line
+
+    if not jsonl:
+        hint = f"dpsql ledger export {printable(catalog)} --jsonl"
+        raise UsageError("E_USAGE", "name the form of what is written", hint=hint)
+    past = read_past(catalog)
+    for moment in past.moments:
+        if moment.entry.seq > after:
+            print(json_line(moment))
+    if past.problem is not None:
+        tell(describe_error(past.problem, sys.stderr))
+        return past.problem.exit_code
+    return 0
+
+
 ACTS: dict[str, click.Command] = {
     "show": show,
+    "export": export,
     "verify": verify,
     "raise": raise_total,
     "migrate": migrate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -37,6 +38,35 @@ def _full_row(moment: Moment) -> tuple[object, ...]:
         *(e.plan_hash[:12], _also(e), e.statements, e.source, e.digest_of_sql, one_line(e.sql)),
         *(moment.change, e.note),
     )
+
+
+def json_line(moment: Moment) -> str:
+    """An entry as one JSON object, for programs that collect logs; amounts are texts, exact."""
+    e = moment.entry
+    budgets = e.within.split("\n") if e.within else []
+    analysts = [name.partition(":")[2] for name in budgets if name.startswith("analyst:")]
+    told = {
+        "event": "ledger",
+        "entry": e.seq,
+        "at": e.at,
+        "kind": e.kind,
+        "user": analysts[0] if analysts else "",
+        "budgets": budgets,
+        "state": e.state,
+        "noise": e.noise,
+        "epsilon": e.epsilon,
+        "rho": e.rho,
+        "delta": str(e.delta) if e.delta else "",
+        "statements": e.statements,
+        "source": e.source,
+        "sql": e.sql,
+        "digest": e.digest_of_sql,
+        "change": moment.change,
+        "note": e.note,
+        "plan": e.plan_hash,
+        "head": e.hash,
+    }
+    return json.dumps({name: value for name, value in told.items() if value not in ("", [], None)})
 
 
 def brief_grid(moments: Sequence[Moment]) -> Grid:

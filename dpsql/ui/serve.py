@@ -45,6 +45,7 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
 @click.option("--idle", metavar="30min", help="End sessions that ask nothing for so long.")
 @click.option("--lifetime", metavar="12h", help="End sessions that have been there for so long.")
+@click.option("--log", type=click.Choice(["text", "json"]), default="text", help="Of each event.")
 @click.option("--check", is_flag=True, help="Look at permissions, options and sources, and stop.")
 def serve(
     catalog: str,
@@ -60,6 +61,7 @@ def serve(
     http: str | None,
     idle: str | None,
     lifetime: str | None,
+    log: str,
     check: bool,
 ) -> int:
     """Serve the tables of CATALOG to analysts over PostgreSQL's protocol.
@@ -70,6 +72,7 @@ def serve(
     from dpsql.dbapi.site import open_site  # the engine: a second
     from dpsql.server.binding import end_point
     from dpsql.server.control import open_control
+    from dpsql.server.events import JsonLines
     from dpsql.server.lobby import SWITCHING
     from dpsql.server.metrics import open_metrics
     from dpsql.server.modules import import_all
@@ -107,6 +110,8 @@ def serve(
         site.close()
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    if log == "json":
+        logging.getLogger().handlers[0].setFormatter(JsonLines())
     if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to be read anew
         signal.signal(signal.SIGHUP, lambda number, frame: None)
     import_all()
@@ -115,6 +120,8 @@ def serve(
         site, known, address, context, made, sessions, ticks, binding, shows_errors=show_stddev
     )
     server.idle, server.lifetime = limits
+    if made is not None:
+        made.events = server.events
     if context is not None and tls_cert is not None:
         server.certificate = Certificate(Path(tls_cert), _path(tls_key), [context])
     database = site.catalog.path.stem
@@ -123,6 +130,7 @@ def serve(
         tell_note(note)
 
     def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # once is enough: what was charged is being stored
         raise KeyboardInterrupt
 
     def reload(number: int, frame: FrameType | None) -> None:
@@ -140,7 +148,7 @@ def serve(
                 server.certificate.contexts.append(page.tls)
         if at is not None:
             here = partial(_sessions, server, page)
-            watched = open_metrics(at.host, at.port, server.meter, here, site, made)
+            watched = open_metrics(at.host, at.port, server.events, here, site, made)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")

@@ -413,7 +413,12 @@ def test_logs_have_names_and_nothing_else(page: Page, caplog: pytest.LogCaptureF
         ana.run("SELECT secret_words FROM t")
         ana.post("/api/leave")
     said = [r.getMessage() for r in caplog.records if r.name.startswith(("dpsql", "uvicorn"))]
-    assert said == ["user=ana address=127.0.0.1 method=page in", "user=ana out"]
+    who = "user=ana address=127.0.0.1 method=page"
+    assert [each for each in said if each.startswith("event=sign-in")] == [
+        f"event=sign-in {who} outcome=in"
+    ]
+    assert said[-1] == f"event=end {who} outcome=left"
+    assert not any("secret_words" in each or "kind" in each for each in said)
 
 
 def test_a_client_that_says_nothing_is_hung_up_on(

@@ -125,14 +125,14 @@ def test_sign_ins_are_logged_and_counted_with_their_address(
                 client.start()
         with Client(server.port, hostile, "wrong") as client:
             client.start()
-        counted = "\n".join(lines(server.meter, 0, server.site))
+        counted = "\n".join(lines(server.events, 0, server.site))
     said = [r.getMessage() for r in caplog.records if r.name == "dpsql.server"]
     where = "address=127.0.0.1 method=wire"
-    assert f"user=ana {where} in" in said
-    assert f"user=ana {where} failed state=28P01" in said
-    assert f"user=eve {where} failed state=28000" in said
-    (last,) = [each for each in said if each.startswith("user=\\u202eeve")]
-    assert last.endswith(f"{where} failed state=28P01")
+    assert any(f"event=sign-in user=ana {where} outcome=in number=" in each for each in said)
+    assert f"event=sign-in user=ana {where} outcome=failed state=28P01" in said
+    assert f"event=sign-in user=eve {where} outcome=failed state=28000" in said
+    (last,) = [each for each in said if 'user="\\\\u202eeve' in each]
+    assert last.endswith(f"{where} outcome=failed state=28P01")
     assert not any("\n" in each or PASSWORD in each for each in said)
     assert 'dpsql_sign_ins_total{method="wire",outcome="failed"} 3' in counted
     assert 'dpsql_sign_ins_total{method="wire",outcome="in"} 1' in counted

@@ -315,9 +315,9 @@ def test_what_is_told_of_it_is_the_last_charge_and_is_counted(
         time.sleep(0.02)
         client.ask(SELECTS[0])
         _warm(client)
-        before = server.meter.served
+        before = server.events.total("message")
         assert not _reaches(client, asked)
-        assert server.meter.served == before + 1
+        assert server.events.total("message") == before + 1
         (row,) = rows(client.ask("SHOW last_charge"))
         assert row == [b"free, ledger entry 1"]
 

@@ -19,7 +19,7 @@ def test_metrics_and_health(catalog: Path) -> None:
         client.ask("SET epsilon = 0.5")
         client.ask("SELECT COUNT(*) FROM t")
         client.ask("SELECT nope FROM t")
-        http = open_metrics("127.0.0.1", 0, server.meter, lambda: server.sessions, server.site)
+        http = open_metrics("127.0.0.1", 0, server.events, lambda: server.sessions, server.site)
         try:
             url = f"http://127.0.0.1:{http.server_address[1]}"
             with urllib.request.urlopen(f"{url}/metrics") as found:
@@ -45,7 +45,7 @@ def test_metrics_and_health(catalog: Path) -> None:
             assert missing.value.code == 404
             missing.value.close()
             with pytest.raises(UsageError, match="cannot listen"):
-                open_metrics("127.0.0.1", http.server_address[1], server.meter, int, server.site)
+                open_metrics("127.0.0.1", http.server_address[1], server.events, int, server.site)
         finally:
             http.shutdown()
             http.server_close()

@@ -317,7 +317,7 @@ def test_a_server_is_reloaded_by_a_signal_and_its_sessions_are_listed_and_ended(
                 edit(catalog, "[table.t]", "[analyst.cy]\nepsilon = 1\n[table.t]")
                 for _ in range(3):
                     server.send_signal(signal.SIGHUP)
-                while b"reloading" not in line:
+                while b"event=act outcome=reload" not in line:
                     line = server.stderr.readline()
                 assert rows(ana.ask("SELECT COUNT(*) FROM t WHERE size > 5"))
                 found = dpsql("sessions", "list", catalog).stdout.splitlines()

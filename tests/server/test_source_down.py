@@ -85,12 +85,12 @@ def test_clients_are_told_no_folder_and_the_log_is(
     with served(catalog) as server, Client(server.port) as client:
         client.start()
         client.ask("SET epsilon = 0.5")
-        http = open_metrics("127.0.0.1", 0, server.meter, lambda: 0, server.site)
+        http = open_metrics("127.0.0.1", 0, server.events, lambda: 0, server.site)
         url = f"http://127.0.0.1:{http.server_address[1]}/health"
         try:
             assert urllib.request.urlopen(f"{url}/ready").read() == b"ok\n"
             path.rename(path.with_suffix(".away"))
-            with caplog.at_level(logging.ERROR, "dpsql.server"):
+            with caplog.at_level(logging.WARNING, "dpsql.server"):
                 found = client.ask(NEW)
             message = told(found)[0]["M"]
             assert "t.parquet" in message

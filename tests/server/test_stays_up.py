@@ -19,9 +19,10 @@ import pytest
 
 from dpsql.errors import OperationalError
 from dpsql.page.serving import open_page
-from dpsql.server import server as serving
+from dpsql.server import arrivals
+from dpsql.server.arrivals import ENDED
 from dpsql.server.metrics import MOST_WATCHING, open_metrics
-from dpsql.server.server import ENDED, Address, Server
+from dpsql.server.server import Address, Server
 from tests.support.paged import Knocker
 from tests.support.served import Client, rows, served
 
@@ -60,7 +61,7 @@ def check_served(server: Server) -> None:
 def test_no_failure_of_accept_ends_the_server(
     catalog: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(arrivals, "PAUSES", (0.0, 0.0))
     failures: list[BaseException] = [OSError(number, "no") for number in TRANSIENT]
     failures += [MemoryError(), OSError("without a number"), BlockingIOError(errno.EAGAIN, "no")]
     with served(catalog) as server:
@@ -68,7 +69,7 @@ def test_no_failure_of_accept_ends_the_server(
         with idle(server.port, 1):  # accepted by the call that is under way; may make room
             check_served(server)
         assert not failures
-        assert set(server.meter.missed) >= {errno.errorcode[number] for number in TRANSIENT}
+        assert all(server.events.total("missed", errno.errorcode[each]) for each in TRANSIENT)
 
 
 @pytest.mark.parametrize("number", sorted(ENDED))
@@ -86,7 +87,7 @@ def test_a_socket_that_is_gone_is_told_and_is_no_success(catalog: Path, number: 
 def test_threads_and_sockets_that_cannot_be_had(
     catalog: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(arrivals, "PAUSES", (0.0, 0.0))
     tries = itertools.count()
     start = threading.Thread.start
 
@@ -103,7 +104,7 @@ def test_threads_and_sockets_that_cannot_be_had(
                 assert [each.recv(1) for each in left] == [b""] * 3
             check_served(server)
         assert not server._arriving
-        assert server.meter.missed["ENOMEM"] == 3
+        assert server.events.total("missed", "ENOMEM") == 3
 
 
 SCRIPT = """
@@ -145,14 +146,14 @@ def test_the_page_has_room_for_who_signs_in(catalog: Path, more: int) -> None:
         try:
             with idle(page.port, 8 + more):
                 assert Knocker(page.port).enter().status == 200
-            assert server.meter.missed["page"] >= more
+            assert server.events.total("missed", "page") >= more
         finally:
             page.close()
 
 
 def test_metrics_have_a_limit_and_are_there_again(catalog: Path) -> None:
     with served(catalog) as server:
-        http = open_metrics("127.0.0.1", 0, server.meter, lambda: 0, server.site)
+        http = open_metrics("127.0.0.1", 0, server.events, lambda: 0, server.site)
         port = http.server_address[1]
         before = threading.active_count()
         try:

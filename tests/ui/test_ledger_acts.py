@@ -196,3 +196,26 @@ def test_help_names_the_acts(dpsql: Run, adult: Path) -> None:
         assert act in done.out
         assert dpsql("ledger", act, "--help").status == 0
         assert dpsql("ledger", act).status == 2
+
+
+def test_the_ledger_is_exported_line_by_line(dpsql: Run, charged: Path) -> None:
+    assert dpsql("ledger", "raise", charged, "-e", "4", "--note", "more\n is needed").status == 2
+    assert dpsql("ledger", "raise", charged, "-e", "4", "--note", "for May").status == 0
+    done = dpsql("ledger", "export", charged, "--jsonl")
+    assert done.status == 0, done.err
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert [(each["entry"], each["kind"]) for each in found] == [
+        (0, "created"),
+        (1, "debit"),
+        (2, "policy"),
+    ]
+    assert (found[1]["epsilon"], found[1]["sql"], found[1]["state"]) == ("1", BY_SEX, "released")
+    assert (found[2]["note"], found[2]["change"]) == ("for May", "total: epsilon 3 -> 4")
+    assert found[2]["head"] in dpsql("ledger", "verify", charged).err
+    later = dpsql("ledger", "export", charged, "--jsonl", "--after", "1").out
+    assert later == done.out.splitlines()[2] + "\n"
+    assert dpsql("ledger", "export", charged).status == 2
+    charged.unlink()
+    gone = dpsql("ledger", "export", charged, "--jsonl")
+    assert gone.out == done.out
+    assert gone.status == 2

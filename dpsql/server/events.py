@@ -1,0 +1,155 @@
+"""Events of a server: each is a line of its log and a count, by the kind that it is of.
+
+Who did what from where, and what came of it: names, addresses, states and numbers of entries, never
+SQL, answers or amounts of the data.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from dpsql.errors import printable
+from dpsql.records import dataclass, field
+from dpsql.server.sqlstates import CANCELLED
+
+log = logging.getLogger("dpsql.server")
+MOST_SHOWN = 300
+"""Characters of a fact that are logged; none that may sign in has as long a name."""
+COUNTED = logging.NOTSET
+"""The level of what is counted and is no line."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """A kind of event: the level of its lines, its metric, and the facts that this is told by."""
+
+    level: int
+    metric: str
+    labels: tuple[str, ...]
+
+
+KINDS: Mapping[str, EventKind] = {
+    "sign-in": EventKind(logging.INFO, "sign_ins", ("method", "outcome")),
+    "delay": EventKind(logging.WARNING, "delays", ("method",)),
+    "end": EventKind(logging.INFO, "ends", ("method", "outcome")),
+    "message": EventKind(COUNTED, "statements", ()),
+    "charge": EventKind(logging.INFO, "charged", ("method",)),
+    "free": EventKind(logging.INFO, "free", ("method",)),
+    "refusal": EventKind(logging.INFO, "errors", ("state",)),
+    "cancel": EventKind(logging.INFO, "cancels", ("method", "outcome")),
+    "act": EventKind(logging.INFO, "acts", ("outcome",)),
+    "reload": EventKind(logging.INFO, "reloads", ("what", "outcome")),
+    "source": EventKind(logging.WARNING, "sources", ("outcome",)),
+    "twin": EventKind(logging.WARNING, "twins", ("outcome",)),
+    "missed": EventKind(logging.ERROR, "missed_clients", ("why",)),
+    "defect": EventKind(logging.ERROR, "defects", ("why",)),
+}
+"""Everything that a server tells its operator of. A label has few values, so that all are kept."""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Takes note of events, in the name of those whose ``facts`` are bound to it.
+
+    Whatever is bound shares the counts with what it was made from. Threads may share it.
+    """
+
+    facts: Mapping[str, object] = field(default_factory=dict)
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    _last: dict[str, object] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def bound(self, **facts: object) -> Events:
+        """The same, for whom these facts are true."""
+        return Events({**self.facts, **facts}, self.counts, self._last, self._lock)
+
+    def count(self, kind: str, **facts: object) -> dict[str, object]:
+        """Count an event that needs no line; its facts, and those that are bound."""
+        found = {**self.facts, **facts}
+        with self._lock:
+            self.counts[kind, *(str(found.get(each, "")) for each in KINDS[kind].labels)] += 1
+        return found
+
+    def note(self, kind: str, **facts: object) -> None:
+        """Count an event, and write its line."""
+        told = {"event": kind, **self.count(kind, **facts)}
+        if log.isEnabledFor(KINDS[kind].level):
+            log.log(KINDS[kind].level, "%s", _line(told), extra={"told": told})
+
+    def turn(self, kind: str, outcome: str, **facts: object) -> None:
+        """Note what something has come to, if it was another outcome before; it begins ``up``."""
+        with self._lock:
+            before = self._last.get(kind, "up")
+            self._last[kind] = outcome
+        if before != outcome:
+            self.note(kind, outcome=outcome, **facts)
+
+    def total(self, kind: str, *labels: str) -> int:
+        """The number of events of a kind, of those alone that begin with some labels."""
+        key = (kind, *labels)
+        with self._lock:
+            return sum(count for each, count in self.counts.items() if each[: len(key)] == key)
+
+    def metrics(self) -> Iterator[str]:
+        """The counts in the text format of Prometheus."""
+        with self._lock:
+            counts = dict(self.counts)
+        for name, kind in KINDS.items():
+            metric = f"dpsql_{kind.metric}_total"
+            found = sorted(key for key in counts if key[0] == name)
+            yield f"# TYPE {metric} counter"
+            if not kind.labels and not found:
+                yield f"{metric} 0"
+            for key in found:
+                pairs = zip(kind.labels, key[1:], strict=True)
+                labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in pairs)
+                yield f"{metric}{'{' + labels + '}' if labels else ''} {counts[key]}"
+
+
+def note_refusal(events: Events, state: str, is_late: bool = False, code: str = "") -> None:
+    """Note what was told of a statement that has no answer: it was refused, or it was ended."""
+    if state == CANCELLED:
+        events.note("cancel", outcome="timeout" if is_late else "asked", state=state)
+    else:
+        told = {"code": code} if code else {}
+        events.note("refusal", state=state, **told)
+
+
+class JsonLines(logging.Formatter):
+    """Lines of a log as JSON objects: the facts of an event, else the message of who logged."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, without its end."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        told = getattr(record, "told", None)
+        if told is None:
+            told = {"event": "log", "logger": record.name, "message": record.getMessage()}
+        shown = {name: _shown(value) for name, value in told.items()}
+        return json.dumps({"at": at, "level": record.levelname.lower(), **shown})
+
+
+def _line(told: Mapping[str, object]) -> str:
+    """Write facts in one line, in quotes where they could be taken for others.
+
+    >>> _line({"event": "end", "user": "ana", "outcome": "idle for long", "entry": 3})
+    'event=end user=ana outcome="idle for long" entry=3'
+    """
+    return " ".join(f"{name}={_quoted(_shown(value))}" for name, value in told.items())
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, int | float) else printable(str(value)[:MOST_SHOWN])
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or set(text) & set(' "=') else text
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -39,6 +39,14 @@ KINDS = {
     **{f".{text}{packed}": "csv" for text in TEXTS for packed in PACKED},
     ".duckdb": "duckdb",
     ".db": "duckdb",
+    **dict.fromkeys((".sav", ".zsav", ".por"), "spss"),
+    ".dta": "stata",
+    **dict.fromkeys((".sas7bdat", ".xpt"), "sas"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "sheet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+    ".orc": "orc",
+    **dict.fromkeys((".sqlite", ".sqlite3"), "sqlite"),
+    **{f".{lines}{packed}": "json" for lines in ("ndjson", "jsonl") for packed in PACKED},
 }
 """Formats of files, by the ends of their names."""
 
@@ -202,7 +210,7 @@ class Table:
             return self.engine
         if self.option("format") is not None:
             return self.option("format")
-        return "duckdb" if self.option("table") else kind_of(self.source)
+        return kind_of(self.source) or ("duckdb" if self.option("table") else None)
 
     def told(self, names: Sequence[str]) -> Sequence[str]:
         """Return the columns, of some, that are named where it is said which rows are left out."""

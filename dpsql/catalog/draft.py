@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpsql.catalog.catalog import kind_of
 from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.guess import is_identifier, words_of
-from dpsql.catalog.view import NO_LINES
+from dpsql.catalog.view import LEFT_OUT
 from dpsql.records import dataclass, replace
 
 BLIND = "# Drafted from the names and types of columns: no value was read. What is left to you:"
@@ -148,8 +149,10 @@ def _section(
         guessed = "guessed from the names" if table.looks is None else "what their values look like"
         yield f"# The file names columns without types: those here are {guessed}."
         form = {} if isinstance(table.source, str) else table.source
-        left = NO_LINES.replace("UTF-8", str(form.get("encoding", "utf-8")).upper())
-        yield f"# {left[0].upper()}{left[1:]}{COUNTED}"
+        kind = kind_of(str(form.get("file", table.source)))
+        if kind in LEFT_OUT:
+            left = LEFT_OUT[kind].replace("UTF-8", str(form.get("encoding", "utf-8")).upper())
+            yield f"# {left[0].upper()}{left[1:]}{COUNTED}"
     width = max((len(_key(column)) for column, _ in table.columns), default=0)
     declared: set[str] = set()
     for column, family in table.columns:

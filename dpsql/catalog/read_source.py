@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.catalog import SERVERS, engine_of, kind_of
-from dpsql.catalog.delimited import Delimited, read_delimited
+from dpsql.catalog.delimited import KEYS as KEYS_OF_TEXT
+from dpsql.catalog.delimited import read_delimited
 from dpsql.catalog.read_place import Place, show
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +26,17 @@ REFRESH = ("hour", "day", "week", "month")
 READ = ("stream", "push")
 SPARK = ("engine", "master", "read")
 """Further keys of a version of a Delta table that Spark counts."""
+TEXT = ("decimal", "thousands", "dates", "missing", "percent", "currency")
+"""Further keys of files whose columns are text."""
+OF_FILES: Mapping[str, tuple[str, ...]] = {
+    "csv": KEYS_OF_TEXT,
+    "json": ("encoding", *TEXT, "header", "skip"),
+    "sheet": ("table", *TEXT, "header", "skip"),
+    "sqlite": ("table", *TEXT),
+    "duckdb": ("table", "view"),
+    **dict.fromkeys(("spss", "stata", "sas"), ("encoding",)),
+}
+"""Further keys of files, by their kind."""
 SECRET = re.compile(r"dsn|uri|url|password|passwd|secret|token|user|connection", re.I)
 EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "public.visits" }'
 
@@ -39,8 +51,7 @@ Source = tuple[str, tuple[tuple[str, str], ...]]
 def read_source(place: Place, given: Any, public: bool) -> Source:
     """Read ``source``. Raises: CatalogError (E_POLICY)."""
     if isinstance(given, dict) and "file" in given:
-        is_stored = kind_of(str(given["file"])) == "duckdb" or {"table", "view"} & given.keys()
-        return (_read_stored if is_stored else _read_text)(place, given, public)
+        return _read_file(place, given, public)
     if isinstance(given, dict) and "delta" in given:
         return _read_delta(place, given, public)
     if isinstance(given, dict):
@@ -61,27 +72,23 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
         place.fail(f"source = {show(given)}", "there is no such home folder")
 
 
-def _read_stored(place: Place, given: Mapping[str, Any], public: bool) -> Source:
-    """Read which table or view of a database file it is."""
-    place.check_keys(given, ("file", "table", "view"))
-    if not isinstance(given["file"], str) or engine_of(given["file"]) is not None:
-        place.fail(f"source has file = {show(given['file'])}", STORED)
-    said = {key: _read_value(place, key, value) for key, value in given.items() if key != "file"}
-    if "table" not in said:
-        place.fail("source names no table of the file", STORED)
-    return read_source(place, given["file"], public)[0], tuple(sorted(said.items()))
-
-
-def _read_text(place: Place, given: Mapping[str, Any], public: bool) -> Source:
-    """Read how files of delimited text are written."""
-    file, kind = given["file"], kind_of(str(given["file"]))
+def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+    """Read which table of a file it is, and how its text is written."""
+    file = given["file"]
     if not isinstance(file, str) or engine_of(file) is not None:
         place.fail(f"source has file = {show(file)}", WRITTEN)
-    written = read_delimited(place, given)
-    if kind not in ("csv", None) and written != Delimited():
-        remedy = "Parquet says itself how it is written" if kind == "parquet" else WRITTEN
-        place.fail(f"source has {', '.join(written.said())}, and {show(file)} is no CSV", remedy)
-    return read_source(place, file, public)[0], written.options()
+    named = {key: value for key, value in given.items() if key in ("table", "view")}
+    kind = kind_of(file) or ("duckdb" if named else "csv")
+    written = read_delimited(place, {k: v for k, v in given.items() if k not in named})
+    known = OF_FILES.get(kind, ())
+    other = [key for key in (*named, *written.said()) if key not in known]
+    if other:
+        said = f"has {', '.join(known)}" if known else "says itself how it is written"
+        place.fail(f"source has {', '.join(other)}, and {show(file)} is of {kind}", f"it {said}")
+    if kind == "duckdb" and "table" not in named:
+        place.fail("source names no table of the file", STORED)
+    said_of = tuple((key, _read_value(place, key, value)) for key, value in named.items())
+    return read_source(place, file, public)[0], tuple(sorted((*said_of, *written.options())))
 
 
 def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:

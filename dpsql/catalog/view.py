@@ -23,10 +23,13 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 MOST_NAMED = 4
 """Columns that are named one by one."""
-TYPED = ("parquet", "duckdb", "delta", *SERVERS)
+TYPED = (*("parquet", "duckdb", "delta", "arrow", "orc", "spss", "stata", "sas"), *SERVERS)
 """Sources whose columns have types, so that a number is a number."""
 NO_LINES = "lines that are not CSV in UTF-8 with as many fields as the header are left out"
 """A line that is no row in no way depends on what is asked, nor do others on it."""
+NO_OBJECTS = "lines that are not one object of JSON in UTF-8 are left out"
+LEFT_OUT = {"csv": NO_LINES, "json": NO_OBJECTS, None: NO_LINES}
+"""Sentences on lines that are no rows, by the kind of a source; None where its name says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +156,10 @@ def no_lines(table: Table) -> list[str]:
     bases = table.bases if isinstance(table, DerivedTable) else (table,)
     found: dict[str, None] = {}
     for base in bases:
-        where = {"csv": "", None: "where files are CSV, "}.get(base.kind)
-        if where is not None:
+        if base.kind in LEFT_OUT:
+            where = "where files are CSV, " if base.kind is None else ""
             of = "" if base.name == table.name else f" of {printable(base.name)}"
-            said = NO_LINES.replace("lines", f"lines{of}", 1)
+            said = LEFT_OUT[base.kind].replace("lines", f"lines{of}", 1)
             encoding = Delimited.of(base.options).encoding.upper()
             found[f"{where}{said.replace('UTF-8', encoding)}"] = None
     return list(found)

@@ -22,12 +22,13 @@ from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
 from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import DerivedTable
+from dpsql.catalog.view import LEFT_OUT
 from dpsql.privacy.vault.data_engine import Flags, Form, StoredTable
 from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.frame import Frame, Key
 from dpsql.privacy.vault.held import one_snapshot
-from dpsql.privacy.vault.lines import REMEDIES, find_unread
+from dpsql.privacy.vault.lines import REMEDIES
 from dpsql.privacy.vault.local_rows import take_stock
 from dpsql.privacy.vault.owners import Digest
 from dpsql.privacy.vault.people import together
@@ -41,6 +42,7 @@ from dpsql.privacy.vault.stored_rows import (
     position,
     read_rows,
 )
+from dpsql.privacy.vault.unread import find_unread
 from dpsql.records import dataclass, replace
 
 ROW = "\0row"
@@ -242,7 +244,7 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
         most=int(np.minimum(of_units, limit).sum()),
         least=int(np.minimum(inside, limit).sum()),
         columns=columns,
-        unread=_unread(stored, Delimited.of(table.options)) if stored.kind == "csv" else (),
+        unread=_unread(stored, Delimited.of(table.options)) if stored.kind in LEFT_OUT else (),
         roomier=tuple((each, int(np.minimum(of_units, each).sum())) for each in limits),
         met=met,
         room=None if table.is_pushed else table.room,
@@ -358,7 +360,7 @@ def _unread(stored: StoredTable, written: Delimited) -> tuple[LostLines, ...]:
     first: dict[str, tuple[str, int]] = {}
     count = Counter[str]()
     for path in stored.paths:
-        for number, why in find_unread(path, written):
+        for number, why in find_unread(path, written, stored.kind):
             first.setdefault(why, (os.path.basename(path), number))
             count[why] += 1
     return tuple(LostLines(why, n, *first[why], REMEDIES[why]) for why, n in count.most_common())

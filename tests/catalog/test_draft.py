@@ -141,7 +141,8 @@ def test_a_draft_of_any_header_is_read_once_its_unit_is_decided(
 
 
 @pytest.mark.parametrize(
-    ("data", "hint"), [(b"", "a header and rows"), (b"PK\x03\x04\n", "save the sheet as CSV")]
+    ("data", "hint"),
+    [(b"", "a header and rows"), (b"PK\x03\x04\n", "give the file its ending, .xlsx")],
 )
 def test_a_csv_file_that_cannot_be_read_is_told_what_to_do(
     tmp_path: Path, data: bytes, hint: str

@@ -72,7 +72,7 @@ def test_a_declared_form_is_part_of_the_policy(tmp_path: Path) -> None:
     declared = load(tmp_path, '{ file = "x.csv", decimal = "," }')
     assert declared.policy_hash() != plain.policy_hash()
     assert declared.tables["visits"].source == plain.tables["visits"].source
-    with pytest.raises(CatalogError, match=r"has decimal, and 'x.parquet' is no CSV"):
+    with pytest.raises(CatalogError, match=r"has decimal, and 'x.parquet' is of parquet"):
         load(tmp_path, '{ file = "x.parquet", decimal = "," }')
 
 

@@ -87,8 +87,8 @@ def test_a_csv_file_without_usable_header(content: bytes, tmp_path: Path) -> Non
 
 
 def test_unknown_kinds_and_folders_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.xlsx").write_bytes(b"x")
-    assert "Parquet" in refused(table_of(tmp_path / "t.xlsx", AGE)).message
+    (tmp_path / "t.pdf").write_bytes(b"x")
+    assert "Parquet" in refused(table_of(tmp_path / "t.pdf", AGE)).message
     assert "not a file" in refused(table_of(tmp_path, AGE)).message
 
 

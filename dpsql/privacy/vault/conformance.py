@@ -10,6 +10,8 @@ import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +28,23 @@ HOSTILE: Mapping[str, Sequence[object]] = {
     "float": [None, math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, 2.5, 1e300, -1e300, 5e-324],
     "text": [None, "", "a", "A", "a ", " a", "\u00e9", "e\u0301", "'", '"', "?", "1", "nan"],
     "date": [None, dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date.max],
+    "decimal": [None, *map(Decimal, ("0.00", "1.25", "-1.25", "0.30", "9999999.99", "-0.01"))],
+    "boolean": [None, True, False],
+    "timestamp": [
+        *(None, dt.datetime.min, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+        *(dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 2, 29, 12, 0, 0, 1), dt.datetime.max),
+    ],
+    "time": [None, dt.time.min, dt.time(8, 30), dt.time(12, 0, 0, 1), dt.time.max],
 }
 FORMS: Mapping[str, Sequence[Form]] = {
     "integer": ("whole", "number"),
     "float": ("number",),
     "text": ("place",),
-    "date": ("day",),
+    "date": ("day", "clock"),
+    "decimal": ("number",),
+    "boolean": ("boolean",),
+    "timestamp": ("clock", "day"),
+    "time": ("time",),
 }
 TEXTS = ("A", "\u00e9", "a ", "1")
 
@@ -50,7 +63,9 @@ def find_faults(
         extra = (more or {}).get(family)
         if extra is None or extra:
             values = [*HOSTILE[family], *(extra or ())]
-            for form in forms:
+            untyped = engine.open(_table(write(family, []))).untyped
+            asked = [form for form in forms if not (untyped and form == "whole")]
+            for form in asked:
                 faults += [
                     f"{family}, {form}: {each}"
                     for each in _try(engine, write, family, form, values)
@@ -64,22 +79,23 @@ def _try(
     rows = [*zip(values, [*values[1:], values[0]], strict=True), (values[1], values[1])]
     asked = Asked("v", form, TEXTS if form == "place" else ())
     whole = write(family, rows)
-    parts = [write(family, part) for part in ([], rows[::2], rows[1::2], *([row] for row in rows))]
-    tables = [engine.open(_table(each)) for each in (whole, *parts)]
-    schemas = {each.columns for each in tables}
-    if schemas != {(("v", family), ("u", family))}:
+    parted = [write(family, part) for part in ([], rows[::2], rows[1::2], *([row] for row in rows))]
+    tables = [engine.open(_table(each)) for each in (whole, *parted)]
+    schemas, told = {each.columns for each in tables}, "text" if tables[0].untyped else family
+    if schemas != {(("v", told), ("u", told))}:
         yield f"columns are told as {schemas}, by what they hold or as of other families"
-    for unit in (None, "u"):
-        try:
-            found, nothing, *halves_and_singles = [_rows(each, asked, unit) for each in tables]
-        except Exception as failure:
-            yield f"a stored value makes it fail: {failure!r}"
-            return
-        halves, singles = halves_and_singles[:2], halves_and_singles[2:]
-        if nothing or found.total() != len(rows):
-            yield "a table has another number of rows than were written"
-        if found != sum(halves, Counter()) or found != sum(singles, Counter()):
-            yield "the rows of a table are not those of its parts"
+    try:
+        found, nothing, *parts = [rows_told(each, asked, "u") for each in tables]
+        bare = rows_told(tables[0], asked, None)
+    except Exception as failure:
+        yield f"a stored value makes it fail: {failure!r}"
+        return
+    if nothing or found.total() != len(rows):
+        yield "a table has another number of rows than were written"
+    if found != sum(parts[:2], Counter()) or found != sum(parts[2:], Counter()):
+        yield "the rows of a table are not those of its parts"
+    if bare != _unowned(found):
+        yield "the values of a row are others where its unit is asked for"
     try:
         engine.open(_table(f"{whole}-not-there"))
         yield "a source that is not there opens"
@@ -93,13 +109,21 @@ def _table(source: str) -> Table:
     return Table("t", source, Unit(), {})
 
 
-def _rows(stored: StoredTable, asked: Asked, unit: str | None) -> Counter[object]:
+def rows_told(stored: StoredTable, asked: Asked, unit: str | None) -> Counter[object]:
     """Return the rows of a table as what is told of each, with how often it is told."""
     told: Counter[object] = Counter()
     for batch in stored.read([asked], unit):
         batch.check([asked], unit is not None)
         told.update(_told(batch))
     return told
+
+
+def _unowned(rows: Counter[Any]) -> Counter[object]:
+    """Return rows without what is told of their units."""
+    bare: Counter[object] = Counter()
+    for (*told, _), times in rows.items():
+        bare[(*told, repr(None))] += times
+    return bare
 
 
 def _told(batch: Batch) -> Iterator[object]:

@@ -6,7 +6,7 @@ import glob
 import os
 from pathlib import Path
 
-from dpsql.catalog.catalog import kind_of
+from dpsql.catalog.catalog import KINDS, PACKED, kind_of
 from dpsql.files import real_paths
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.delta import is_delta
@@ -15,8 +15,18 @@ READABLE = {
     "parquet": "a Parquet file is written as a whole, and not encrypted",
     "csv": "a CSV file is UTF-8 text: a header of different names, then lines with as many commas",
     "duckdb": "a DuckDB file is of this version or an older one, and closed by what wrote it",
+    "sqlite": "a SQLite database is closed by what wrote it",
+    **dict.fromkeys(("spss", "stata", "sas"), "save the file again, without a password"),
+    "sheet": "save the workbook again, without a password, as .xlsx or .ods",
+    "arrow": "a file of Arrow is written as a whole",
+    "orc": "an ORC file is written as a whole, and not encrypted",
+    "json": "give a file of lines, each an object of JSON, in UTF-8",
 }
 """Likely faults of a file that does not open, by its kind."""
+
+
+ENDS = sorted(end for end in KINDS if not end.endswith(PACKED[1:]))
+"""Ends of names of data files, but for those that are compressed."""
 
 
 def match_files(source: str) -> tuple[str, ...]:
@@ -34,7 +44,8 @@ def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
     paths = _find_paths(source, table)
     kinds = {kind_of(path) for path in paths}
     if len(kinds) != 1 or None in kinds or (kinds == {"duckdb"} and len(paths) > 1):
-        unavailable(table, source, "not Parquet, CSV, compressed CSV or one DuckDB file")
+        problem = "not Parquet, CSV, compressed CSV, one DuckDB file, or another known format"
+        unavailable(table, source, problem, f"names end in one of {', '.join(ENDS)}")
     kind, named = kinds.pop() or "", kind_of(source)
     if named not in (None, kind):  # what is said of rows that are left out goes by the name
         problem = f"its name says {named}, and it leads to {kind}"

@@ -9,15 +9,18 @@ from typing import Any
 
 import duckdb
 
+from dpsql.catalog.delimited import PLAIN as PLAIN_TEXT
 from dpsql.catalog.draft import VOUCHED, DraftedTable
 from dpsql.catalog.guess import guess_family
 from dpsql.errors import DataUnavailable
+from dpsql.privacy.vault.arrow_rows import FORMATS, decoded, list_tables, open_rows
 from dpsql.privacy.vault.data_engine import Unreadable, unavailable
 from dpsql.privacy.vault.data_files import READABLE, find_files, is_data_file
 from dpsql.privacy.vault.database import Relation, list_relations
 from dpsql.privacy.vault.delta import is_delta, newest_version
 from dpsql.privacy.vault.footers import PLAIN, UNREADABLE
-from dpsql.privacy.vault.sniffed import sniff
+from dpsql.privacy.vault.sniffed import MOST as LOOKED
+from dpsql.privacy.vault.sniffed import sniff, sniff_rows
 from dpsql.privacy.vault.source import Source, connect, family, open_source
 from dpsql.records import replace
 
@@ -35,13 +38,15 @@ def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
     kind, paths = find_files(path, Path(path).name)
     if kind == "duckdb":
         return _describe_database(path, paths[0])
+    if kind in FORMATS and FORMATS[kind].untyped:
+        return _describe_untyped(path, kind, paths[0], blind)
     return [_describe_text(path, paths[0], blind) if kind == "csv" else _describe_file(path)]
 
 
 def _describe_folder(path: str, blind: bool) -> list[DraftedTable]:
     inside = sorted(os.path.join(path, name) for name in os.listdir(path) if is_data_file(name))
     if not inside:
-        unavailable(Path(path).name, path, "the folder holds no Parquet, CSV, TSV or DuckDB file")
+        unavailable(Path(path).name, path, "the folder holds no file of data")
     found = [table for each in inside for table in describe_data(each, blind)]
     first = found[0]
     endings = {"".join(Path(each).suffixes) for each in inside}
@@ -94,6 +99,50 @@ def _describe_text(path: str, first: str, blind: bool) -> DraftedTable:
         columns,
         untyped=True,
         looks=None if blind else {name: look for name, (_, look) in looks.items()},
+        told=found.told,
+    )
+
+
+def _describe_untyped(path: str, kind: str, first: str, blind: bool) -> list[DraftedTable]:
+    """The tables of a file whose columns have no types, as the values of the first rows look."""
+    try:
+        tables = list_tables(kind, first)
+        found = [_look_at(path, kind, first, each, len(tables) > 1, blind) for each in tables]
+    except Unreadable as error:
+        unavailable(Path(path).name, path, error.problem, error.hint)
+    except OSError:
+        unavailable(Path(path).name, path, f"not a readable {kind} file", READABLE[kind])
+    return found
+
+
+def _look_at(
+    path: str, kind: str, first: str, table: str, is_named: bool, blind: bool
+) -> DraftedTable:
+    written = PLAIN_TEXT
+    if kind == "json" and blind:
+        raise Unreadable("lines of JSON name their columns themselves", "draft without --blind")
+    if kind == "json":
+        from dpsql.privacy.vault.formats.json_lines import names_of_lines  # needs pyarrow
+
+        written = replace(written, header=names_of_lines(first))
+    rows = open_rows(kind, first, table, written)
+    names = rows.schema.names
+    said: dict[str, Any] = {"file": path, **({"table": table} if is_named else {})}
+    name = table if is_named else Path(path).name.split(".")[0]
+    if blind:
+        columns = [(each, guess_family(each)) for each in names]
+        return DraftedTable(name, said if is_named else path, columns, untyped=True)
+    batch = next(rows.batches(names), None)
+    values = [] if batch is None else [batch.column(i).slice(0, LOOKED) for i in range(len(names))]
+    texts = [[decoded(each) for each in column.cast("binary").to_pylist()] for column in values]
+    found = sniff_rows(names, list(zip(*texts, strict=True)))
+    said |= found.written.said()
+    return DraftedTable(
+        name,
+        said if len(said) > 1 else path,
+        [(each, family) for each, family, _ in found.columns],
+        untyped=True,
+        looks={each: look for each, _, look in found.columns},
         told=found.told,
     )
 

@@ -74,7 +74,7 @@ class FileEngine:
         Raises: DataUnavailable (E_DATA).
         """
         named, vouched = table.option("table") or "", table.option("view") is not None
-        version, written = table.option("version"), Delimited.of(table.options)
+        version, written = table.option("version"), written_of(table)
 
         def read(room: AbstractContextManager[duckdb.DuckDBPyConnection]) -> Source:
             with room as connection:
@@ -131,7 +131,7 @@ class FileTable:
 
     @property
     def untyped(self) -> bool:
-        return self.source.kind == "csv"
+        return self.source.untyped
 
     def fingerprint(self) -> str:
         return fingerprint(self.source.found(), self.source.columns)
@@ -144,17 +144,8 @@ class FileTable:
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         with self._reopened() as connection:
-            place = _position(self.source, column)
-            text = f"TRY_CAST({self.source.column_sql(place)} AS VARCHAR)"
-            batches = self._texts(connection, [f"{text} AS v", f"{text} IS NULL AS m"], place)
+            batches = fetch_texts(connection, self.source, column)
             yield from read_ahead(batches, connection.interrupt)
-
-    def _texts(
-        self, connection: duckdb.DuckDBPyConnection, listed: Sequence[str], place: int
-    ) -> Iterator[npt.NDArray[np.object_]]:
-        for found in self.source.select(connection, listed, [place]):
-            for some in read_stream(found.stream(), ROWS):
-                yield np.ma.array(some["v"], mask=some["m"])
 
     @contextmanager
     def _reopened(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -174,6 +165,20 @@ class FileTable:
         if source.kind != "parquet" or source.is_delta or set(source.stored) & set(BESIDES):
             return connect()
         return reader(find_files(source.declared, self.name)[1])
+
+
+def written_of(table: Table) -> Delimited:
+    """Return how the text of a table is written.
+
+    No line of JSON says which columns there are: they are those that the catalog names.
+    """
+    written = Delimited.of(table.options)
+    if table.kind != "json" or written.header:
+        return written
+    unit = [table.unit.column] if table.unit.column else []
+    names = [*(each.name for each in table.columns.values()), *table.keys, *unit]
+    named = {name.casefold(): name for name in reversed(names)}
+    return replace(written, header=tuple(named.values()))
 
 
 def fetch_rows(
@@ -203,6 +208,17 @@ def fetch_rows(
             is_text = identity is not None and identity.dtype is object
             batches = read_stream(found.stream(), ROWS, "u" if is_text else "")
         yield from (_batch(fetches, identity, some) for some in batches)
+
+
+def fetch_texts(
+    connection: duckdb.DuckDBPyConnection, source: Source, column: str
+) -> Iterator[npt.NDArray[np.object_]]:
+    """Yield all values of a column as text; see the same class."""
+    place = _position(source, column)
+    text = f"TRY_CAST({source.column_sql(place)} AS VARCHAR)"
+    for found in source.select(connection, [f"{text} AS v", f"{text} IS NULL AS m"], [place]):
+        for some in read_stream(found.stream(), ROWS):
+            yield np.ma.array(some["v"], mask=some["m"])
 
 
 def _listed(fetches: Sequence[Fetch], identity: UnitIdentity | None) -> list[str]:

@@ -43,12 +43,14 @@ TOO_LONG = b"\xff: the beginning of a longer line"
 STRAY = "a carriage return within it"
 UNCLOSED = "a quote that is not closed"
 FIELDS = "another number of fields than the header"
+NO_OBJECT = "no object of JSON"
 REMEDIES = {
     NOT_UTF8: 'declare the encoding, as source = { file = "old.csv", encoding = "cp1252" }',
     LONG: "end lines with newlines; and does a quote that is not closed hide them?",
     STRAY: "end lines with a newline, and write values that hold line ends as Parquet",
     UNCLOSED: "write values that hold line ends as Parquet; a quote within quotes is doubled",
     FIELDS: "write as many delimiters in every line as in the header",
+    NO_OBJECT: "write one object a line, as jq -c does",
 }
 """Reasons why a line is no row, and what would make it one."""
 
@@ -126,7 +128,7 @@ def read_rows(
 
     Raises: OSError, Unreadable.
     """
-    for block in _blocks(path, written):
+    for block in blocks(path, written):
         yield split_lines(block, written.cut(path), columns)
     # A file without rows has columns.
     yield {"line": np.empty(0, dtype=object)}
@@ -140,7 +142,7 @@ def find_unread(path: str, written: Delimited = PLAIN) -> Iterator[tuple[int, st
     """
     columns, cut = len(read_header(path, written)), written.cut(path)
     number = 1 + written.skip + (not written.header)
-    for block in _blocks(path, written):
+    for block in blocks(path, written):
         lines = block.split(b"\n")
         if len(split_lines(block, cut, columns)["line"]) < len(lines):
             for i, line in enumerate(lines):
@@ -262,8 +264,11 @@ def split_line(line: str | None, delimiter: str, columns: int) -> list[str] | No
     return row if len(row) == columns and "\r" not in line else None
 
 
-def _blocks(path: str, written: Delimited) -> Iterator[bytes]:
-    """Yield the lines that may be rows, a few at a time, without the newline of the last."""
+def blocks(path: str, written: Delimited) -> Iterator[bytes]:
+    """Yield the lines that may be rows, a few at a time, without the newline of the last.
+
+    Raises: OSError, Unreadable.
+    """
     with open_text(path, written.encoding) as file:
         for _ in range(written.skip + (not written.header)):
             _skip_line(file)

@@ -15,11 +15,13 @@ from dpsql.catalog.delimited import Delimited
 from dpsql.errors import InternalError
 from dpsql.privacy.vault.data_engine import Form, unavailable
 from dpsql.privacy.vault.data_files import find_files, is_parquet
+from dpsql.privacy.vault.duckdb import written_of
 from dpsql.privacy.vault.footers import BESIDES
-from dpsql.privacy.vault.lines import REMEDIES, find_unread
+from dpsql.privacy.vault.lines import REMEDIES
 from dpsql.privacy.vault.pile import require_files
 from dpsql.privacy.vault.readers import reader
 from dpsql.privacy.vault.source import Source, connect, open_source, stored_types
+from dpsql.privacy.vault.unread import find_unread
 
 CSV_TYPES = {
     "integer": "BIGINT",
@@ -81,8 +83,9 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         try:
             stored = stored_types(connection, source)
             types = [_type(table, source, name, kind) for name, kind in stored]
-            lines = list(range(len(types))) if source.kind == "csv" else []
-            for path in source.paths if lines else ():
+            in_blocks = source.kind == "csv" or source.opened is not None
+            lines = list(range(len(types))) if in_blocks else []
+            for path in source.paths if source.kind in ("csv", "json") else ():
                 _refuse_unread(table, path, source.written)
             rows = _select(connection, source, types, lines)
         except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
@@ -97,13 +100,13 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
 
 
 def _open(connection: duckdb.DuckDBPyConnection, table: Table) -> Source:
-    named, written = table.option("table") or "", Delimited.of(table.options)
+    named, written = table.option("table") or "", written_of(table)
     return open_source(connection, table.source, table.name, named, True, written=written)
 
 
 def _refuse_unread(table: Table, path: str, written: Delimited) -> None:
     """Refuse a public file of which a line would go unseen."""
-    for number, why in find_unread(path, written):
+    for number, why in find_unread(path, written, table.kind):
         problem = f"line {number:,} is no row, it has {why}"
         unavailable(table.name, table.source, problem, REMEDIES[why])
 
@@ -147,6 +150,6 @@ def _select(
 
 def _type(table: Table, source: Source, name: str, stored: str) -> str:
     column = table.columns.get(name.casefold())
-    if source.kind != "csv" or column is None:
+    if not source.untyped or column is None:
         return stored
     return CSV_TYPES.get(column.type, stored)

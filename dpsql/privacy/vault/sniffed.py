@@ -120,6 +120,15 @@ def sniff(path: str, blind: bool = False) -> Sniffed:
     return Sniffed(form, columns, tuple(_told(form, delimiter, lines, named, said)))
 
 
+def sniff_rows(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Sniffed:
+    """Look at texts of some rows (rows, columns), of a source that says where its fields end."""
+    said = [[text for row in rows[:MOST] if (text := row[i])] for i in range(len(names))]
+    form = _form(said, names)
+    looks = (_look(each, name, form) for name, each in zip(names, said, strict=True))
+    columns = tuple((name, *look) for name, look in zip(names, looks, strict=True))
+    return Sniffed(form, columns, tuple(_said(form, said)))
+
+
 def _encoding(raw: bytes) -> str:
     if raw[:2] in MARKS:
         return "utf-16"
@@ -291,6 +300,13 @@ def _told(
         yield "no header: the first line looks like a row, so that names are made up"
     if named is not None and not named[1]:
         yield "a header with the same name twice, so that it is skipped and names are declared"
+    yield from _said(written, columns)
+    if any(_fields(each, delimiter) == 0 for each in lines if each):
+        yield "lines that leave a quote open are no rows: write values with newlines as Parquet"
+
+
+def _said(written: Delimited, columns: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Sentences on how values are written."""
     if written.decimal != "." or written.thousands:
         marks = f"decimal {written.decimal!r}, thousands {written.thousands!r}"
         yield f"numbers with {marks}: were they the other way round, all would be others"
@@ -300,5 +316,3 @@ def _told(
         yield f"days as {format_}" + (f", which might be {both}: look" if both else "")
     if written.missing:
         yield f"words for what is missing: {', '.join(written.missing)}"
-    if any(_fields(each, delimiter) == 0 for each in lines if each):
-        yield "lines that leave a quote open are no rows: write values with newlines as Parquet"

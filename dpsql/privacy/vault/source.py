@@ -7,13 +7,23 @@ read here beyond the header line of a CSV file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import duckdb
 
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.plan.machine import memory
+from dpsql.privacy.vault.arrow_rows import (
+    FORMATS,
+    REPLACED,
+    ArrowRows,
+    open_rows,
+    plain_batches,
+    plain_schema,
+)
 from dpsql.privacy.vault.data_engine import NESTED, Form, Unreadable, unavailable
 from dpsql.privacy.vault.data_files import READABLE, find_files, match_files
 from dpsql.privacy.vault.database import Relation, find_relation
@@ -22,7 +32,7 @@ from dpsql.privacy.vault.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.instants import read_instants
 from dpsql.privacy.vault.pile import SHARE
 from dpsql.privacy.vault.spelled import spelling
-from dpsql.records import dataclass, replace
+from dpsql.records import dataclass, field, replace
 from dpsql.sealed import hush, open_duckdb
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -123,8 +133,10 @@ class RowQuery:
 class Source:
     """The files of a table, one kind, and the (name, DuckDB type) of their columns.
 
-    The columns of CSV files are all text and are called f0, f1, ... in SQL. Types never list
-    values, and ``written`` says how they are written. ``stored`` says of Parquet files what
+    The columns of CSV files are all text, as those that are ``untyped`` are. Types never list
+    values, and ``written`` says how they are written. Rows that are not read by DuckDB itself come
+    in blocks, whose columns are called f0, f1, ... in SQL: lines, or what ``opened`` makes of a
+    path, of which ``named`` is the table that is meant. ``stored`` says of Parquet files what
     :mod:`footers` says of each column. Of a Delta table they are the files of one version, and
     ``apart`` has the columns that are in none.
     """
@@ -137,6 +149,9 @@ class Source:
     stored: tuple[str, ...] = ()
     apart: frozenset[str] | None = None
     written: Delimited = PLAIN
+    named: str = ""
+    untyped: bool = False
+    opened: Callable[[str], ArrowRows] | None = field(default=None, compare=False)
 
     @property
     def is_delta(self) -> bool:
@@ -147,7 +162,7 @@ class Source:
     def table(self) -> str:
         """The table within the file; empty for all of it, of which a view may show any part."""
         if self.relation is None or self.relation.is_view:
-            return ""
+            return self.named
         return self.relation.shown
 
     def column_sql(self, position: int, form: Form = "key") -> str:
@@ -155,12 +170,16 @@ class Source:
 
         Texts that hold values of a form, spelled as declared, are those in the standard spelling.
         """
-        is_spelled = self.kind == "csv" and spelling(form, self.written) is not None
+        is_spelled = self.untyped and spelling(form, self.written) is not None
         return f't."f{position}_{form}"' if is_spelled else f"t.{self._quoted(position)}"
 
     def valid_sql(self, position: int) -> str:
         """Return when the text of a column is what the file holds; see :meth:`select`."""
-        if self.kind != "parquet" or self.columns[position][1] != "VARCHAR":
+        if self.columns[position][1] != "VARCHAR":
+            return "TRUE"
+        if self.opened is not None:
+            return f"NOT contains(t.{self._quoted(position)}, {literal(REPLACED)})"
+        if self.kind != "parquet":
             return "TRUE"
         return f"t.{self._quoted(position)} IS NOT DISTINCT FROM k.{self._quoted(position)}"
 
@@ -179,8 +198,8 @@ class Source:
         """
         texts = [self._quoted(each) for each in valid if self.valid_sql(each) != "TRUE"]
         chosen = f"SELECT {', '.join(listed)} FROM"
-        if self.kind == "csv":
-            yield from self._select_lines(connection, chosen, wanted)
+        if self._in_blocks:
+            yield from self._select_blocks(connection, chosen, wanted)
         elif self.relation is not None:
             yield RowQuery(connection, f"{chosen} {relation_sql(self.relation)} AS t")
         else:
@@ -200,33 +219,57 @@ class Source:
         both = f"{parquet_sql('replace')} AS p POSITIONAL JOIN {BESIDE} AS m"
         return f"(SELECT {', '.join(listed)} FROM {both}) AS t"
 
-    def _select_lines(
+    def _select_blocks(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
     ) -> Iterator[RowQuery]:
-        """Select from lines; spellings that are not asked for are left out by DuckDB."""
+        """Select from blocks; spellings that are not asked for are left out by DuckDB."""
+        places = [*wanted] or [0]
+        fields, blocks = self._blocks(places)
+        rows = ", ".join(f"{each} AS f{i}" for i, each in zip(places, fields, strict=True))
+        rows = f"SELECT {rows} FROM {BLOCK}"
+        if self.untyped:
+            missing = ", ".join(map(literal, ("", *self.written.missing)))
+            listed = [f"CASE WHEN f{i} NOT IN ({missing}) THEN f{i} END AS f{i}" for i in places]
+            rows = f"SELECT {', '.join(listed)} FROM ({rows}) AS r"
+            listed = [
+                f'{known.sql(f"f{i}")} AS "f{i}_{form}"'
+                for form in FORMS
+                if (known := spelling(form, self.written)) is not None
+                for i in wanted
+            ]
+            rows = f"SELECT *, {', '.join(listed)} FROM ({rows}) AS s" if listed else rows
+        for block in blocks:
+            connection.register(BLOCK, block)
+            yield RowQuery(connection, f"{chosen} ({rows}) AS t")
+
+    def _blocks(self, places: Sequence[int]) -> tuple[list[str], Iterator[Any]]:
+        """Return the fields of some columns in SQL, and blocks of all rows that have them."""
+        if self.opened is not None:
+            return [f"f{i}" for i in places], self._arrow_blocks(places, self.opened)
         from dpsql.privacy.vault.lines import FIELDS_SQL, read_rows  # most tables are no text
 
-        missing = ", ".join(map(literal, ("", *self.written.missing)))
-        listed = [
-            f"CASE WHEN fields[{i + 1}] NOT IN ({missing}) THEN fields[{i + 1}] END AS f{i}"
-            for i in wanted or [0]
-        ]
-        rows = f"SELECT {', '.join(listed)} FROM (SELECT {FIELDS_SQL} AS fields FROM {BLOCK}) AS r"
-        spelled = [
-            f'{known.sql(f"f{i}")} AS "f{i}_{form}"'
-            for form in FORMS
-            if (known := spelling(form, self.written)) is not None
-            for i in wanted
-        ]
-        if spelled:
-            rows = f"SELECT *, {', '.join(spelled)} FROM ({rows}) AS s"
+        read = (read_rows(path, len(self.columns), self.written) for path in self.paths)
+        fields = [f"list_extract({FIELDS_SQL}, {i + 1})" for i in places]
+        return fields, (block for blocks in read for block in blocks)
+
+    def _arrow_blocks(
+        self, places: Sequence[int], opened: Callable[[str], ArrowRows]
+    ) -> Iterator[Any]:
+        """Yield the rows of each file, as a stream of batches of Arrow."""
+        from pyarrow import RecordBatchReader, schema  # pyarrow is optional
+
+        names = [self.columns[i][0] for i in places]
         for path in self.paths:
-            for block in read_rows(path, len(self.columns), self.written):
-                connection.register(BLOCK, block)
-                yield RowQuery(connection, f"{chosen} ({rows}) AS t")
+            rows = opened(path)
+            plain = schema([plain_schema(rows.schema).field(i) for i in places])
+            yield RecordBatchReader.from_batches(plain, plain_batches(rows, names, plain))
+
+    @property
+    def _in_blocks(self) -> bool:
+        return self.kind == "csv" or self.opened is not None
 
     def _quoted(self, position: int) -> str:
-        return f'"f{position}"' if self.kind == "csv" else quote(self.columns[position][0])
+        return f'"f{position}"' if self._in_blocks else quote(self.columns[position][0])
 
     def found(self) -> tuple[str, ...]:
         """The files that are declared and there by now, with the logs of database files."""
@@ -285,8 +328,10 @@ def open_source(
         if kind == "duckdb":
             relation = find_relation(connection, paths[0], table, named, is_vouched)
             return read_relation(connection, source, paths, relation)
+        if kind in FORMATS:
+            return _open_format(connection, source, kind, paths, table, named, written)
         if named:
-            unavailable(table, source, "only DuckDB files hold tables of a name")
+            unavailable(table, source, "only databases and workbooks hold tables of a name")
         if kind != "csv" and written != PLAIN:
             unavailable(table, source, f"{', '.join(written.said())} are options of CSV files")
         return replace(read_schema(connection, source, kind, paths, table, written), apart=apart)
@@ -387,7 +432,47 @@ def read_schema(
         if columns != headers[paths[0]]:
             unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
     stored = stored_as(footers.values(), headers[paths[0]]) if footers else ()
-    return Source(declared, kind, paths, headers[paths[0]], stored=stored, written=written)
+    found = headers[paths[0]]
+    is_text = kind == "csv"
+    return Source(declared, kind, paths, found, stored=stored, written=written, untyped=is_text)
+
+
+def _open_format(
+    connection: duckdb.DuckDBPyConnection,
+    declared: str,
+    kind: str,
+    paths: tuple[str, ...],
+    table: str,
+    named: str,
+    written: Delimited,
+) -> Source:
+    """Read the schema of files of a format that is read as Arrow, which have to agree.
+
+    Raises: Unreadable, OSError.
+    """
+    opened = partial(open_rows, kind, named=named, written=written)
+    untyped = FORMATS[kind].untyped
+    headers = {path: arrow_columns(connection, opened(path)) for path in paths}
+    for path, columns in headers.items():
+        if columns != headers[paths[0]]:
+            unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
+    return Source(
+        *(declared, kind, paths, headers[paths[0]]),
+        written=written,
+        named=named,
+        untyped=untyped,
+        opened=opened,
+    )
+
+
+def arrow_columns(
+    connection: duckdb.DuckDBPyConnection, rows: ArrowRows
+) -> tuple[tuple[str, str], ...]:
+    """Return the names of columns, and the types in which DuckDB is handed them."""
+    connection.register(BLOCK, plain_schema(rows.schema).empty_table())
+    types = _describe(connection, BLOCK)
+    connection.unregister(BLOCK)
+    return _safe(tuple((n, t) for n, (_, t) in zip(rows.schema.names, types, strict=True)))
 
 
 def read_relation(
@@ -402,7 +487,7 @@ def stored_types(
     connection: duckdb.DuckDBPyConnection, source: Source
 ) -> tuple[tuple[str, str], ...]:
     """Return the types of the columns of a public source, the values of an ENUM included."""
-    if source.kind == "csv":
+    if source.kind == "csv" or source.opened is not None:
         return source.columns
     if source.relation is not None:
         return _describe(connection, relation_sql(source.relation))

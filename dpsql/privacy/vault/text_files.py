@@ -23,28 +23,35 @@ NOT_TEXT = b"\xff"
 """A byte that is in no text in UTF-8."""
 CHUNK = 1 << 18
 """Bytes that are put in another encoding at once."""
-SHEET = "save the sheet as CSV UTF-8, and declare that file"
 NAMED = "give the file its ending"
 MAGIC = {
-    b"PK\x03\x04": ("a zip archive, or a workbook of Excel or OpenOffice", SHEET),
-    b"\xd0\xcf\x11\xe0": ("a workbook of old Excel, or one with a password", SHEET),
+    b"PK\x03\x04": (
+        "a zip archive, or a workbook of Excel or OpenOffice",
+        f"{NAMED}, .xlsx, .ods or .csv.zip",
+    ),
+    b"\xd0\xcf\x11\xe0": (
+        "a workbook of old Excel, or one with a password",
+        f"{NAMED}, .xls; save one with a password without it",
+    ),
     b"\x1f\x8b": ("compressed by gzip", f"{NAMED}, .csv.gz"),
     b"BZh91AY&SY": ("compressed by bzip2", f"{NAMED}, .csv.bz2"),
     b"\xfd7zXZ": ("compressed by xz", f"{NAMED}, .csv.xz"),
     b"\x28\xb5\x2f\xfd": ("compressed by zstd", f"{NAMED}, .csv.zst"),
     b"PAR1\x15": ("Parquet", f"{NAMED}, .parquet"),
-    b"SQLite format 3": ("a database of SQLite", "export its table as CSV"),
-    b"$FL2": ("a file of SPSS", "export it as CSV"),
-    b"$FL3": ("a file of SPSS", "export it as CSV"),
-    b"<stata_dta>": ("a file of Stata", "export it as CSV"),
-    b"\x00" * 12 + b"\xc2\xea\x81\x60": ("a file of SAS", "export it as CSV"),
-    b"HEADER RECORD*******": ("a transport file of SAS", "export it as CSV"),
+    b"SQLite format 3": ("a database of SQLite", f"{NAMED}, .sqlite"),
+    b"$FL2": ("a file of SPSS", f"{NAMED}, .sav"),
+    b"$FL3": ("a file of SPSS", f"{NAMED}, .sav"),
+    b"<stata_dta>": ("a file of Stata", f"{NAMED}, .dta"),
+    b"\x00" * 12 + b"\xc2\xea\x81\x60": ("a file of SAS", f"{NAMED}, .sas7bdat"),
+    b"HEADER RECORD*******": ("a transport file of SAS", f"{NAMED}, .xpt"),
     b"\x89HDF": ("a file of HDF", "export its table as CSV"),
-    b"ARROW1\0\0": ("a file of Arrow", "write it as Parquet"),
+    b"ARROW1\0\0": ("a file of Arrow", f"{NAMED}, .arrow"),
     b"%PDF": ("a document", "ask for the table as CSV"),
     b"<!DOCTYPE": ("a page of HTML", "the address leads to a page: get the file itself"),
     b"<html": ("a page of HTML", "the address leads to a page: get the file itself"),
-    **dict.fromkeys((b'{"', b"{\n", b"[{", b"[\n"), ("JSON", "write its rows as CSV or Parquet")),
+    **dict.fromkeys(
+        (b'{"', b"{\n", b"[{", b"[\n"), ("JSON", f"{NAMED}, .ndjson, if each line is an object")
+    ),
 }
 """First bytes of files that are no text of rows, what they are, and what to do."""
 MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}

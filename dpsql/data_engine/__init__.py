@@ -1,0 +1,38 @@
+"""Engines of other packages: what they are given, hand over and promise. See docs/architecture.md.
+
+An engine that has batches of Arrow is an :class:`ArrowEngine`; one that works out numbers of its
+own is any :class:`DataEngine`. :func:`find_faults` says which promises an engine does not keep.
+"""
+
+from __future__ import annotations
+
+from dpsql.catalog.catalog import Table
+from dpsql.privacy.vault.arrow_engine import ArrowEngine, ArrowTable
+from dpsql.privacy.vault.conformance import find_faults
+from dpsql.privacy.vault.data_engine import (
+    TYPE_FAMILIES,
+    VERSION,
+    Asked,
+    Batch,
+    DataEngine,
+    StoredTable,
+    Values64,
+    fingerprint,
+    unavailable,
+)
+
+__all__ = [
+    "TYPE_FAMILIES",
+    "VERSION",
+    "ArrowEngine",
+    "ArrowTable",
+    "Asked",
+    "Batch",
+    "DataEngine",
+    "StoredTable",
+    "Table",
+    "Values64",
+    "find_faults",
+    "fingerprint",
+    "unavailable",
+]

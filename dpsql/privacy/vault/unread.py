@@ -1,0 +1,21 @@
+"""Lines of files that are no rows, for the curator, and for files that are public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpsql.catalog.delimited import Delimited
+from dpsql.privacy.vault import lines
+
+
+def find_unread(path: str, written: Delimited, kind: str | None) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file that are no rows, but for blank ones: their number, and why.
+
+    The first line of the file is line 1. Raises: OSError, Unreadable.
+    """
+    if kind == "json":
+        from dpsql.privacy.vault.formats import json_lines  # needs pyarrow, which is optional
+
+        yield from json_lines.find_unread(path, written)
+    else:
+        yield from lines.find_unread(path, written)

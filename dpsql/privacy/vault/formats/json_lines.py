@@ -22,7 +22,7 @@ from dpsql.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines:
+class ObjectLines:
     """The rows of a file of lines."""
 
     path: str
@@ -53,10 +53,10 @@ MOST = 2000
 """Lines that are looked at for a draft."""
 
 
-def open_file(path: str, named: str, written: Delimited) -> JsonLines:
+def open_file(path: str, named: str, written: Delimited) -> ObjectLines:
     """Open a file of lines, the columns of which are declared as its header. Raises: OSError."""
     with open(path, "rb"):
-        return JsonLines(path, replace(written, header=written.header or ("value",)))
+        return ObjectLines(path, replace(written, header=written.header or ("value",)))
 
 
 def read_object(line: bytes) -> dict[str, Any] | None:

@@ -24,7 +24,8 @@ ROWS_OF_PERSON = 4
 class Growing:
     """What grows: its sizes, the least first, those that ``--quick`` leaves out, and the work.
 
-    ``why`` says why an exponent may be above that of a straight line, where one is.
+    ``why`` says why an exponent may be above that of a straight line, where one is. ``before`` is
+    done to the files as they are, declared or not, and is not measured.
     """
 
     sizes: tuple[int, ...]
@@ -32,6 +33,7 @@ class Growing:
     prepare: Callable[[Path, int], None]
     work: Callable[[Connection, int], object]
     why: str = ""
+    before: Callable[[Path], None] = lambda _: None
 
 
 def write_table(folder: Path, columns: str, rows: int, selected: str, unit: str = '"row"') -> None:

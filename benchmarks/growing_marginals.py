@@ -52,9 +52,8 @@ def _ask_gaussian(connection: Connection, tables: int) -> None:
     _ask(connection, tables)
 
 
-def _released(folder: Path, times: int) -> None:
+def _release(folder: Path) -> None:
     """Release all tables in a process of its own, so that they are there to be asked again."""
-    _prepare(folder, times)
     command = [sys.executable, "-m", "benchmarks.growth", "--one", "marginals", "286", str(folder)]
     subprocess.run(command, capture_output=True, check=True)
 
@@ -73,7 +72,7 @@ SEARCHED = "sets of columns grow faster than the tables over them"
 PARTS = {
     "marginals": Growing((20, 84), (286,), _prepare, _ask, SEARCHED),
     "gaussian": Growing((20, 84), (286,), _prepare, _ask_gaussian, SEARCHED),
-    "repeats": Growing((1,), (11,), _released, _ask_again),
+    "repeats": Growing((1,), (11,), _prepare, _ask_again, before=_release),
     "block": Growing((16**4, 32**4), (100**4,), _prepare, _one_block),
 }
 """By name: all three-way tables of some columns in one script, with Laplace and with Gaussian

@@ -133,6 +133,7 @@ def alone(name: str, size: int, change: Callable[[Path], None] = lambda _: None)
     with tempfile.TemporaryDirectory() as folder:
         PARTS[name].prepare(Path(folder), size)
         change(Path(folder))
+        PARTS[name].before(Path(folder))
         command = [sys.executable, "-m", "benchmarks.growth", "--one", name, str(size), folder]
         try:
             done = subprocess.run(

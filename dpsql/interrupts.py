@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from dpsql.forks import in_child
 
@@ -28,6 +28,8 @@ AGAIN = 0.05
 """Seconds after which work outside of Python that has not ended is told so again."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Piece = TypeVar("Piece")
+Found = TypeVar("Found")
 
 
 class _Guard:
@@ -240,6 +242,37 @@ class Anywhere:
             self._asked.check()
 
 
+class Helpers:
+    """Threads that work for this one: once it has left, for whatever reason, they end at a check.
+
+    Raises: KeyboardInterrupt, in them alone.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = threading.Event()
+
+    def __enter__(self) -> Helpers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+
+    def do(self, work: Callable[[Piece], Found], piece: Piece) -> Found:
+        """Do a piece of its work, in another thread."""
+        _threads.helpers = self
+        try:
+            return work(piece)
+        finally:
+            _threads.helpers = None
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where the thread has left that the work is for."""
+        if self._left.is_set():
+            raise KeyboardInterrupt
+
+
 def ended_by(ending: Callable[[], None]) -> AbstractContextManager[None]:
     """A way for another thread to end work outside of Python; in the main one it ends by itself.
 
@@ -376,6 +409,9 @@ def check() -> None:
 
     Long searches call it now and then. Raises: KeyboardInterrupt.
     """
+    helpers: Helpers | None = getattr(_threads, "helpers", None)
+    if helpers is not None:
+        helpers.check()
     asked = _cancellation()
     if asked is not None:
         asked.check()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from dpsql.interrupts import AGAIN, Helpers, check
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Piece = TypeVar("Piece")
 Found = TypeVar("Found")
@@ -18,7 +23,7 @@ def share_out(work: Callable[[Sequence[Piece]], None], pieces: Sequence[Piece]) 
     """Do the work of all pieces, a share of them on every core: NumPy lets other threads run.
 
     ``work`` is given several pieces to do one after another. Pieces must share nothing that is
-    written. Raises: what ``work`` raises, when all shares have ended.
+    written. Raises: what ``work`` raises, when all shares have ended, which then do at a ``check``.
     """
     shares = min(MOST, _cores(), len(pieces))
     if shares <= 1:
@@ -26,17 +31,18 @@ def share_out(work: Callable[[Sequence[Piece]], None], pieces: Sequence[Piece]) 
         return
     from concurrent.futures import ThreadPoolExecutor  # 3 ms, and rarely of use
 
-    with ThreadPoolExecutor(shares - 1) as pool:
-        others = [pool.submit(work, pieces[i::shares]) for i in range(1, shares)]
+    with ThreadPoolExecutor(shares - 1) as pool, Helpers() as helpers:
+        others = [pool.submit(helpers.do, work, pieces[i::shares]) for i in range(1, shares)]
         work(pieces[::shares])
         for each in others:
-            each.result()
+            _await(each)
 
 
 def share_in_order(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> Iterator[Found]:
     """Yield what comes of every piece, in their order; some are worked on at once, one on a core.
 
-    No more wait than there are cores. Raises: what ``work`` raises, when those begun have ended.
+    No more wait than there are cores. Raises: what ``work`` raises, when those begun have ended;
+    KeyboardInterrupt, where it was asked for while they are waited for.
 
     >>> [*share_in_order(len, ["a", "", "bcd"])]
     [1, 0, 3]
@@ -47,14 +53,24 @@ def share_in_order(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> I
         return
     from concurrent.futures import ThreadPoolExecutor  # 3 ms, and rarely of use
 
-    with ThreadPoolExecutor(shares) as pool:
-        begun = deque(pool.submit(work, each) for each in pieces[:shares])
+    with ThreadPoolExecutor(shares) as pool, Helpers() as helpers:
+        begun = deque(pool.submit(helpers.do, work, each) for each in pieces[:shares])
         for each in pieces[shares:]:
-            found = begun.popleft().result()
-            begun.append(pool.submit(work, each))
+            found = _await(begun.popleft())
+            begun.append(pool.submit(helpers.do, work, each))
             yield found
         while begun:
-            yield begun.popleft().result()
+            yield _await(begun.popleft())
+
+
+def _await(begun: Future[Found]) -> Found:
+    while True:
+        try:
+            return begun.result(AGAIN)
+        except TimeoutError:
+            if begun.done():
+                raise
+            check()
 
 
 def _cores() -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dpsql.algebra import cores
 from dpsql.algebra.cores import share_in_order, share_out
+from dpsql.interrupts import Cancellation, check
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64])
@@ -82,4 +85,34 @@ def test_what_a_piece_raises_comes_after_those_before_it(
     assert [next(found) for _ in range(4)] == [0, 0, 0, 1]
     with pytest.raises(ZeroDivisionError):
         next(found)
+    assert threading.active_count() == before
+
+
+def _until_ended() -> None:
+    while True:
+        check()
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_other_threads_end_at_a_look_once_their_work_is_not_wanted(
+    is_in_order: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for them looks, too."""
+    monkeypatch.setattr(cores, "_cores", lambda: 3)
+    mine, before = threading.get_ident(), threading.active_count()
+
+    def work(_: object) -> None:
+        if threading.get_ident() != mine:
+            _until_ended()
+
+    asked = Cancellation()
+    timer = threading.Timer(0.1, asked.ask)
+    timer.start()
+    begun: Callable[[], object] = partial(share_out, work, range(9))
+    if is_in_order:
+        begun = partial(next, share_in_order(work, range(9)))
+    with asked, pytest.raises(KeyboardInterrupt):
+        begun()
+    timer.join()
     assert threading.active_count() == before

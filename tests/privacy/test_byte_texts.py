@@ -98,7 +98,8 @@ def test_units_of_texts_are_numbered_over_batches(spilled: bool, tmp_path: objec
     owners = units.owners()
     kept = [i for i in range(2007) if owners.owned[i]]
     texts_of = [each for i, each in enumerate(listed) if i % 300 % 7]
-    assert [owners.listed[owners.units[i]] for i in kept] == [
+    names = owners.names.tolist()
+    assert [names[owners.units[i]] for i in kept] == [
         each.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
         for each in texts_of
     ]
@@ -119,9 +120,10 @@ def test_units_of_whole_numbers_are_numbered(
         units.add(values[:count], np.arange(count) % 7 > 0)
         found = units.owners()
         assert (found.units.dtype.name, found.names.dtype.name) == ("uint32", "int64")
-        assert len(found.listed) == len({*found.listed.tolist()})
+        assert len(found.names) == len({*found.names.tolist()})
         owned = found.owned.nonzero()[0]
-        assert found.listed[found.units[owned]].tolist() == values[owned].tolist()
+        names = np.array(found.names.tolist())
+        assert names[found.units[owned]].tolist() == values[owned].tolist()
 
 
 @pytest.mark.parametrize("few", [0, digests.FEW])

@@ -5,9 +5,12 @@ Looks are counted, not seconds: some for every batch, so that twice the rows hav
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import duckdb
 import pytest
@@ -19,8 +22,8 @@ from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable, JoinRows, Scan
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
+from dpsql.privacy.vault import distinct, lines, owners, tally, unit_counts, whole_numbers
 from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import lines, owners
 from dpsql.privacy.vault.held import one_snapshot
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from tests.support.postgres import Server
@@ -100,7 +103,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many batches."""
     monkeypatch.setattr(files, "ROWS", BATCH)
     monkeypatch.setattr(lines, "BLOCK", 20 * BATCH)
-    monkeypatch.setattr(owners, "GATHERED", BATCH)
+    for name in ("GATHERED", "CONTENTS", "STRIDE"):
+        monkeypatch.setattr(owners, name, BATCH)
+    for name in ("BLOCK", "SORTED"):
+        monkeypatch.setattr(whole_numbers, name, BATCH)
+    monkeypatch.setattr(distinct, "BLOCK", BATCH)
+    for module in (tally, unit_counts):
+        monkeypatch.setattr(module, "CHUNK", BATCH)
 
 
 def opened(folder: Path, name: str, rows: int) -> TableVault:
@@ -125,6 +134,31 @@ def looks(folder: Path, name: str, rows: int) -> int:
 def test_there_is_a_look_for_every_few_rows(name: str, tmp_path: Path) -> None:
     few, many = (looks(tmp_path / str(n), name, n) for n in (ROWS, 3 * ROWS))
     assert many - few >= 2 * ROWS // (2 * BATCH)
+
+
+@pytest.mark.parametrize("of_one", [40, 4 * BATCH])
+@pytest.mark.parametrize("name", [each for each in READS if each != "join"])
+def test_nothing_sorts_more_rows_at_once_than_a_block(
+    name: str, of_one: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can interrupt a call outside of Python; the keys of a unit stay together."""
+    rows = SELECTED.replace("i // 40", f"i // {of_one}")
+    monkeypatch.setattr("tests.privacy.test_reads_end.SELECTED", rows)
+    vault, sorted_ = opened(tmp_path / "t", name, ROWS), list[int]()
+
+    def see(_: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and called.__name__ in ("sort", "argsort", "partition"):
+            sorted_.append(len(called.__self__))
+
+    threading.setprofile(see)
+    sys.setprofile(see)
+    try:
+        READS[name][2](vault)
+        vault.tally([], READS[name][1].column is not None)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert max(sorted_, default=0) <= BATCH + 40
 
 
 @pytest.mark.parametrize("name", READS)

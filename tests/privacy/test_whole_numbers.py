@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from unittest import mock
 
 import numpy as np
 import pytest
 
 from dpsql.privacy.vault import whole_numbers
-from dpsql.privacy.vault.whole_numbers import find_distinct
+from dpsql.privacy.vault.whole_numbers import find_distinct, in_groups
 from tests.support.effort import effort, first_seed
 
 
@@ -27,8 +28,12 @@ def test_rows_are_told_apart_in_any_blocks(seed: int, collides: bool) -> None:
         scale = draw.choice([1, 1 << 40, -3], width)
         columns = [draw.integers(0, different, rows) * each for each in scale]
         block = int(draw.integers(1, 70))
-        with mock.patch.object(whole_numbers, "BLOCK", block):
-            chosen = keys if collides else whole_numbers._keys
+        run = int(draw.integers(1, 70))
+        with mock.patch.multiple(whole_numbers, BLOCK=block, SORTED=run):
+            np.testing.assert_array_equal(
+                in_groups(abs(columns[0])), np.argsort(abs(columns[0]), kind="stable")
+            )
+            chosen = cache(keys) if collides else whole_numbers._keys
             with mock.patch.object(whole_numbers, "_keys", chosen):
                 first, numbers = find_distinct(*columns)
         table = np.stack(columns, axis=1)

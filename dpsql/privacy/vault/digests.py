@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.algebra.cores import share_out
+from dpsql.interrupts import check
 from dpsql.privacy.vault.byte_texts import HALF, LONG, WORD, ByteTexts, Words
 from dpsql.privacy.vault.row_texts import ROWS, RowTexts, write_texts
 
@@ -47,6 +48,7 @@ def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:
 
     def put(starts: Sequence[int]) -> None:
         for start in starts:
+            check()
             some = texts.take(slice(start, start + ROWS))
             digits, is_long = found[start : start + ROWS], some.sizes >= LONG
             if len(some) > FEW:

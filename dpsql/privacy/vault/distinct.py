@@ -7,7 +7,6 @@ salted order count. Texts that cannot be printed in one short line are no keys.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -24,8 +23,16 @@ from dpsql.interrupts import check
 from dpsql.privacy.vault.combined import join_codes, split_codes
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.encode import EPOCH
-from dpsql.privacy.vault.owners import Digest, Owners, UnitNumbers
+from dpsql.privacy.vault.owners import (
+    Digest,
+    Owners,
+    UnitNumbers,
+    in_order,
+    keys_of,
+    ranges_of_units,
+)
 from dpsql.privacy.vault.pile import PileRoom
+from dpsql.privacy.vault.whole_numbers import BLOCK, blocks, find_distinct, in_groups
 from dpsql.records import dataclass, field
 
 NO_KEY, NO_VALUE = -1, -2
@@ -114,10 +121,12 @@ def _combined(parts: Sequence[tuple[Counts, tuple[Key, ...]]]) -> tuple[Counts, 
     """Number the combinations that rows have of keys of several columns; a part missing is none."""
     sizes = [len(keys) for _, keys in parts]
     places, known = join_codes([codes for codes, _ in parts], sizes)
-    numbers, codes = np.unique(places[known], return_inverse=True)
+    wanted = places[known]
+    first, codes = find_distinct(wanted)
+    order = np.argsort(wanted[first])  # in which nothing of the rows shows
     found = np.full(len(places), NO_KEY)
-    found[known] = codes
-    columns = split_codes(numbers, sizes)
+    found[known] = np.argsort(order)[codes]
+    columns = split_codes(wanted[first[order]], sizes)
     names = [[parts[i][1][each] for each in column] for i, column in enumerate(columns)]
     return found, tuple(join_key(each) for each in zip(*names, strict=True))
 
@@ -126,50 +135,58 @@ def _pairs(
     sought: Sought, codes: Counts, keys: tuple[Key, ...], owners: Owners | None, digest: Digest
 ) -> Pairs:
     """Return the pairs of units and keys, of rows that have a key each or none."""
-    rows = len(codes)
     if owners is None:
-        every = np.stack([np.arange(rows, dtype=np.int64), codes], axis=1)
-    else:
-        units = owners.units[owners.owned].astype(np.int64)
-        every = np.unique(np.stack([units, codes[owners.owned]], axis=1), axis=0)
-    pairs = _bounded(every[every[:, 1] >= 0], keys, owners, sought.max_keys, digest)
-    return _that_count(keys, pairs, every)
+        every = np.stack([np.arange(len(codes), dtype=np.int64), codes], axis=1)
+        return _that_count(keys, every[codes >= 0], every)
+    units, theirs = owners.units[owners.owned].astype(np.int64), codes[owners.owned]
+    rows = find_distinct(units, theirs)[0]
+    rows = rows[in_groups(units[rows])]
+    units, theirs = units[rows], theirs[rows]
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    for some in ranges_of_units(units, BLOCK):
+        own = np.stack([units[some], theirs[some]], axis=1)
+        found.append(_bounded(own[own[:, 1] >= 0], keys, owners, sought.max_keys, digest))
+    return _that_count(keys, np.concatenate(found), np.stack([units, theirs], axis=1))
 
 
 def _that_count(keys: tuple[Key, ...], pairs: Counts, every: Counts) -> Pairs:
     """Leave out keys that count for no unit: that they are there is a matter of who is cut."""
-    used = np.unique(pairs[:, 1])
+    used = _used(pairs[:, 1], len(keys))
     places = np.full(len(keys) + 2, NO_KEY)  # the last two are those of no key and no value
     places[used] = np.arange(len(used))
     places[NO_VALUE] = NO_VALUE
-    codes = np.stack([every[:, 0], places[every[:, 1]]], axis=1)
-    return Pairs(tuple(keys[each] for each in used), pairs[:, 0], places[pairs[:, 1]], codes)
+    for numbers in (pairs[:, 1], every[:, 1]):
+        for some in blocks(len(numbers)):
+            numbers[some] = places[numbers[some]]
+    return Pairs(tuple(keys[each] for each in used.tolist()), pairs[:, 0], pairs[:, 1], every)
 
 
 def _bounded(
-    pairs: Counts, keys: tuple[Key, ...], owners: Owners | None, most: int, digest: Digest
+    pairs: Counts, keys: tuple[Key, ...], owners: Owners, most: int, digest: Digest
 ) -> Counts:
-    """Return the pairs that stay when every unit keeps its first keys, in a salted order."""
-    if owners is None:
-        return pairs
-    degrees = np.bincount(pairs[:, 0])
-    crowded = degrees[pairs[:, 0]] > most
-    queue = pairs[crowded]
-    units = _numbers(digest.salt, queue[:, 0], owners.listed)
-    content = _numbers(digest.salt, queue[:, 1], keys).view(np.int64)
-    order = np.lexsort((digest.of_rows(units, [content]), queue[:, 0]))
-    queue = queue[order]
-    first = np.flatnonzero(np.diff(queue[:, 0], prepend=-1))
-    starts = np.repeat(first, np.diff(np.append(first, len(queue))))
+    """Return the pairs that stay when every unit keeps its first keys, in a salted order.
+
+    ``pairs`` (pairs, 2) are all those of some units, and sorted by unit.
+    """
+    units, counts = np.unique(pairs[:, 0], return_counts=True)
+    is_crowded = counts > most
+    crowded = np.repeat(is_crowded, counts)
+    queue, sizes = pairs[crowded], counts[is_crowded]
+    theirs = np.repeat(keys_of(digest.salt, owners.names, units[is_crowded]), sizes)
+    named, places = np.unique(queue[:, 1], return_inverse=True)
+    content = keys_of(digest.salt, np.array(keys, dtype=object), named).view(np.int64)[places]
+    numbers = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
+    digests = digest.of_rows(theirs, [content])
+    queue = queue[in_order(queue, numbers, digests, lambda _: [])]
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.concatenate([pairs[~crowded], queue[np.arange(len(queue)) - starts < most]])
 
 
-def _numbers(salt: str, places: Counts, names: Any) -> npt.NDArray[np.uint64]:
-    """Return a number for the name at every place: the first digits of a salted digest."""
-    used, inverse = np.unique(places, return_inverse=True)
-    found = [f"{salt}|{names[each]}".encode("utf-8", "surrogatepass") for each in used]
-    digests = [hashlib.md5(each, usedforsecurity=False).digest()[:8] for each in found]
-    return np.array([int.from_bytes(each) for each in digests], dtype=np.uint64)[inverse]
+def _used(places: Counts, size: int) -> Counts:
+    """Return which of the places below ``size`` are there, (used,)."""
+    is_used = np.zeros(size, dtype=np.bool_)
+    is_used[places] = True
+    return np.flatnonzero(is_used)
 
 
 def _number(column: Column, parts: Iterable[Part]) -> tuple[Counts, tuple[Key, ...]]:
@@ -194,7 +211,9 @@ def _in_order(codes: Counts, known: dict[Key | None, int]) -> tuple[Counts, tupl
     places = np.full(len(known) + 2, NO_KEY)  # the last two are those of no number
     places[NO_VALUE] = NO_VALUE
     places[[known[key] for key in keys]] = np.arange(len(keys))
-    return places[codes], tuple(keys)
+    for some in blocks(len(codes)):
+        codes[some] = places[codes[some]]
+    return codes, tuple(keys)
 
 
 def _read_key(column: Column, value: Any) -> Key | None:

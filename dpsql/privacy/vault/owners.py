@@ -20,7 +20,7 @@ from dpsql.interrupts import check
 from dpsql.privacy.vault.byte_texts import ByteTexts
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.privacy.vault.pile import Pile, PileRoom
-from dpsql.privacy.vault.whole_numbers import find_distinct
+from dpsql.privacy.vault.whole_numbers import find_distinct, in_groups
 from dpsql.records import dataclass
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ BATCH = 1 << 16
 """Whole numbers that are looked up together."""
 STRIDE = 1 << 20
 """Rows that are numbered and counted together."""
-GATHERED = 1 << 18
-"""Rows of units that are sorted together; a unit with more stays together."""
+GATHERED = 1 << 16
+"""Rows of units that are lined up together; a unit with more stays together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,6 @@ class Owners:
     units: Codes
     owned: Flags
     names: npt.NDArray[Any] | ByteTexts
-
-    @property
-    def listed(self) -> npt.NDArray[Any]:
-        """The names as an array, of Python's texts where they are texts."""
-        return self.names.objects() if isinstance(self.names, ByteTexts) else self.names
 
 
 class UnitNumbers:
@@ -122,12 +117,15 @@ def _number_whole(room: PileRoom, identities: Counts, owned: Flags) -> Owners:
 
 
 def strides(rows: int) -> Iterator[slice]:
-    """Yield ranges of rows, a million at a time; an empty one where there is none.
+    """Yield ranges of rows, STRIDE at a time; an empty one where there is none.
+
+    Raises: KeyboardInterrupt, between two of them, where it was asked for.
 
     >>> [*strides(3)], [*strides(0)]
     ([slice(0, 3, None)], [slice(0, 0, None)])
     """
     for start in range(0, max(1, rows), STRIDE):
+        check()
         yield slice(start, min(start + STRIDE, rows))
 
 
@@ -215,8 +213,24 @@ UNIT = np.uint64(32)
 """Bits of a unit's number, and of half of a digest: rows are sorted by as many at a time."""
 LOW = np.uint64((1 << 32) - 1)
 """The lower half of a digest."""
+SIGN = np.uint64(1 << 63)
+"""The sign of a double."""
 CONTENTS = 1 << 16
 """Rows whose contents are held together."""
+
+
+def ranges_of_units(units: Codes | Counts, rows: int) -> Iterator[slice]:
+    """Yield ranges of so many rows (rows,), which are sorted by unit; more to have whole units.
+
+    Raises: KeyboardInterrupt, between two of them, where it was asked for.
+    """
+    start = 0
+    while start < len(units):
+        check()
+        last = min(start + rows, len(units)) - 1
+        stop = int(np.searchsorted(units, units[last], side="right"))
+        yield slice(start, stop)
+        start = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +249,7 @@ class Queue:
         [True, False, True, False]
         """
 
-        for some in self._ranges():
+        for some in ranges_of_units(self.units, STRIDE):
             rows, units = self.rows[some], self.units[some]
             waiting = inside[rows]
             before: Counts = np.cumsum(waiting, dtype=np.int64) - waiting
@@ -243,15 +257,6 @@ class Queue:
             before -= np.maximum.accumulate(np.where(is_first, before, 0))
             inside[rows] = waiting & (before < self.max_rows)
         return inside
-
-    def _ranges(self) -> Iterator[slice]:
-        """Ranges of the queue that have whole units."""
-        start = 0
-        while start < len(self.units):
-            last = min(start + STRIDE, len(self.units)) - 1
-            stop = int(np.searchsorted(self.units, self.units[last], side="right"))
-            yield slice(start, stop)
-            start = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +276,11 @@ class Digest:
         from dpsql.privacy.vault.digests import digits_of_rows  # of units of several rows
         from dpsql.privacy.vault.row_texts import write_rows
 
-        written = write_rows(f"{self.salt}|".encode(), keys, content, tops)
-        return np.concatenate([np.zeros(0, np.uint64), *map(digits_of_rows, written)])
+        found = [np.zeros(0, np.uint64)]
+        for texts in write_rows(f"{self.salt}|".encode(), keys, content, tops):
+            check()
+            found.append(digits_of_rows(texts))
+        return np.concatenate(found)
 
 
 def queue_up(
@@ -291,7 +299,8 @@ def queue_up(
     size = len(owners.names)
     counts = count_rows(owners.units, owners.owned, size)
     crowded = counts > max_rows
-    keys = keys_of(digest.salt, owners, crowded)
+    keys = np.zeros(size, dtype=np.uint64)
+    keys[crowded] = keys_of(digest.salt, owners.names, np.flatnonzero(crowded))
     waiting = owners.owned & crowded[owners.units] if size else owners.owned
     shares = share_units(owners.units, waiting, edges_of(counts * crowded), room)
     count = int(np.count_nonzero(waiting))
@@ -327,8 +336,8 @@ def _digests_of(
 def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
     """Return the order of some rows by unit, by digest, by what decides ties, and then by place.
 
-    All are sorted by each of these in turn, the last first, as numbers of which no two are the
-    same: so rows that are alike take the steps of those that are not, and no more time.
+    All are sorted by halves of these in turn, the last first, with their places, so that no two
+    are the same: rows that are alike take the steps of those that are not, and no more time.
 
     >>> digests = np.array([9, 3, 9, 3], dtype=np.uint64)
     >>> units = np.array([1, 0, 0, 0], dtype=np.uint32)
@@ -337,34 +346,31 @@ def in_order(rows: Counts, units: Codes, digests: Codes, ties: Ties) -> Counts:
     [3, 1, 2, 0]
     """
     order = np.arange(len(rows))
-    place = order.astype(np.uint64)
-    for key in [*reversed(list(map(_ranks, ties(rows)))), digests & LOW, digests >> UNIT, units]:
-        order = np.argsort((key.astype(np.uint64) << UNIT) | place)
-        place = np.empty_like(place)
-        place[order] = np.arange(len(rows), dtype=np.uint64)
-    return order
+    for words in [*reversed([_in_turn(each) for each in ties(rows)]), digests]:
+        for half in (words & LOW, words >> UNIT):
+            order = order[in_groups(half[order])]
+    return order[in_groups(units[order])]
 
 
-def _ranks(values: Floats) -> Codes:
-    """Return the ranks of values, (rows,): the same for equal ones; missing ones come last."""
-    order, found = np.argsort(values), np.zeros(len(values), dtype=np.uint64)
-    one, other = values[order[:-1]], values[order[1:]]
-    found[order[1:]] = np.cumsum((one != other) & ~np.isnan(one))
-    return found
+def _in_turn(values: Floats) -> Codes:
+    """Return whole numbers (rows,) that are in the order of values; missing ones come last."""
+    words = (values + 0.0).view(np.uint64)
+    found = np.where(words & SIGN, ~words, words | SIGN)
+    return np.where(np.isnan(values), ~np.uint64(0), found)
 
 
-def keys_of(salt: str, owners: Owners, crowded: Flags) -> Codes:
-    """Return the first digits of md5(salt | name) for some units, zero for others.
+def keys_of(salt: str, names: npt.NDArray[Any] | ByteTexts, chosen: Counts) -> Codes:
+    """Return the first digits of md5(salt | name) for the names at some places, (chosen,).
 
-    ``crowded`` and the keys have shape (units,).
+    Raises: KeyboardInterrupt, where it was asked for.
     """
     from dpsql.privacy.vault.digests import first_digits  # of units of several rows
 
-    keys = np.zeros(len(owners.names), dtype=np.uint64)
-    names = owners.names
-    if not isinstance(names, ByteTexts):
-        some = ByteTexts.of(names[crowded].tolist())
-    else:
-        some = names.take(crowded)
-    keys[crowded] = first_digits(f"{salt}|".encode(), some)
-    return keys
+    found = [np.zeros(0, dtype=np.uint64)]
+    for start in range(0, max(1, len(chosen)), CONTENTS):
+        check()
+        some = chosen[start : start + CONTENTS]
+        named = names.take(some) if isinstance(names, ByteTexts) else names[some].tolist()
+        texts = named if isinstance(named, ByteTexts) else ByteTexts.of(named)
+        found.append(first_digits(f"{salt}|".encode(), texts))
+    return np.concatenate(found)

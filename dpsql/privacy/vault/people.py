@@ -37,11 +37,6 @@ class People:
         names = self.names.take(some) if isinstance(self.names, ByteTexts) else self.names[some]
         return replace(self, names=names)
 
-    def owners(self, units: Counts) -> Owners:
-        """Return the units of rows that all have one."""
-        owned = np.ones(len(units), dtype=np.bool_)
-        return Owners(units.astype(np.uint32), owned, self.names)
-
     def line_up(self, frame: Frame, rows: Counts, groups: Counts) -> Counts:
         """Return rows group by group, each group in an order that is drawn by lot.
 
@@ -52,9 +47,10 @@ class People:
         units = frame.units[rows]
         crowded = np.zeros(self.count, dtype=np.bool_)
         crowded[units] = True
-        keys = keys_of(self.digest.salt, self.owners(units), crowded)[units]
+        keys = np.zeros(self.count, dtype=np.uint64)
+        keys[crowded] = keys_of(self.digest.salt, self.names, np.flatnonzero(crowded))
         content = frame.content(rows)
-        digests = self.digest.of_rows(keys, content)
+        digests = self.digest.of_rows(keys[units], content)
         return rows[np.lexsort((*reversed(content), digests, groups))]
 
 

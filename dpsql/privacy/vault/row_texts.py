@@ -58,14 +58,14 @@ def write_rows(
 ) -> Iterator[RowTexts]:
     """Yield the texts of rows, some at a time: the prefix, 16 hexadecimal digits, and numbers.
 
-    ``keys`` and each of ``content`` are as long as the rows, of which there are some; a number has
-    a bar before it. ``tops`` are the largest numbers that columns can have, by default those of
-    their types: how they are written follows from these, not from numbers that are there.
+    ``keys`` and each of ``content`` are as long as the rows; a number has a bar before it. ``tops``
+    are the largest numbers that columns can have, by default those of their types: how they are
+    written follows from these, not from numbers that are there.
     """
     writers, most = _writers(content, tops)
     most += len(prefix) + 2 * WORD
     rows = min(ROWS, max(1, BYTES // most))
-    for start in range(0, len(keys), rows):
+    for start in range(0, max(1, len(keys)), rows):
         some = slice(start, min(start + rows, len(keys)))
         lines = _Lines(prefix, some.stop - start, most)
         for i, word in enumerate(_hexadecimal(keys[some])):

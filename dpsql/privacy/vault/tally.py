@@ -18,6 +18,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
+from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Classes, Codes, Counts, Flags, Floats
 from dpsql.records import dataclass
 from dpsql.workload.cells import MOST_STEPS, Cells, Nodes, Steps, Unions
@@ -177,8 +178,10 @@ def spread_out(axes: Sequence[Axis], shape: tuple[int, ...]) -> list[Spread]:
     return [axis(math.prod(shape[i + 1 :])) for i, axis in enumerate(axes)]
 
 
-def _chunks(rows: int) -> list[slice]:
-    return [slice(start, min(start + CHUNK, rows)) for start in range(0, rows, CHUNK)]
+def _chunks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, CHUNK):
+        check()
+        yield slice(start, min(start + CHUNK, rows))
 
 
 def _flat(places: Sequence[Counts], rows: slice) -> Counts:

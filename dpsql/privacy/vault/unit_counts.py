@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 from dpsql.privacy.vault.owners import count_rows, edges_of, share_units
 from dpsql.privacy.vault.pile import PileRoom
@@ -50,6 +51,7 @@ def tally_units(
         owners = units[order]
         begun = np.zeros(size + 1, dtype=np.bool_)
         for start in range(0, len(rows), step):
+            check()
             some = slice(start, min(start + step, len(rows)))
             begun &= start > 0 and bool(owners[start - 1] == owners[start])
             places = _together(spreads, order[some], some.stop - start)
@@ -94,6 +96,7 @@ def mark_cells(axes: Sequence[Axis], shape: tuple[int, ...], kept: Flags) -> Cou
     marks = np.zeros(size + 1, dtype=np.bool_)
     step = max(1, CHUNK // _shared(spreads))
     for start in range(0, len(kept), step):
+        check()
         chunk = slice(start, min(start + step, len(kept)))
         places = _together(spreads, chunk, chunk.stop - start)
         marks[np.where((places >= 0) & kept[chunk, np.newaxis], places, size)] = True

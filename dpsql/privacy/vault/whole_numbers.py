@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 
 Words = npt.NDArray[np.uint64]
 HALF = np.uint64(32)
 BLOCK = 1 << 16
 """Rows that are looked at together: all that they take stays near."""
+SORTED = 1 << 20
+"""Numbers that are sorted in one call, which nobody can interrupt."""
 
 
 def find_distinct(*columns: Counts) -> tuple[Counts, Counts]:
@@ -27,6 +30,7 @@ def find_distinct(*columns: Counts) -> tuple[Counts, Counts]:
 
     Guarantee: which steps are taken, and on how many rows, follows from how many there are and how
     many are different, and from keys of this process that nobody knows who writes values.
+    Raises: KeyboardInterrupt, where it was asked for.
 
     >>> rows, places = find_distinct(np.array([7, 5, 7]), np.array([1, 1, 1]))
     >>> sorted(rows.tolist()), bool(places[0] == places[2] != places[1])
@@ -34,18 +38,12 @@ def find_distinct(*columns: Counts) -> tuple[Counts, Counts]:
     """
     count = len(columns[0])
     bits = max(1, (count - 1).bit_length())
-    first, *others = [np.asarray(each, dtype=np.int64).view(np.uint64) for each in columns]
-    pairs = first << np.uint64(bits)
-    part = first >> np.uint64(64 - bits)
-    part *= _keys(0)[0]  # ids with the same first bits stay in order, as they do in most files
-    pairs += part
-    for i, words in enumerate(others, start=1):
-        pairs += np.multiply(words, _keys(i)[0], out=part)
-        np.right_shift(words, HALF, out=part)
-        part *= _keys(i)[1]
-        pairs += part
-    pairs >>= np.uint64(bits)
-    order, begins = _in_place(pairs, bits, part), np.ones(count, dtype=np.bool_)
+    words = [np.asarray(each, dtype=np.int64).view(np.uint64) for each in columns]
+    hashes = np.empty(count, dtype=np.uint64)
+    for some in blocks(count):
+        hashes[some] = _hash([each[some] for each in words], bits)
+    pairs, order = _sorted(hashes, bits, np.empty_like(hashes))
+    begins = np.ones(count, dtype=np.bool_)
     np.not_equal(pairs[1:], pairs[:-1], out=begins[1:])
     heads, numbers = np.flatnonzero(begins), pairs.view(np.int64)
     differs = _number_runs(columns, order, begins, numbers)
@@ -59,6 +57,18 @@ def find_distinct(*columns: Counts) -> tuple[Counts, Counts]:
     return first_rows, numbers
 
 
+def _hash(columns: Sequence[Words], bits: int) -> Words:
+    """Return a hash of every row of some columns, without its last bits."""
+    first, *others = columns
+    found = first << np.uint64(bits)
+    found += (first >> np.uint64(64 - bits)) * _keys(0)[0]  # ids that are near stay in order
+    for i, words in enumerate(others, start=1):
+        found += words * _keys(i)[0]
+        found += (words >> HALF) * _keys(i)[1]
+    found >>= np.uint64(bits)
+    return found
+
+
 def _number_runs(columns: Sequence[Counts], order: Counts, begins: Flags, numbers: Counts) -> Flags:
     """Write the number of each one's run to ``numbers``, and say what differs from the one before.
 
@@ -67,8 +77,7 @@ def _number_runs(columns: Sequence[Counts], order: Counts, begins: Flags, number
     """
     differs, run = np.zeros(len(order), dtype=np.bool_), -1
     last = [values[order[:1]] for values in columns]
-    for start in range(0, max(1, len(order)), BLOCK):
-        some = slice(start, start + BLOCK)
+    for some in blocks(len(order)):
         places = order[some]
         for i, values in enumerate(columns):
             found = np.concatenate([last[i], values[places]])
@@ -108,19 +117,63 @@ def in_groups(numbers: Codes | Counts) -> Counts:
     [3, 1, 0, 2]
     """
     pairs, bits = numbers.astype(np.uint64), max(0, len(numbers) - 1).bit_length()
-    return _in_place(pairs, bits, np.empty_like(pairs))
+    return _sorted(pairs, bits, np.empty_like(pairs))[1]
 
 
-def _in_place(numbers: Words, bits: int, room: Words) -> Counts:
-    """Sort numbers, and return, in ``room``, the places (n,) that they had, of so many bits."""
-    numbers <<= np.uint64(bits)
-    for start in range(0, max(1, len(numbers)), BLOCK):
-        some = numbers[start : start + BLOCK]
-        some |= np.arange(start, start + len(some), dtype=np.uint64)
-    numbers.sort()
-    order = np.bitwise_and(numbers, np.uint64((1 << bits) - 1), out=room)
-    numbers >>= np.uint64(bits)
-    return order.view(np.int64)
+def _sorted(numbers: Words, bits: int, room: Words) -> tuple[Words, Counts]:
+    """Return sorted numbers, and the places (n,) that they had, of so many bits.
+
+    Both are in ``numbers`` and ``room``, as long as these.
+    """
+    shift = np.uint64(bits)
+    for some in blocks(len(numbers)):
+        numbers[some] <<= shift
+        numbers[some] |= np.arange(some.start, some.start + len(numbers[some]), dtype=np.uint64)
+    ordered, other = _sort(numbers, room)
+    for some in blocks(len(numbers)):
+        np.bitwise_and(ordered[some], np.uint64((1 << bits) - 1), out=other[some])
+        ordered[some] >>= shift
+    return ordered, other.view(np.int64)
+
+
+def _sort(numbers: Words, room: Words) -> tuple[Words, Words]:
+    """Sort numbers that all differ, in one of two arrays; return this one first.
+
+    Runs are sorted, and then what belongs between two numbers whose ranks are multiples of SORTED.
+    Guarantee: how many numbers are sorted together follows from how many there are.
+    """
+    starts = range(0, max(1, len(numbers)), SORTED)
+    runs = [numbers[start : start + SORTED] for start in starts]
+    for each in runs:
+        check()
+        each.sort()
+    if len(runs) == 1:
+        return numbers, room
+    ends = np.append(_ranked(runs, np.array(starts)), [[*map(len, runs)]], axis=0)
+    for start, first, last in zip(starts, ends[:-1], ends[1:], strict=True):
+        check()
+        parts = [run[one:two] for run, one, two in zip(runs, first, last, strict=True)]
+        some = np.concatenate(parts, out=room[start : start + SORTED])
+        some.sort()
+    return room, numbers
+
+
+def _ranked(runs: Sequence[Words], ranks: Counts) -> Counts:
+    """Return how many numbers of each sorted run are among so many least of all (ranks, runs)."""
+    numbers = np.zeros(len(ranks), dtype=np.uint64)
+    for bit in reversed(range(64)):
+        check()
+        tried = numbers | np.uint64(1 << bit)
+        below = sum(np.searchsorted(run, tried) for run in runs)
+        numbers = np.where(below <= ranks, tried, numbers)
+    return np.stack([np.searchsorted(run, numbers) for run in runs], axis=1)
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Yield ranges of rows, an empty one where there is none. Raises: KeyboardInterrupt."""
+    for start in range(0, max(1, count), BLOCK):
+        check()
+        yield slice(start, start + BLOCK)
 
 
 @cache

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
 from dpsql.catalog.domain import Bins
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.logical.levels import RelationLevel
 from dpsql.records import dataclass, field
 from dpsql.sql.compared_bins import EvenBins
-from dpsql.sql.correlated import Inside, is_by_unit, is_within, names_within
+from dpsql.sql.correlated import is_by_unit
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import MIRRORED, has
 from dpsql.sql.names import find_alias, position_of
@@ -41,16 +42,16 @@ class _Comparison:
     bins: EvenBins | None = None
 
 
-def compared(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def compared(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement with such conditions on answers; what this cannot be done for is as it was."""
     if not any(_is_side(node) for node in tree.find_all(exp.Subquery)):
         return tree
     tree = tree.copy()
     for _ in range(MOST_MOVES):
-        if not any(_moved(select, catalog) for select in list(tree.find_all(exp.Select))):
+        if not any(_moved(select, binder) for select in list(tree.find_all(exp.Select))):
             break
     for select in list(tree.find_all(exp.Select)):
-        found = _Rows(select, catalog).comparisons() if _is_counted(select) else []
+        found = _Rows(select, binder).comparisons() if _is_counted(select) else []
         if len(found) == 1:
             whole = _Totals(select, found[0]).whole()
             if whole is not None and select is tree:
@@ -77,45 +78,19 @@ class _Rows:
     """A SELECT over private rows, and its conditions that compare them with an aggregate."""
 
     select: exp.Select
-    catalog: Catalog
+    binder: SubqueryBinder
 
     def comparisons(self) -> list[_Comparison]:
         """The conditions of WHERE that are such; none if what names stand for is not known."""
         where = self.select.args.get("where")
         tests = [] if where is None else conjuncts(where.this)
-        if not any(test.find(exp.Query) for test in tests) or not self.has_rows(self.select):
+        rows = self.binder.names(self.select) if any(t.find(exp.Query) for t in tests) else None
+        if rows is None or rows.facts is None or not rows.facts.is_private:
             return []
-        found = [self.comparison(test.unnest()) for test in tests]
+        found = [self.comparison(test.unnest(), rows) for test in tests]
         return [each for each in found if each is not None]
 
-    def has_rows(self, select: exp.Select) -> bool:
-        """Whether FROM has a private table, or a sub-query that shows rows of one."""
-        start = select.args.get("from_")
-        nodes = [] if start is None else [start.this]
-        nodes += [join.this for join in select.args.get("joins") or []]
-        return any(self.is_rows(node) for node in nodes)
-
-    def is_rows(self, node: exp.Expr) -> bool:
-        if isinstance(node, exp.Table):
-            return self.is_private(node)
-        inner = node.unnest() if isinstance(node, exp.Subquery) else node
-        if not isinstance(inner, exp.Select) or not self.has_rows(inner):
-            return False
-        group = inner.args.get("group")
-        return self.is_by_unit(inner) if group is not None else not has_aggregates(inner)
-
-    def is_by_unit(self, select: exp.Select) -> bool:
-        """Whether a SELECT has a row for each privacy unit, by the names of its keys."""
-        tables = [self.catalog.tables.get(n.name.casefold()) for n in select.find_all(exp.Table)]
-        units = {(each.unit.column or "").casefold() for each in tables if each is not None}
-        keys = select.args["group"].expressions
-        return any(isinstance(key, exp.Column) and key.name.casefold() in units for key in keys)
-
-    def is_private(self, node: exp.Table) -> bool:
-        table = self.catalog.tables.get(node.name.casefold())
-        return table is not None and not table.public
-
-    def comparison(self, test: exp.Expr) -> _Comparison | None:
+    def comparison(self, test: exp.Expr, rows: SubqueryNames) -> _Comparison | None:
         if not isinstance(test, exp.Binary) or not has(test, "order", "equality"):
             return None
         sides = test.this.unnest(), test.expression.unnest()
@@ -125,50 +100,32 @@ class _Rows:
         ):
             if isinstance(query, exp.Select) and not value.find(exp.Query):
                 around = self.around(query)
-                if around is None or not self.is_scalar(query) or is_by_unit(query, self.catalog):
+                if around is None or not self.is_scalar(query) or is_by_unit(query, self.binder):
                     continue
-                bins = None if around or kind not in MIRRORED else self.bins_of(value)
-                if bins is not None or self.is_listed(value):
+                stored = [rows.origin(each) for each in value.find_all(exp.Column)]
+                is_bare = isinstance(value, exp.Column) and not around and kind in MIRRORED
+                bins = EvenBins.of(stored[0]) if is_bare and stored[0] is not None else None
+                by_bins = any(each is not None and isinstance(each.domain, Bins) for each in stored)
+                if bins is not None or (stored and not by_bins):
                     return _Comparison(test, kind, value, query, around, bins)
         return None
 
-    def bins_of(self, value: exp.Expr) -> EvenBins | None:
-        """The bins of a column as it is, where they are of one width."""
-        if not isinstance(value, exp.Column):
-            return None
-        own = [t for t in self.select.find_all(exp.Table) if t.parent_select is self.select]
-        named = [t for t in own if value.table.casefold() in ("", t.alias_or_name.casefold())]
-        tables = [self.catalog.tables[t.name.casefold()] for t in named if self.is_private(t)]
-        columns = [table.columns.get(value.name.casefold()) for table in tables]
-        known = [each for each in columns if each is not None]
-        return EvenBins.of(known[0]) if len(known) == 1 else None
-
     def is_scalar(self, query: exp.Select) -> bool:
+        """Whether a sub-query is one aggregate of private rows."""
         is_one = len(query.expressions) == 1 and not query.args.get("group")
-        tables = query.find_all(exp.Table)
-        return is_one and has_aggregates(query) and any(map(self.is_private, tables))
+        is_one = is_one and has_aggregates(query)
+        return is_one and self.binder.level(query) is RelationLevel.NOISY
 
     def around(self, query: exp.Select) -> tuple[exp.Column, ...] | None:
         """The columns of a sub-query that are of the rows around it; None where it is not known."""
-        inside: Inside | None = names_within(query, self.catalog)
+        inside = self.binder.names(query)
         if inside is None:
             return None
         own = [c for c in query.find_all(exp.Column) if c.find_ancestor(exp.Query) is query]
-        return tuple(dict.fromkeys(c for c in own if not is_within(c, inside)))
-
-    def is_listed(self, value: exp.Expr) -> bool:
-        """Whether an expression is about columns, none of which is known by bins alone."""
-        names = {column.name.casefold() for column in value.find_all(exp.Column)}
-        tables = [
-            self.catalog.tables[node.name.casefold()]
-            for node in self.select.find_all(exp.Table)
-            if self.is_private(node)
-        ]
-        columns = [table.columns[name] for table in tables for name in names & set(table.columns)]
-        return bool(names) and not any(isinstance(each.domain, Bins) for each in columns)
+        return tuple(dict.fromkeys(c for c in own if not inside.has(c)))
 
 
-def _moved(select: exp.Select, catalog: Catalog) -> bool:
+def _moved(select: exp.Select, binder: SubqueryBinder) -> bool:
     """Move the conditions of a sub-query in FROM that only projects into the SELECT around it."""
     around = select.find_ancestor(exp.Select)
     holder = select.parent
@@ -179,7 +136,7 @@ def _moved(select: exp.Select, catalog: Catalog) -> bool:
         return False
     assert isinstance(holder, exp.Subquery)
     alias = holder.alias
-    found = _Rows(select, catalog).comparisons() if alias else []
+    found = _Rows(select, binder).comparisons() if alias else []
     if not found or holder.parent is None or holder.parent.args.get("side"):
         return False
     rest = list(conjuncts(select.args["where"].this))

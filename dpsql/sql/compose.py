@@ -66,7 +66,7 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
         tree = _written_out(statement, tree, compiler, public)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     if not is_plain or tree is not asked:
-        tree = _beside(tree, compiler.catalog)
+        tree = _beside(tree, compiler.catalog, public)
     contributions = Contributions.read(statement.fragment, statement.options)
     tree = contributions.filtered(tree, compiler.catalog)
     flat = isinstance(tree, exp.Select) and is_flat(tree, compiler, statement)
@@ -98,29 +98,30 @@ def _written_out(
         from dpsql.sql.scalar_lookups import looked_up
 
         tree = looked_up(tree, compiler.catalog, public)
-    return tree if tree.find(*_RELATING) is None else _related(tree, compiler.catalog)
+    return tree if tree.find(*_RELATING) is None else _related(tree, compiler.catalog, public)
 
 
-def _beside(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def _beside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Return the same where sub-queries that are joined are answers beside the others."""
     if tree.find(exp.Join, exp.In) is not None:
         from dpsql.sql.beside_answers import beside
 
         tree = beside(tree, catalog)
-    return tree if tree.find(exp.Subquery) is None else _outside(tree, catalog)
+    return tree if tree.find(exp.Subquery) is None else _outside(tree, catalog, public)
 
 
-def _related(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Conditions and set operations that bring rows together, in the forms that are read."""
     from dpsql.sql.own_ids import compared_with_own
     from dpsql.sql.tuple_lists import without_tuples
 
     tree = compared_with_own(without_tuples(tree, catalog), catalog)
     if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
+        from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.common_conditions import apart
         from dpsql.sql.half_joins import as_conditions
 
-        tree = as_conditions(apart(tree), catalog)
+        tree = as_conditions(apart(tree), SubqueryBinder(catalog, public))
     if tree.find(exp.SetOperation) is None:
         return tree
     from dpsql.sql.counted_sides import counted
@@ -128,13 +129,15 @@ def _related(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
     return counted(tree, catalog)
 
 
-def _outside(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def _outside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Sub-queries that answers or groups are compared with, and those asked for each group."""
+    from dpsql.logical.bind.subqueries import SubqueryBinder
     from dpsql.sql.compared import compared
     from dpsql.sql.correlated import decorrelated
     from dpsql.sql.item_lookups import over_groups
 
-    return decorrelated(over_groups(compared(tree, catalog), catalog), catalog)
+    binder = SubqueryBinder(catalog, public)
+    return decorrelated(over_groups(compared(tree, binder), binder), binder)
 
 
 def recalled(statement: Statement, compiler: Compiler) -> Compiled | None:

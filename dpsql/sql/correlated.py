@@ -9,121 +9,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Table
-from dpsql.sql.expressions import name_of
-from dpsql.sql.names import names_of
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.logical.levels import RelationLevel
 from dpsql.sql.relations import read_from
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
-Inside: TypeAlias = "dict[str, set[str]]"
-"""The elements of FROM by alias, each with the names of its columns."""
 OVER_GROUPS = "over groups"
 """Marks a SELECT that is over the groups of another."""
 MOST_GROUPS = 100_000
 """Groups of a sub-query by all declared keys; of more, those are asked for that are looked at."""
 
 
-def names_within(query: exp.Select, catalog: Catalog) -> Inside | None:
-    """What the names in a sub-query may stand for; None where that is not known by its text."""
-    found: Inside = {}
-    for element in read_from(query):
-        names = _names_of(element.node, catalog)
-        if names is None:
-            return None
-        found[element.alias] = names
-    return found
-
-
-def _names_of(node: exp.Expr, catalog: Catalog) -> set[str] | None:
-    if isinstance(node, exp.Table):
-        if node.args.get("db"):
-            return None
-        known = _named(node)
-        if known is not None:
-            return _names_of_cte(known)
-        table = catalog.tables.get(node.name.casefold())
-        return None if table is None else {name.casefold() for name, _ in names_of(table)}
-    inner = node.unnest() if isinstance(node, exp.Subquery) else node
-    if not isinstance(inner, exp.Select) or any(item.is_star for item in inner.expressions):
-        return None
-    return {name_of(item).casefold() for item in inner.expressions}
-
-
-def _named(node: exp.Table) -> exp.CTE | None:
-    """The CTE that a name in FROM stands for."""
-    within: exp.Expr = node
-    around = node.parent
-    while around is not None:
-        clause = around.args.get("with_")
-        found: list[exp.CTE] = [] if clause is None else clause.expressions
-        for each in found:
-            if within is clause and any(part is node for part in each.walk()):
-                break  # a CTE knows those before it
-            if each.alias.casefold() == node.name.casefold():
-                return each
-        within, around = around, around.parent
-    return None
-
-
-def _names_of_cte(known: exp.CTE) -> set[str] | None:
-    """The names of the columns of a CTE; None where its text does not tell them."""
-    inner = known.this.unnest()
-    while isinstance(inner, exp.SetOperation):
-        inner = inner.this.unnest()
-    if not isinstance(inner, exp.Select) or any(item.is_star for item in inner.expressions):
-        return None
-    given = [each.name for each in known.args["alias"].args.get("columns") or []]
-    own = [name_of(item) for item in inner.expressions]
-    return {name.casefold() for name in [*given, *own[len(given) :]]}
-
-
-def is_within(column: exp.Column, inside: Inside) -> bool:
-    """Whether a name in a sub-query is one of its own tables'."""
-    if column.table:
-        return column.table.casefold() in inside
-    return any(column.name.casefold() in names for names in inside.values())
-
-
-def decorrelated(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def decorrelated(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement with such sub-queries joined; others are as they were."""
     if not any(_may_join(node) for node in tree.find_all(exp.Subquery)):
         return tree
     tree = tree.copy()
     for number, node in enumerate(list(tree.find_all(exp.Subquery))):
-        _join(node, number, catalog)
+        _join(node, number, binder)
     return tree
 
 
-def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
+def _join(node: exp.Subquery, number: int, binder: SubqueryBinder) -> None:
     """Join one sub-query to the SELECT around it, if it is such a one."""
     query, around = node.this, node.find_ancestor(exp.Select)
     is_test = isinstance(node.parent, exp.Binary) and node.find_ancestor(exp.Where) is not None
     if not isinstance(query, exp.Select) or around is None:
         return
-    by_unit = is_by_unit(query, catalog)
+    by_unit = is_by_unit(query, binder)
     if not (is_test or _is_item(node) or by_unit):
         return
     if len(query.expressions) != 1 or query.args.get("group"):
         return
     if not has_aggregates(query):
-        if not (_is_item(node) and _is_public(query, catalog)):
+        if not (_is_item(node) and binder.level(query) is RelationLevel.PUBLIC):
             return
         (item,) = query.expressions
         single = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
         value = exp.AnyValue(this=item.unalias())
         query.set("expressions", [exp.Case(ifs=[exp.If(this=single, true=value)])])
-    inside = names_within(query, catalog)
-    where = query.args.get("where")
+    inside, where = binder.names(query), query.args.get("where")
     tests = [] if where is None else conjuncts(where.this)
     pairs = [] if inside is None else [_pair(test.unnest(), inside) for test in tests]
     met = [pair for pair in pairs if pair is not None]
     rest = [test for test, pair in zip(tests, pairs, strict=False) if pair is None]
-    if inside is None or not met or not all(_is_inside(test, inside) for test in rest):
+    if inside is None or not met or not all(map(inside.has_all, rest)):
         return
     alias = f"looked up {number}"
     inner = query.copy()
@@ -135,8 +69,9 @@ def _join(node: exp.Subquery, number: int, catalog: Catalog) -> None:
     inner.set("expressions", [*items, exp.alias_(shown, alias, quoted=True)])
     inner.set("group", exp.Group(expressions=[each.copy() for each in own]))
     asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in rest]
-    if _groups(query, own, catalog) > MOST_GROUPS:
-        _restrict(inner, met, around, node, asked, catalog)
+    stored = [each for each in map(inside.origin, own) if each is not None]
+    if math.prod(each.size for each in stored if each.domain is not None) > MOST_GROUPS:
+        _restrict(inner, met, around, node, asked, binder)
     inner.set("where", exp.Where(this=exp.and_(*asked, copy=False)) if asked else None)
     quoted = exp.to_identifier(alias, quoted=True)
     on = [exp.EQ(this=_of(k, alias), expression=to) for k, (_, to) in zip(keys, met, strict=True)]
@@ -156,17 +91,15 @@ def _may_join(node: exp.Subquery) -> bool:
     return not isinstance(node.parent, exp.From | exp.Join | exp.In | exp.SetOperation)
 
 
-def is_by_unit(query: exp.Select, catalog: Catalog) -> bool:
+def is_by_unit(query: exp.Select, binder: SubqueryBinder) -> bool:
     """Whether a sub-query is of the rows of one privacy unit, which one around it names alone."""
-    inside = names_within(query, catalog)
     where = query.args.get("where")
-    tests = [] if where is None or inside is None else conjuncts(where.this)
-    pairs = [_pair(test.unnest(), inside) for test in tests if inside is not None]
-    own = [one.name.casefold() for one, _ in filter(None, pairs)]
-    nodes = [each.node for each in read_from(query) if isinstance(each.node, exp.Table)]
-    tables = [_table(node, catalog) for node in nodes]
-    units = [t.unit.column for t in tables if t is not None and t.unit.column is not None]
-    return len(own) == 1 and own[0] in map(str.casefold, units)
+    inside = None if where is None else binder.names(query)
+    if where is None or inside is None:
+        return False
+    pairs = [_pair(test.unnest(), inside) for test in conjuncts(where.this)]
+    own = [one for one, _ in filter(None, pairs)]
+    return len(own) == 1 and inside.holds_unit(own[0])
 
 
 def _is_item(node: exp.Subquery) -> bool:
@@ -179,21 +112,17 @@ def _of(name: str, alias: str) -> exp.Column:
     return exp.column(*(exp.to_identifier(each, quoted=True) for each in (name, alias)))
 
 
-def _pair(test: exp.Expr, inside: Inside) -> tuple[exp.Column, exp.Column] | None:
+def _pair(test: exp.Expr, inside: SubqueryNames) -> tuple[exp.Column, exp.Column] | None:
     """The columns within and around a sub-query that a condition equates."""
     if not isinstance(test, exp.EQ):
         return None
     one, two = test.this.unnest(), test.expression.unnest()
     if not isinstance(one, exp.Column) or not isinstance(two, exp.Column):
         return None
-    sides = is_within(one, inside), is_within(two, inside)
+    sides = inside.has(one), inside.has(two)
     if sides[0] == sides[1]:
         return None
     return (one, two) if sides[0] else (two, one)
-
-
-def _is_inside(test: exp.Expr, inside: Inside) -> bool:
-    return all(is_within(column, inside) for column in test.find_all(exp.Column))
 
 
 def _of_some(value: exp.Expr) -> exp.Expr:
@@ -212,44 +141,25 @@ def _none_counted(node: exp.Expr) -> exp.Expr:
     return exp.Literal.number(0) if isinstance(node, exp.Count) else node
 
 
-def _groups(query: exp.Select, keys: Sequence[exp.Column], catalog: Catalog) -> int:
-    """How many groups some keys of a sub-query declare."""
-    tables = [_table(node, catalog) for node in query.find_all(exp.Table)]
-    columns = [
-        next(
-            (
-                t.columns[key.name.casefold()]
-                for t in tables
-                if t and key.name.casefold() in t.columns
-            ),
-            None,
-        )
-        for key in keys
-    ]
-    sizes = [each.size for each in columns if each is not None and each.domain is not None]
-    return math.prod(sizes)
-
-
 def _restrict(
     inner: exp.Select,
     met: Sequence[tuple[exp.Column, exp.Column]],
     around: exp.Select,
     node: exp.Subquery,
     asked: list[exp.Paren | exp.EQ],
-    catalog: Catalog,
+    binder: SubqueryBinder,
 ) -> None:
     """Ask for the groups that the SELECT around looks at, where that is over one public table."""
     elements = read_from(around)
-    first = elements[0].node if len(elements) == 1 else None
-    table = _table(first, catalog) if isinstance(first, exp.Table) else None
-    if table is None or not table.public:
+    if len(elements) != 1 or binder.level(elements[0].node) is not RelationLevel.PUBLIC:
         return
     where = around.args.get("where")
     tests = [] if where is None else conjuncts(where.this)
     public = [
         exp.paren(test.copy(), copy=False)
         for test in tests
-        if not any(each is node for each in test.walk()) and _is_public(test, catalog)
+        if not any(each is node for each in test.walk())
+        and all(binder.level(each) is RelationLevel.PUBLIC for each in test.find_all(exp.Query))
     ]
     keys = [exp.alias_(theirs.copy(), f"l{k}") for k, (_, theirs) in enumerate(met)]
     listed = exp.Select(
@@ -265,13 +175,3 @@ def _restrict(
     inner.set("group", exp.Group(expressions=[each.copy() for each in keyed]))
     for item, key in zip(inner.expressions, keyed, strict=False):
         item.set("this", key)
-
-
-def _is_public(test: exp.Expr, catalog: Catalog) -> bool:
-    tables = [_table(node, catalog) for node in test.find_all(exp.Table)]
-    return all(table is not None and table.public for table in tables)
-
-
-def _table(node: exp.Table, catalog: Catalog) -> Table | None:
-    """The table of the catalog that a name in FROM stands for, unless a CTE has the name."""
-    return None if _named(node) is not None else catalog.tables.get(node.name.casefold())

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
-from dpsql.sql.correlated import Inside, is_within, names_within
-from dpsql.sql.relations import read_from
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.sql.scope import conjuncts
-from dpsql.sql.sugar import has_aggregates
 
 _HALF = ("SEMI", "ANTI")
 
 
-def as_conditions(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def as_conditions(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement without SEMI and ANTI joins, and EXISTS over public rows and answers."""
     joins = [join for join in tree.find_all(exp.Join) if join.args.get("kind") in _HALF]
     if not joins and tree.find(exp.Exists) is None:
@@ -25,7 +22,7 @@ def as_conditions(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
     for select in list(tree.find_all(exp.Select)):
         _write_out(select)
     for node in list(tree.find_all(exp.Exists)):
-        found = _as_membership(node, catalog)
+        found = _as_membership(node, binder)
         if found is not None:
             node.replace(found)
     return tree
@@ -73,18 +70,17 @@ def _test_of(join: exp.Join, first: str) -> exp.Expr | None:
     return exp.and_(*pairs, copy=False)
 
 
-def _as_membership(node: exp.Exists, catalog: Catalog) -> exp.Expr | None:
+def _as_membership(node: exp.Exists, binder: SubqueryBinder) -> exp.Expr | None:
     """EXISTS with one equality with what is around as IN; None where rows are private."""
     query = node.this
     if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("limit"):
         return None
-    inside, where = names_within(query, catalog), query.args.get("where")
-    if inside is None or where is None or not _is_public(query, catalog):
+    inside, where = binder.names(query), query.args.get("where")
+    if inside is None or where is None or inside.facts is None or inside.facts.is_private:
         return None
     mixed, own = list[exp.Expr](), list[exp.Expr]()
     for test in conjuncts(where.this):
-        within = all(is_within(each, inside) for each in test.find_all(exp.Column))
-        (own if within else mixed).append(test)
+        (own if inside.has_all(test) else mixed).append(test)
     if len(mixed) != 1:
         return None
     sides = _sides(mixed[0].unnest(), inside)
@@ -100,27 +96,14 @@ def _as_membership(node: exp.Exists, catalog: Catalog) -> exp.Expr | None:
     return exp.Coalesce(this=found, expressions=[exp.false()])
 
 
-def _sides(test: exp.Expr, inside: Inside) -> tuple[exp.Expr, exp.Expr] | None:
+def _sides(test: exp.Expr, inside: SubqueryNames) -> tuple[exp.Expr, exp.Expr] | None:
     """What an equality takes from the sub-query and what from around it, each from one alone."""
     if not isinstance(test, exp.EQ):
         return None
     pairs = ((test.this, test.expression), (test.expression, test.this))
     for one, other in pairs:
-        within = [is_within(each, inside) for each in one.find_all(exp.Column)]
-        around = [not is_within(each, inside) for each in other.find_all(exp.Column)]
+        within = [inside.has(each) for each in one.find_all(exp.Column)]
+        around = [not inside.has(each) for each in other.find_all(exp.Column)]
         if within and around and all(within) and all(around):
             return one, other
     return None
-
-
-def _is_public(query: exp.Select, catalog: Catalog) -> bool:
-    """Whether all that stands in FROM is public, or answers: declared so, or aggregated."""
-    for element in read_from(query):
-        inner = element.node.unnest()
-        if isinstance(inner, exp.Select) and (inner.args.get("group") or has_aggregates(inner)):
-            continue
-        for table in element.node.find_all(exp.Table):
-            known = catalog.tables.get(table.name.casefold())
-            if known is None or not known.public:
-                return False
-    return True

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
-from dpsql.sql.correlated import OVER_GROUPS, is_by_unit, is_within, names_within
+from dpsql.logical.bind.subqueries import SubqueryBinder
+from dpsql.sql.correlated import OVER_GROUPS, is_by_unit
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import SETS
 from dpsql.sql.sugar import has_aggregates
@@ -23,15 +23,15 @@ class _NotSoError(Exception):
     """What stands there is none of this form, and is left as it is."""
 
 
-def over_groups(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def over_groups(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement with such SELECTs over their groups; others are as they were."""
-    if not any(_asked(each, catalog) for each in tree.find_all(exp.Select)):
+    if not any(_asked(each, binder) for each in tree.find_all(exp.Select)):
         return tree
     tree = tree.copy()
     for select in list(tree.find_all(exp.Select)):
-        asked = _asked(select, catalog)
+        asked = _asked(select, binder)
         try:
-            found = _Wrapped(select, asked, catalog).query if asked else None
+            found = _Wrapped(select, asked, binder).query if asked else None
         except _NotSoError:
             continue
         if found is not None and select is tree:
@@ -41,30 +41,32 @@ def over_groups(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
     return tree
 
 
-def _asked(select: exp.Select, catalog: Catalog) -> list[exp.Subquery]:
+def _asked(select: exp.Select, binder: SubqueryBinder) -> list[exp.Subquery]:
     """The sub-queries in the items of a grouped SELECT that mention names of it."""
     if select.args.get("group") is None or select.args.get("distinct") is not None:
         return []
     nodes = [each for item in select.expressions for each in item.find_all(exp.Subquery)]
     own = [each for each in nodes if each.find_ancestor(exp.Select) is select]
     return [
-        each for each in own if _outer_columns(each, catalog) and not is_by_unit(each.this, catalog)
+        each for each in own if _outer_columns(each, binder) and not is_by_unit(each.this, binder)
     ]
 
 
-def _outer_columns(node: exp.Subquery, catalog: Catalog) -> list[exp.Column]:
+def _outer_columns(node: exp.Subquery, binder: SubqueryBinder) -> list[exp.Column]:
     """The columns in a sub-query that are not those of its own tables."""
     query = node.this
-    inside = names_within(query, catalog) if isinstance(query, exp.Select) else None
+    inside = binder.names(query) if isinstance(query, exp.Select) else None
     if inside is None:
         return []
-    return [each for each in query.find_all(exp.Column) if not is_within(each, inside)]
+    return [each for each in query.find_all(exp.Column) if not inside.has(each)]
 
 
 class _Wrapped:
     """One grouped SELECT as a SELECT over its groups: keys and aggregates become columns."""
 
-    def __init__(self, select: exp.Select, asked: list[exp.Subquery], catalog: Catalog) -> None:
+    def __init__(
+        self, select: exp.Select, asked: list[exp.Subquery], binder: SubqueryBinder
+    ) -> None:
         group = select.args["group"]
         if select.args.get("qualify") or select.args.get("windows"):
             raise _NotSoError
@@ -72,7 +74,7 @@ class _Wrapped:
             raise _NotSoError
         self.select = select
         self.asked = {id(each) for each in asked}
-        self.catalog = catalog
+        self.binder = binder
         self.keys = self._keys(group)
         self.parts: list[exp.Expr] = []
         items = [
@@ -129,10 +131,11 @@ class _Wrapped:
                 return _column(f"k {place}")
         if isinstance(node, exp.Subquery) and id(node) in self.asked:
             out = node.copy()
-            for mine, its in zip(
-                _outer_columns(node, self.catalog), _outer_columns(out, self.catalog), strict=True
-            ):
-                its.replace(self._moved(mine))
+            outer = {id(each) for each in _outer_columns(node, self.binder)}
+            columns = (list(each.find_all(exp.Column)) for each in (node, out))
+            for mine, its in zip(*columns, strict=True):
+                if id(mine) in outer:
+                    its.replace(self._moved(mine))
             return out
         if isinstance(node, _OF_GROUPS):
             if node not in self.parts:

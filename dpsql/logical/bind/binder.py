@@ -44,6 +44,7 @@ from dpsql.logical.nodes import (
 )
 from dpsql.records import replace
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.qualified import OF_CATALOG
 
 _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
 
@@ -60,13 +61,13 @@ def bind_query(tree: exp.Expr, schema: BindingSchema, fragment: Fragment) -> Bou
         NotYetBoundError where a form is beyond the binder.
     """
     numbers = ColumnNumbers(fragment)
-    found = _Binder(schema, numbers).query(tree, {}, None)
+    found = StatementBinder(schema, numbers).query(tree, {}, None)
     first = next(iter(tree.selects), tree) if isinstance(tree, exp.Query) else tree
     shown = tuple((each.name, each.column) for each in found.shown)
     return BoundStatement(found.plan, shown, numbers.place(first))
 
 
-class _Binder:
+class StatementBinder:
     """Binds the queries of one statement."""
 
     def __init__(self, schema: BindingSchema, numbers: ColumnNumbers) -> None:
@@ -78,7 +79,7 @@ class _Binder:
         self, node: exp.Expr, shared: SharedQueries, around: Correlation | None
     ) -> BoundQuery:
         """The plan of a query. Raises: ProgrammingError; NotYetBoundError."""
-        shared = self._with_ctes(node, shared)
+        shared = self.with_ctes(node, shared)
         match node:
             case exp.Subquery():
                 if node.args.get("pivots"):
@@ -94,17 +95,12 @@ class _Binder:
                 return self._table(node, shared)
         raise NotYetBoundError(node.key)
 
-    def _with_ctes(self, node: exp.Expr, shared: SharedQueries) -> SharedQueries:
+    def with_ctes(self, node: exp.Expr, shared: SharedQueries) -> SharedQueries:
+        """The CTEs that a query sees: those around it, and its own. Raises: NotYetBoundError."""
         clause = node.args.get("with_")
         if clause is None:
             return shared
-        if clause.args.get("recursive"):
-            raise NotYetBoundError("WITH RECURSIVE")
-        found = dict(shared)
-        for cte in clause.expressions:
-            name = cte.alias.casefold()
-            found[name] = SharedQuery(cte.this, _given_names(cte), dict(found))
-        return found
+        return ctes_of(clause, shared)
 
     # ---- set operations -------------------------------------------------------------------------
 
@@ -181,11 +177,18 @@ class _Binder:
         self, node: exp.Select, shared: SharedQueries, around: Correlation | None
     ) -> BoundQuery:
         scope = BindScope(self.numbers, around)
-        clause = node.args.get("from_")
-        plan: Plan = LogicalValues(((),), (), self.numbers.place(node))
-        if clause is not None:
-            plan = self._joined(clause.this, node.args.get("joins") or (), scope, shared)
+        plan = self.rows(node, scope, shared)
         return SelectBinder(self, scope, shared, node).bound(plan)
+
+    def rows(self, node: exp.Select, scope: BindScope, shared: SharedQueries) -> Plan:
+        """The plan of the FROM of a SELECT, whose columns are added to the scope.
+
+        Raises: ProgrammingError; NotYetBoundError.
+        """
+        clause = node.args.get("from_")
+        if clause is None:
+            return LogicalValues(((),), (), self.numbers.place(node))
+        return self._joined(clause.this, node.args.get("joins") or (), scope, shared)
 
     def _joined(
         self, first: exp.Expr, joins: Sequence[exp.Join], scope: BindScope, shared: SharedQueries
@@ -235,7 +238,7 @@ class _Binder:
         if not isinstance(node.this, exp.Identifier) or node.args.get("pivots"):
             raise NotYetBoundError("PIVOT" if node.args.get("pivots") else node.this.key)
         name = ".".join(part.name for part in node.parts).casefold()
-        if name in shared:
+        if name in shared and OF_CATALOG not in node.meta:
             return self._mentioned(node, shared[name])
         columns = self.schema.columns(name)
         if columns is not None:
@@ -369,6 +372,23 @@ class _Binder:
             message = f"column {name} of USING {what}"
             self.numbers.refuse(node, "E_UNKNOWN_COLUMN", message, "JOIN ... ON")
         return found.pop()
+
+
+def ctes_of(clause: exp.With, seen: SharedQueries, last: exp.Expr | None = None) -> SharedQueries:
+    """The CTEs of WITH and those ``seen`` around it, each knows those before it.
+
+    Args: last: a CTE of it, which is none of them, nor are those after it.
+
+    Raises: NotYetBoundError.
+    """
+    if clause.args.get("recursive"):
+        raise NotYetBoundError("WITH RECURSIVE")
+    found = dict(seen)
+    for cte in clause.expressions:
+        if cte is last:
+            break
+        found[cte.alias.casefold()] = SharedQuery(cte.this, _given_names(cte), dict(found))
+    return found
 
 
 def _given_names(node: exp.Expr) -> tuple[str, ...]:

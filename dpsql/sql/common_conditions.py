@@ -1,18 +1,21 @@
-"""What all branches of an OR say -> a condition of its own, as joins are written in them.
+"""Conditions in the form in which joins and comparisons with sub-queries are read.
 
-``(a.k = b.k AND b.x = 1) OR (a.k = b.k AND b.x = 2)`` is ``a.k = b.k AND (b.x = 1 OR b.x = 2)``, of
-unknown conditions too. Only what compares two columns is taken out, by which tables are joined.
+``NOT (a.k <> b.k OR b.x > (SELECT ...))`` is ``a.k = b.k AND b.x <= (SELECT ...)``, and ``x BETWEEN
+1 AND (SELECT ...)`` two comparisons. What all branches of an OR say is a condition of its own:
+``(a.k = b.k AND b.x = 1) OR (a.k = b.k AND b.x = 2)`` is ``a.k = b.k AND (b.x = 1 OR b.x = 2)``. It
+is so of unknown conditions too. Conditions that bring no rows together stay as they are written.
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.sql.functions import INVERSE
 from dpsql.sql.scope import conjuncts
 
 
 def apart(tree: exp.Expr) -> exp.Expr:
-    """The statement with joins in every branch of an OR beside it; others are as they were."""
+    """The statement with such conditions apart from the others, in plain form."""
     found = [node for node in tree.find_all(exp.Where, exp.Join) if _may_have(node)]
     if not found:
         return tree
@@ -20,18 +23,57 @@ def apart(tree: exp.Expr) -> exp.Expr:
     for node in tree.find_all(exp.Where, exp.Join):
         if _may_have(node):
             key = "this" if isinstance(node, exp.Where) else "on"
-            node.set(key, _all([part for each in conjuncts(node.args[key]) for part in _out(each)]))
+            node.set(key, _all(_parts(node)))
     return tree
 
 
 def _may_have(node: exp.Expr) -> bool:
-    """Whether a condition on several tables has an OR, every branch of which joins some.
+    on = node.args.get("this" if isinstance(node, exp.Where) else "on")
+    return on is not None and _parts(node) != conjuncts(on)
 
-    A sub-query may be joined to the SELECT around it.
-    """
-    select, on = node.parent, node.args.get("this" if isinstance(node, exp.Where) else "on")
-    joined = isinstance(select, exp.Select) and bool(select.args.get("joins") or select.parent)
-    return joined and on is not None and any(len(_out(each)) > 1 for each in conjuncts(on))
+
+def _parts(node: exp.Expr) -> list[exp.Expr]:
+    """The conditions of WHERE or ON; a sub-query may be joined to the SELECT around it."""
+    select = node.parent
+    is_joined = isinstance(select, exp.Select) and bool(select.args.get("joins") or select.parent)
+    tests = conjuncts(node.args["this" if isinstance(node, exp.Where) else "on"])
+    plain = [each for test in tests for each in _plain(test, is_joined)]
+    return [each for test in plain for each in _out(test)] if is_joined else plain
+
+
+def _plain(test: exp.Expr, is_joined: bool) -> list[exp.Expr]:
+    """What a condition says without NOT and BETWEEN, where that brings rows together."""
+    found = _said(test)
+    if any((is_joined and _is_join(one)) or _asks(one) for one in found):
+        return found
+    return [test]
+
+
+def _said(test: exp.Expr) -> list[exp.Expr]:
+    """The comparisons that a condition says together."""
+    inner = test.unnest()
+    within = inner.this.unnest() if isinstance(inner, exp.Not) else inner
+    if within is not inner and type(within) in INVERSE:
+        sides = within.this.copy(), within.expression.copy()
+        return [INVERSE[type(within)](this=sides[0], expression=sides[1])]
+    if within is not inner and isinstance(within, exp.Not):
+        return _said(within.this)
+    if within is not inner and isinstance(within, exp.Or):
+        both = (within.this, within.expression)
+        return [each for side in both for each in _said(exp.Not(this=exp.paren(side)))]
+    if isinstance(inner, exp.Between) and inner.find(exp.Query) and not inner.args.get("symmetric"):
+        value, low, high = (inner.args[name] for name in ("this", "low", "high"))
+        return [
+            exp.GTE(this=value.copy(), expression=low.copy()),
+            exp.LTE(this=value.copy(), expression=high.copy()),
+        ]
+    return [test]
+
+
+def _asks(test: exp.Expr) -> bool:
+    """Whether a condition compares something with a sub-query."""
+    sides = (test.this, test.expression) if type(test) in INVERSE else ()
+    return any(isinstance(side.unnest(), exp.Query) for side in sides)
 
 
 def _out(test: exp.Expr) -> list[exp.Expr]:

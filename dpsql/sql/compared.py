@@ -111,10 +111,9 @@ class _Rows:
         return None
 
     def is_scalar(self, query: exp.Select) -> bool:
-        """Whether a sub-query is one aggregate of private rows."""
-        is_one = len(query.expressions) == 1 and not query.args.get("group")
-        is_one = is_one and has_aggregates(query)
-        return is_one and self.binder.level(query) is RelationLevel.NOISY
+        """Whether a sub-query is one row of answers, as an aggregate of private rows is."""
+        facts = self.binder.facts(query)
+        return facts is not None and facts.level is RelationLevel.NOISY and facts.rows == 1
 
     def around(self, query: exp.Select) -> tuple[exp.Column, ...] | None:
         """The columns of a sub-query that are of the rows around it; None where it is not known."""
@@ -187,6 +186,8 @@ class _Totals:
         for clause in ("having", "order", "limit", "offset"):
             if select.args.get(clause) is not None:
                 outer.set(clause, self.over(select.args[clause]))
+        if select.args.get("with_") is not None:
+            outer.set("with_", select.args["with_"].copy())
         outer.meta.update(select.meta)
         if not self.understood or not self.sums:
             return None

@@ -98,7 +98,8 @@ def _written_out(
         from dpsql.sql.scalar_lookups import looked_up
 
         tree = looked_up(tree, compiler.catalog, public)
-    return tree if tree.find(*_RELATING) is None else _related(tree, compiler.catalog, public)
+    is_related = tree.find(*_RELATING, exp.Not, exp.Between) is not None
+    return _related(tree, compiler.catalog, public) if is_related else tree
 
 
 def _beside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
@@ -116,7 +117,7 @@ def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     from dpsql.sql.tuple_lists import without_tuples
 
     tree = compared_with_own(without_tuples(tree, catalog), catalog)
-    if tree.find(exp.Join, exp.Exists, exp.Or) is not None:
+    if tree.find(exp.Join, exp.Exists, exp.Or, exp.Not, exp.Between) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.common_conditions import apart
         from dpsql.sql.half_joins import as_conditions

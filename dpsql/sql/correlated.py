@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
-from dpsql.logical.levels import RelationLevel
 from dpsql.sql.relations import read_from
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
@@ -46,7 +45,7 @@ def _join(node: exp.Subquery, number: int, binder: SubqueryBinder) -> None:
     if len(query.expressions) != 1 or query.args.get("group"):
         return
     if not has_aggregates(query):
-        if not (_is_item(node) and binder.level(query) is RelationLevel.PUBLIC):
+        if not (_is_item(node) and binder.is_public(query)):
             return
         (item,) = query.expressions
         single = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
@@ -151,7 +150,7 @@ def _restrict(
 ) -> None:
     """Ask for the groups that the SELECT around looks at, where that is over one public table."""
     elements = read_from(around)
-    if len(elements) != 1 or binder.level(elements[0].node) is not RelationLevel.PUBLIC:
+    if len(elements) != 1 or not binder.is_public(elements[0].node):
         return
     where = around.args.get("where")
     tests = [] if where is None else conjuncts(where.this)
@@ -159,7 +158,7 @@ def _restrict(
         exp.paren(test.copy(), copy=False)
         for test in tests
         if not any(each is node for each in test.walk())
-        and all(binder.level(each) is RelationLevel.PUBLIC for each in test.find_all(exp.Query))
+        and all(map(binder.is_public, test.find_all(exp.Query)))
     ]
     keys = [exp.alias_(theirs.copy(), f"l{k}") for k, (_, theirs) in enumerate(met)]
     listed = exp.Select(

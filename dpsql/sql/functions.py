@@ -518,6 +518,15 @@ MIRRORED: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.GTE: exp.LTE,
 }
 """Comparisons that say the same of two sides that are exchanged, where it is another comparison."""
+INVERSE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.GTE: exp.LT,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+}
+"""Comparisons, each with that which says NOT of it; both are unknown of NULL."""
 
 
 def is_null_where(node: exp.Expr, is_null: Callable[[exp.Column], bool]) -> bool:

@@ -96,16 +96,20 @@ class SubqueryBinder:
             return None
         return SubqueryNames(scope, self._facts(plan, around), self.catalog)
 
-    def level(self, query: exp.Expr) -> RelationLevel | None:
-        """The level of a query, or of what stands in FROM; None where it has none."""
+    def facts(self, query: exp.Expr) -> PlanFacts | None:
+        """The facts of a query, or of what stands in FROM; None where it is refused."""
         around = self._around()
         binder = StatementBinder(self.schema, self.numbers)
         try:
             plan = binder.query(query, _ctes_around(query), around).plan
         except (Error, NotYetBoundError, RecursionError):
             return None
-        facts = self._facts(plan, around)
-        return None if facts is None else facts.level
+        return self._facts(plan, around)
+
+    def is_public(self, query: exp.Expr) -> bool:
+        """True if a query, or what stands in FROM, is of public facts alone."""
+        facts = self.facts(query)
+        return facts is not None and facts.level is RelationLevel.PUBLIC
 
     def _around(self) -> Correlation:
         """The SELECTs around a query: they have every name that it has not."""

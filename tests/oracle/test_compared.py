@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import dpsql
-from tests.support.effort import effort
+from tests.support.effort import SHIFT, effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables
 
@@ -240,6 +241,49 @@ def test_sub_queries_may_depend_on_the_row_around(world: World, sql: str) -> Non
         for rows in (connection.execute(sql).fetchall(), database.execute(sql).fetchall())
     )
     assert [row for row in found if row[-1] != 0] == known
+
+
+TOLD = "SELECT AVG(a) + 0.3 AS v FROM"
+SOME = "SELECT * FROM t WHERE b <> 'x'"
+ANSWERS = [
+    ("", f"{TOLD} t WHERE b <> 'x'"),
+    ("", f"{TOLD} ({SOME}) q"),
+    ("", f"WITH z AS ({SOME}) {TOLD} z"),
+    (f"z AS ({SOME})", f"{TOLD} z"),
+    (f"names AS ({SOME})", f"{TOLD} names"),  # a CTE that is called as a public table is
+    (f"one AS ({TOLD} t WHERE b <> 'x')", "SELECT v FROM one"),
+    (f"z(who, a, b) AS (SELECT who, a, b FROM ({SOME}))", f"{TOLD} z"),
+]
+"""CTEs, and one number that rows are compared with: the same in every spelling."""
+COMPARISONS = [
+    "a > ({0})",
+    "({0}) < r.a",
+    "NOT a <= ({0})",
+    "NOT (NOT r.a > ({0}))",
+    "NOT (a <= ({0}) OR a <= 0)",
+    "a BETWEEN ({0}) AND 9",
+]
+ROWS = [
+    ("", "t"),
+    ("", "(SELECT * FROM t)"),
+    ("all_rows AS (SELECT * FROM t)", "all_rows"),
+    ("", "(SELECT a, b FROM t UNION ALL SELECT a, b FROM t WHERE a > 99)"),
+]
+
+
+def test_a_comparison_has_one_answer_in_all_spellings(world: World) -> None:
+    connection, database = world
+    plain = f"SELECT b, COUNT(*) FROM t WHERE a > ({TOLD} t WHERE b <> 'x') GROUP BY b ORDER BY b"
+    known = database.execute(plain).fetchall()
+    draw = random.Random(f"spellings {SHIFT}")
+    every = list(itertools.product(ANSWERS, COMPARISONS, ROWS))
+    for (cte, answer), test, (other, rows) in draw.sample(every, min(effort(8), len(every))):
+        ctes = ", ".join(filter(None, (cte, other)))
+        sql = f"{f'WITH {ctes} ' if ctes else ''}SELECT b, COUNT(*) FROM {rows} r WHERE "
+        sql += f"{test.format(answer)} GROUP BY b ORDER BY b"
+        assert database.execute(sql).fetchall() == known, sql
+        found = connection.execute(sql).fetchall()
+        assert [(key, round(count)) for key, count in found] == known, sql
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ LONGEST_SQL = 2000
 """Characters of the statements that an entry keeps."""
 
 
+CHECKPOINTS = 2000
+"""Entries from one that repeats what all before it come to, to the next."""
+
+SUMS = '{"sums":'
+"""The beginning of the detail of such an entry."""
+
 ASKED = ("statements", "sql", "digest")
 """A mark between the statements of one debit and those of another."""
 
@@ -124,6 +130,11 @@ class Entry:
         return Fraction(self._asked.get("delta", "0"))
 
     @property
+    def is_checkpoint(self) -> bool:
+        """True if it changes nothing, and repeats what all entries before it come to."""
+        return self.kind == "policy" and self.detail.startswith(SUMS)
+
+    @property
     def _asked(self) -> Any:
         return json.loads(self.detail)
 
@@ -172,21 +183,25 @@ class BudgetTerms:
         part = self.policy.discovery / (len(analysts) if own else 1)
         return part, own, self.budgets[own].epsilon
 
-    def to_json(self, ledger_id: str, note: str) -> str:
-        """Write the terms for an entry's detail."""
-        budgets = {
-            name: [str(policy.epsilon), str(policy.delta), policy.alpha]
-            + ([str(policy.discovery)] if policy.discovery else [])  # none in older ledgers
-            for name, policy in self.budgets.items()
-        }
+    def to_json(self, ledger_id: str, note: str, **more: object) -> str:
+        """Write the terms for an entry's detail, with what else it holds."""
         detail = {
-            "budgets": budgets,
+            **more,
+            "budgets": _written(self.budgets),
             "ledger_id": ledger_id,
             "note": note,
             "policy_hash": self.policy_hash,
             **({"parts": dict(self.parts)} if self.parts else {}),
         }
         return json.dumps(detail, separators=(",", ":"))
+
+
+def _written(budgets: Mapping[str, Policy]) -> dict[str, list[str | int | None]]:
+    return {
+        name: [str(policy.epsilon), str(policy.delta), policy.alpha]
+        + ([str(policy.discovery)] if policy.discovery else [])  # none in older ledgers
+        for name, policy in budgets.items()
+    }
 
 
 def terms_for(
@@ -244,7 +259,10 @@ class State:
             known = {**self.known, **terms.budgets}
             spent = {name: self.spent_in(name) for name in known}
             place = (entry.seq, entry.hash, self.debits, self.discovered, self.discovered_in)
-            return State(ledger_id, terms, known, spent, *place)
+            found = State(ledger_id, terms, known, spent, *place)
+            if entry.is_checkpoint and found != read_checkpoint(entry):
+                raise tampered("a checkpoint does not repeat the entries before it")
+            return found
         cost = read_cost(entry)
         within = _read_within(entry)
         charged = self.charge(cost, within)
@@ -257,6 +275,22 @@ class State:
             shares = {**shares, **mine}
         place = (entry.seq, entry.hash, self.debits + 1, discovered, shares)
         return State(self.ledger_id, self.terms, self.known, charged, *place)
+
+    def checkpoint(self) -> Entry:
+        """An entry that repeats this state, not yet linked; versions without them see an act."""
+        sums = {
+            "known": _written(self.known),
+            "spent": {
+                name: [each.epsilon_units, each.renyi_units, each.gaussian, each.releases]
+                for name, each in self.spent.items()
+            },
+            "debits": self.debits,
+            "discovered": str(self.discovered),
+            "discovered_in": {name: str(each) for name, each in self.discovered_in.items()},
+        }
+        note = "what all entries so far come to"
+        detail = self.terms.to_json(self.ledger_id, note, sums=sums)
+        return curator_entry(self.seq + 1, "policy", detail)
 
     def _old(self, terms: BudgetTerms) -> set[str]:
         return self.known.keys() & terms.budgets.keys()
@@ -484,6 +518,23 @@ def read_terms(entry: Entry) -> tuple[str, BudgetTerms]:
         return str(detail["ledger_id"]), BudgetTerms(budgets, str(detail["policy_hash"]), parts)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
         raise tampered("the terms of an entry cannot be read") from None
+
+
+def read_checkpoint(entry: Entry) -> State:
+    """The state that a checkpoint repeats. Raises: LedgerError E_LEDGER_TAMPERED."""
+    ledger_id, terms = read_terms(entry)
+    try:
+        sums = json.loads(entry.detail)["sums"]
+        known = {str(name): _read_policy(*found) for name, found in sums["known"].items()}
+        spent = {
+            str(name): Spent(int(pure), int(renyi), bool(gaussian), int(releases))
+            for name, (pure, renyi, gaussian, releases) in sums["spent"].items()
+        }
+        shares = {str(name): Fraction(each) for name, each in sums["discovered_in"].items()}
+        place = (entry.seq, entry.hash, int(sums["debits"]), Fraction(sums["discovered"]), shares)
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
+        raise tampered("the sums of a checkpoint cannot be read") from None
+    return State(ledger_id, terms, known, spent, *place)
 
 
 def _read_policy(epsilon: str, delta: str, alpha: int | None, discovery: str = "0") -> Policy:

@@ -23,6 +23,7 @@ from dpsql.privacy.accounting import Cost, Policy
 from dpsql.privacy.admission import admitted
 from dpsql.privacy.anchor import Anchor, anchor_path, has_anchor, read_anchor
 from dpsql.privacy.chain import (
+    CHECKPOINTS,
     NO_SQL,
     WHOLE,
     BudgetTerms,
@@ -34,6 +35,7 @@ from dpsql.privacy.chain import (
     first_state,
     followed,
     id_of,
+    read_checkpoint,
     terms_for,
 )
 from dpsql.privacy.outcomes import Outcomes
@@ -52,6 +54,7 @@ from dpsql.privacy.refusals import (
     unvouched,
 )
 from dpsql.privacy.status import Status, status_of
+from dpsql.records import replace
 
 __all__ = ["Entry", "Ledger", "Receipt", "Status"]
 
@@ -113,8 +116,9 @@ class Ledger:
         policy_hash: str,
         verified: Ledger | None = None,
     ) -> Ledger:
-        """Open a ledger, verifying its whole chain, its anchor and the catalog it belongs to.
+        """Open a ledger, verifying its chain, its anchor and the catalog it belongs to.
 
+        The chain is followed from its newest checkpoint; ``verify`` begins with the first entry.
         What another handle of this process has ``verified`` of the same file is not read again.
         Raises: LedgerError E_LEDGER_MISSING, E_LEDGER_MISMATCH, E_LEDGER_VERSION,
         E_LEDGER_TAMPERED, E_LEDGER_ROLLBACK, E_LEDGER_IO, E_POLICY_CHANGED.
@@ -259,7 +263,8 @@ class Ledger:
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
             make_folder(ledger._anchor.parent)
-            state = ledger._catch_up(db) if has_anchor(ledger._anchor) else ledger._read(db)
+            is_vouched = has_anchor(ledger._anchor)
+            state = ledger._catch_up(db, is_whole=True) if is_vouched else ledger._read(db, True)
             detail = state.terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "adopted", detail))
         return ledger
@@ -341,7 +346,7 @@ class Ledger:
             if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                 raise tampered("the file is damaged")
             self._state = self._inherited = None
-            return status_of(self._catch_up(db))
+            return status_of(self._catch_up(db, is_whole=True))
 
     @property
     def policy(self) -> Policy:
@@ -448,11 +453,13 @@ class Ledger:
         self._salt = salt
         self._advance(state)
 
-    def _read(self, db: sqlite3.Connection) -> State:
+    def _read(self, db: sqlite3.Connection, is_whole: bool = False) -> State:
         """Fold the entries not yet seen, and compare with the sums and head that are stored.
 
-        Guarantee: a state is what its entries add up to, whichever handle has read them; one that
-        was inherited is taken only where the file still has the entry that it ended with.
+        One that has seen none begins with the newest checkpoint, or with the first where all is to
+        be read. Guarantee: a state is what its entries add up to, whichever handle has read them:
+        a checkpoint was written by one that had, and is bound by its hash; one that was inherited
+        is taken only where the file still has the entry that it ended with.
         """
         ledger_file.check_format(db)
         state, inherited = self._state, self._inherited
@@ -461,6 +468,8 @@ class Ledger:
             state = inherited if same else None
         if state is not None and ledger_file.hash_at(db, state.seq) != state.head:
             raise older(self._anchor)
+        if state is None and not is_whole:
+            state = _newest_checkpoint(db)
         for entry in ledger_file.entries_after(db, -1 if state is None else state.seq):
             state = first_state(entry) if state is None else state.after(entry)
         if state is None:
@@ -473,9 +482,11 @@ class Ledger:
         self._salt = salt
         return state
 
-    def _catch_up(self, db: sqlite3.Connection, policy_hash: str | None = None) -> State:
+    def _catch_up(
+        self, db: sqlite3.Connection, policy_hash: str | None = None, is_whole: bool = False
+    ) -> State:
         """Read the ledger and hold it against its anchor."""
-        state = self._read(db)
+        state = self._read(db, is_whole)
         anchor = read_anchor(self._anchor)
         if anchor is None:
             if policy_hash is not None and policy_hash != state.terms.policy_hash:
@@ -493,7 +504,15 @@ class Ledger:
         return state
 
     def _append(self, db: sqlite3.Connection, state: State, entry: Entry) -> State:
-        """Commit one entry with its consequences, then move the anchor."""
+        """Commit one entry with its consequences, then move the anchor.
+
+        A checkpoint comes before it where it is time for one, in the same transaction.
+        """
+        if (state.seq + 1) % CHECKPOINTS == 0:
+            repeated = state.checkpoint().seal(state.head)
+            state = state.after(repeated)
+            ledger_file.append(db, repeated, state.spent)
+            entry = replace(entry, seq=state.seq + 1)
         linked = entry.seal(state.head)
         after = state.after(linked)
         ledger_file.append(db, linked, after.spent)
@@ -506,3 +525,21 @@ class Ledger:
     def _advance(self, state: State) -> None:
         Anchor(state.ledger_id, state.seq, state.head).write(self._anchor, self._path)
         self._state = state
+
+
+def _newest_checkpoint(db: sqlite3.Connection) -> State | None:
+    """The state of the newest checkpoint; None where that is not at its place, or is damaged.
+
+    Then all entries are read, which say what is wrong.
+    """
+    last = ledger_file.totals(db)[1][0]
+    place = last - last % CHECKPOINTS if isinstance(last, int) else 0
+    entry = ledger_file.entry_at(db, place) if place > 0 else None
+    try:
+        if entry is not None and entry.is_checkpoint:
+            before = ledger_file.hash_at(db, place - 1)
+            if entry.hash == entry.digest(before or ""):
+                return read_checkpoint(entry)
+    except (LedgerError, TypeError, ValueError, AttributeError):
+        return None
+    return None

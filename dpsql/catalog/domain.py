@@ -68,6 +68,21 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
+class Labels(Values):
+    """Texts that stand for stored codes: for each the code, all whole numbers or all texts.
+
+    Codes are read and labels are meant: to statements it is a list of texts like any other.
+    """
+
+    codes: tuple[int, ...] | tuple[str, ...] = ()
+
+    @property
+    def is_numeric(self) -> bool:
+        """True if codes are whole numbers."""
+        return isinstance(self.codes[0], int)
+
+
+@dataclass(frozen=True, slots=True)
 class DecimalRange:
     """Decimal numbers from ``lo`` on, ``step`` apart, one cell each.
 

@@ -19,7 +19,7 @@ from dpsql.catalog.catalog import kind_of
 from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.guess import is_identifier, words_of
 from dpsql.catalog.view import LEFT_OUT
-from dpsql.records import dataclass, replace
+from dpsql.records import dataclass, field, replace
 
 BLIND = "# Drafted from the names and types of columns: no value was read. What is left to you:"
 LOOKED = """\
@@ -57,7 +57,8 @@ class DraftedTable:
     ``source`` is a path, or what is said of a server, a table in a database file or the form of
     files. ``untyped`` says that the columns have names only, as those of CSV files; ``looks`` then
     says how values of a column look, empty where none was seen, None where nobody looked.
-    ``told`` was seen of the form, and ``remark`` is worth a comment.
+    ``told`` was seen of the form, and ``remark`` is worth a comment. ``book`` is what the file
+    itself says of columns, by case-folded name: labels of codes, and which are missing.
     """
 
     name: str
@@ -67,6 +68,7 @@ class DraftedTable:
     remark: str = ""
     looks: Mapping[str, str] | None = None
     told: Sequence[str] = ()
+    book: Mapping[str, BookColumn] = field(default_factory=dict)
 
     def seen_from(self, folder: Path) -> DraftedTable:
         """The same with its file as a catalog in a folder would name it."""
@@ -157,11 +159,13 @@ def _section(
     declared: set[str] = set()
     for column, family in table.columns:
         line = _line(column, family, width) if _is_usable(column, declared) else _unusable(column)
-        described = None if line.startswith("#") else known.get(column.casefold())
+        where, described = "the codebook", known.get(column.casefold())
         if described is None:
+            where, described = "labels in the file", table.book.get(column.casefold())
+        if described is None or line.startswith("#"):
             yield line + _looked(table, column, line)
         else:
-            yield f"{_key(column):<{width}} = {described.facts()} # from the codebook"
+            yield f"{_key(column):<{width}} = {described.facts()} # from {where}"
         declared.add(column.casefold())
 
 

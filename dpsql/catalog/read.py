@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.catalog import ALL, KINDS, OWNERS, Budget, Catalog, Column, Table, Unit, View
+from dpsql.catalog.domain import Labels
 from dpsql.catalog.read_calendar import MAX_CELLS
 from dpsql.catalog.read_domain import read_domain, read_other
 from dpsql.catalog.read_place import Place, read_pair, show
@@ -33,7 +34,7 @@ from dpsql.records import replace
 TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "time", "boolean")
 COLUMN_KEYS = (
     *("type", "domain", "domain_file", "bins", "step", "bounds", "bounds_are", "by", "zone"),
-    *("other", "null", "max_keys"),
+    *("labels", "other", "null", "max_keys"),
 )
 TABLE_KEYS = (
     *("source", "privacy_unit", "references", "public", "budget", "row_count_hint", "complete"),
@@ -213,6 +214,9 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     if not isinstance(complete, bool) or (public and complete):
         place.fail(f"complete = {show(complete)}", "complete = true, of a private table")
     for column in columns.values():
+        if public and isinstance(column.domain, Labels):
+            remedy = "join a public table of codes and labels"
+            place.fail(f"is public, and column {column.name!r} has labels", remedy)
         if column.sought is not None:
             _refuse_sought(Place(place.path, name, column.name), unit, public, complete)
     references = read_references(place, body.get("references", {}))

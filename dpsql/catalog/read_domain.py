@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal
@@ -16,6 +17,7 @@ from dpsql.catalog.domain import (
     DecimalRange,
     Domain,
     IntegerRange,
+    Labels,
     Periods,
     Value,
     Values,
@@ -39,6 +41,8 @@ MOST_DIGITS = 15
 
 def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | None:
     """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None when nothing is declared."""
+    if "labels" in facts:
+        return _read_labels(place, kind, facts)
     if "domain" in facts and "domain_file" in facts:
         place.fail("domain and domain_file exclude each other", "keep one of them")
     if "by" in facts and kind not in ("date", "timestamp", "time"):
@@ -94,6 +98,23 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
                 "a number column needs bins or bounds",
                 "domain = [0, 500], bins = 100  (or bounds = [0, 500] for a measure)",
             )
+
+
+def _read_labels(place: Place, kind: str, facts: Mapping[str, Any]) -> Labels:
+    """Read the labels of stored codes: numbers where all are written as whole ones."""
+    given, example = facts["labels"], 'labels = { 1 = "male", 2 = "female" }'
+    extra = [key for key in ("domain", "domain_file", "bins", "step", "by") if key in facts]
+    if extra:
+        place.fail(f"labels and {extra[0]} exclude each other", "labels are the domain")
+    if kind != "text":
+        place.fail(f"labels on a {kind} column", f'type = "text", {example}')
+    if not isinstance(given, dict) or not given:
+        place.fail(f"labels = {show(given)}", example)
+    labels = _check_texts(place, list(given.values()))
+    numbers = [int(code) for code in given if re.fullmatch("0|-?[1-9][0-9]{0,14}", code)]
+    if len(numbers) == len(given):
+        return Labels(labels, tuple(numbers))
+    return Labels(labels, _check_texts(place, list(given)))
 
 
 def _read_decimals(place: Place, given: list[Any], step: Any) -> DecimalRange | Values:

@@ -105,3 +105,70 @@ def test_what_is_no_codebook_is_refused(text: str, tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             draft_catalog(tmp_path / "t.csv", codebook=tmp_path / name)
         assert "Table Schemas" in str(caught.value.hint)
+
+
+REDCAP = """"Variable / Field Name","Form Name","Field Type",\
+"Choices, Calculations, OR Slider Labels",\
+"Text Validation Type OR Show Slider Number","Text Validation Min","Text Validation Max",\
+"Required Field?"
+sex,a,radio,"1, male | 2, female",,,,y
+smokes,a,yesno,,,,,
+ward,a,dropdown,"A, surgery, old | B, medicine",,,,y
+age,a,text,,integer,0,120,y
+weight,a,text,,number,0,300.5,
+born,a,text,,date_ymd,1990-01-01,2020-12-31,y
+note,a,notes,,,,,
+race,a,checkbox,"1, x | -2, y",,,,
+"""
+DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
+<var name="SEX"><catgry><catValu>1</catValu><labl>male</labl></catgry>
+<catgry><catValu>2</catValu><labl>female</labl></catgry>
+<catgry missing="Y"><catValu>9</catValu><labl>refused</labl></catgry>
+<varFormat type="numeric"/></var>
+<var name="age" dcml="0"><valrng><range min="0" max="120"/></valrng>
+<varFormat type="numeric"/></var>
+<var name="ward"><varFormat type="character"/></var>
+</dataDscr></codeBook>"""
+
+
+def declared(folder: Path, codebook: str, rows: str) -> dict[str, Any]:
+    (folder / "t.csv").write_text(rows)
+    text = draft_catalog(folder / "t.csv", folder=folder, codebook=folder / codebook)
+    found: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.endswith("# from the codebook"):
+            found |= tomllib.loads(line)
+    return found
+
+
+def test_a_dictionary_of_redcap_declares_choices_and_ranges(tmp_path: Path) -> None:
+    (tmp_path / "dictionary.csv").write_text(REDCAP)
+    rows = "sex,smokes,ward,age,weight,born,note,race___1,race____2\n1,0,A,5,1.5,2001-01-01,x,1,0\n"
+    assert declared(tmp_path, "dictionary.csv", rows) == {
+        "sex": {"type": "text", "labels": {"1": "male", "2": "female"}},
+        "smokes": {"type": "text", "labels": {"1": "Yes", "0": "No"}, "null": True},
+        "ward": {"type": "text", "labels": {"A": "surgery, old", "B": "medicine"}},
+        "age": {"type": "integer", "domain": [0, 120]},
+        "weight": {"type": "number", "bounds": [0, 300.5], "null": True},
+        "born": {"type": "date", "domain": ["1990-01-01", "2020-12-31"], "by": "month"},
+        "race___1": {"type": "text", "labels": {"0": "Unchecked", "1": "Checked"}},
+        "race____2": {"type": "text", "labels": {"0": "Unchecked", "1": "Checked"}},
+    }
+
+
+def test_a_codebook_of_ddi_declares_categories_and_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "study.xml").write_text(DDI)
+    assert declared(tmp_path, "study.xml", "sex,age,ward\n1,5,A\n") == {
+        "sex": {"type": "text", "labels": {"1": "male", "2": "female"}, "null": True},
+        "age": {"type": "integer", "domain": [0, 120]},
+        "ward": {"type": "text"},
+    }
+
+
+@pytest.mark.parametrize("name", ["book.csv", "book.xml"])
+def test_other_files_are_no_codebooks(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(ROWS)
+    for text in ("<codeBook>", "<a/>" if name.endswith("xml") else "a,b\n1,2\n", ""):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UsageError, match="codebook"):
+            draft_catalog(tmp_path / "t.csv", codebook=tmp_path / name)

@@ -31,6 +31,7 @@ from dpsql.catalog.domain import (
     BoundedBins,
     DecimalRange,
     IntegerRange,
+    Labels,
     Periods,
     Spans,
     Times,
@@ -94,6 +95,7 @@ NUMBERS = {
     "range": Column("c", "integer", IntegerRange(-2, 3)),
     "range other null": Column("c", "integer", IntegerRange(0, 10), None, True, 99),
     "listed": Column("c", "integer", Values((7, 0, 2**53 - 1)), None, True),
+    "labels": Column("c", "text", Labels(("seven", "none"), (7, 0)), None, True),
     "decimals": Column("c", "decimal", DecimalRange(Decimal(-1), Decimal("0.5"), 23), None, True),
     "decimal list": Column("c", "decimal", Values((Decimal("2.5"), Decimal(0), Decimal(10)))),
     "bounds": Column("c", "number", None, (Fraction(0), Fraction(10))),
@@ -125,6 +127,7 @@ TIMES = {
 }
 WORDS = {
     "text": Column("c", "text", Values(("A", "\u00e9", "?"))),
+    "labels of texts": Column("c", "text", Labels(("one", "two"), ("A", "\u00e9")), None, True),
     "text other": Column("c", "text", Values(("B", "", "A")), other="Z"),
     "text null": Column("c", "text", Values(("a", "A ")), None, True, "Z"),
 }

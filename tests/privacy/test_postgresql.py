@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Values
+from dpsql.catalog.domain import Labels
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError
@@ -203,7 +203,7 @@ def test_units_of_every_type_are_the_same_streamed_and_counted_there(
     kind, values = ODD[name]
     rows = [(value, str(i % 3)) for i, value in enumerate(values * 4)]
     odd.store("public.t", {"who": kind, "v": "int"}, rows)
-    columns = {"v": Column("v", "integer", Values((0, 1, 2)))}
+    columns = {"v": Column("v", "text", Labels(("no", "one", "two"), (0, 1, 2)))}
     found = []
     with one_snapshot():
         for read in ("stream", "push"):

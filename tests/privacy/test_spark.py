@@ -17,7 +17,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import Bins, Values
+from dpsql.catalog.domain import Bins, Labels, Values
 from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
@@ -124,18 +124,20 @@ def test_long_lists_are_searched(tmp_path: Path) -> None:
         "w": Column("w", "text", Values(tuple(texts)), other="rest"),
         "n": Column("n", "integer", Values(tuple(reversed(numbers))), None, True),
         "x": Column("x", "number", Bins(edges), None, True),
+        "code": Column("code", "text", Labels(tuple(texts), tuple(numbers)), None, True),
     }
     rows = pa.table(
         {
             "w": [*texts, "else"] * 3,
             "n": pa.array([*numbers, None] * 3, pa.int64()),
             "x": [i * 5.1 for i in range(183)],
+            "code": [*numbers[1:], None, 0.5] * 3,
         }
     )
     pq.write_table(rows, tmp_path / "t.parquet")
     order = np.random.default_rng(0).permutation(61)
     sets: list[AnyResolution] = [cells_of(name, np.arange(61)) for name in "wn"]
-    sets.append(cells_of("x", np.arange(80)))
+    sets += [cells_of("x", np.arange(80)), cells_of("code", np.arange(61))]
     labels = np.random.default_rng(1).integers(-1, 5, (61, 61))
     sets.append(Cells(("w", "n"), (order, np.arange(61)), labels))
     agree(tmp_path / "t.parquet", Unit(), columns, sets)

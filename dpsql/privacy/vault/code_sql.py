@@ -20,6 +20,7 @@ from dpsql.catalog.domain import (
     BoundedBins,
     DecimalRange,
     IntegerRange,
+    Labels,
     Periods,
     Values,
     decimal_places,
@@ -211,6 +212,8 @@ def _cells(d: Dialect, column: Column, value: str) -> str:
             inside = f"{value} >= {d.whole(low)} AND {value} <= {d.whole(last)}"
             exact = f"CASE WHEN {part} % {d.whole(width)} = 0 THEN {d.divided(part, width)} END"
             return f"CASE WHEN {inside} THEN {exact} END"
+        case Labels(codes=codes) as labels if labels.is_numeric:
+            return _find_listed(d, value, [int(each) for each in codes])
         case Values(listed) if column.type == "text":
             inside = f"{value} >= {d.whole(0)} AND {value} < {d.whole(len(listed))}"
             return f"CASE WHEN {inside} THEN {value} END"

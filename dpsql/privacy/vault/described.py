@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.delimited import PLAIN as PLAIN_TEXT
 from dpsql.catalog.draft import VOUCHED, DraftedTable
 from dpsql.catalog.guess import guess_family
@@ -77,7 +78,12 @@ def _form(table: DraftedTable) -> dict[str, Any]:
 def _describe_file(path: str) -> DraftedTable:
     with connect() as connection:
         source = open_source(connection, path, Path(path).name)
-    return DraftedTable(Path(path).name.split(".")[0], path, _columns(source))
+    book: Mapping[str, BookColumn] = {}
+    if FORMATS.get(source.kind) == FORMATS["spss"]:
+        from dpsql.privacy.vault.formats.stat_files import read_book  # needs pyreadstat
+
+        book = read_book(source.paths[0])
+    return DraftedTable(Path(path).name.split(".")[0], path, _columns(source), book=book)
 
 
 def _describe_text(path: str, first: str, blind: bool) -> DraftedTable:

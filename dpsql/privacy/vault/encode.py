@@ -22,6 +22,7 @@ from dpsql.catalog.domain import (
     BoundedBins,
     DecimalRange,
     IntegerRange,
+    Labels,
     Periods,
     Values,
     decimal_places,
@@ -116,6 +117,8 @@ def _cells(column: Column, values: Values64) -> Counts:
             scaled, is_exact = _scaled(values.numbers, places)
             places_of = tuple(int(Decimal(each).scaleb(places)) for each in listed)
             return np.where(is_exact, _find_listed(scaled, places_of), -1)
+        case Labels(codes=codes) as labels if labels.is_numeric:
+            return _find_listed(_whole(values.numbers), tuple(map(int, codes)))
         case Values(listed):
             numbers = _whole(values.numbers)
             if column.type == "text":

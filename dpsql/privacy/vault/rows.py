@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.domain import Bins, Spans, Values
+from dpsql.catalog.domain import Bins, Labels, Spans, Values
 from dpsql.catalog.view import RowView
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import (
@@ -155,7 +155,11 @@ def ask(column: Column, name: str, family: str) -> Asked:
     if column.type == "text":
         if not isinstance(column.domain, Values):
             raise ValueError("a column of text has a list of values")
-        return Asked(name, "place", tuple(map(str, column.domain.values)))
+        if not isinstance(column.domain, Labels):
+            return Asked(name, "place", tuple(map(str, column.domain.values)))
+        if not column.domain.is_numeric:
+            return Asked(name, "place", tuple(map(str, column.domain.codes)))
+        return Asked(name, "whole" if family == "integer" else "number")
     if column.type == "date":
         return Asked(name, "day")
     if column.type == "time":

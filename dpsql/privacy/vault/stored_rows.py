@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
+from dpsql.catalog.domain import Labels
 from dpsql.catalog.joint_keys import apart, hidden_name, joint_columns, of_column, parts_of
 from dpsql.privacy.vault.combined import encode_joint
 from dpsql.privacy.vault.data_engine import (
@@ -195,6 +196,8 @@ def _batches(stored: StoredTable, table: Table) -> Iterator[Batch]:
 
 def _check_type(table: Table, column: Column, family: str, untyped: bool) -> None:
     accepted = ACCEPTED[column.type]
+    if isinstance(column.domain, Labels) and column.domain.is_numeric:
+        accepted = (*ACCEPTED["integer"], *(("text",) if table.engine is None else ()))
     if untyped or family in accepted:
         return
     unavailable(

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyreadstat
 from pyreadstat import PyreadstatError, ReadstatError
 
+from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.delimited import Delimited
 from dpsql.privacy.vault.arrow_rows import ROWS
 from dpsql.privacy.vault.data_engine import Unreadable
@@ -70,6 +71,8 @@ OF_SAS: tuple[tuple[str, Unit], ...] = (
 )
 """Formats of days and times by their patterns, the first that fits."""
 UNITS = {".dta": OF_STATA, ".sas7bdat": OF_SAS, ".xpt": OF_SAS}
+MOST_CODE = 10**15
+"""Codes that a catalog has are below this."""
 FAILED = (PyreadstatError, ReadstatError, OSError, ValueError, UnicodeError, MemoryError)
 
 
@@ -174,9 +177,43 @@ def open_file(path: str, named: str, written: Delimited) -> StatFile:
     return StatFile(path, encoding, schema, units, tuple(raw.column_names))
 
 
-def describe(path: str) -> Any:
-    """Return what a file says of its columns, in the encoding that it names. Raises: Unreadable."""
-    return _describe(path, None)
+def read_book(path: str) -> dict[str, BookColumn]:
+    """Return what a file says of the values of its columns, by case-folded name; reads no value.
+
+    Numbers with labels are codes, unless they are measured on a scale; labels of what the file
+    declares missing are for NULL. Raises: Unreadable.
+    """
+    meta = _describe(path, None, user_missing=True)
+    found: dict[str, BookColumn] = {}
+    for name in meta.column_names:
+        lost = [*meta.missing_ranges.get(name, ()), *meta.missing_user_values.get(name, ())]
+        labels = _codes(meta, name, lost) if meta.variable_measure.get(name) != "scale" else []
+        said = meta.variable_value_labels.get(name, {})
+        if labels:
+            null = bool(lost) or len(labels) < len(said)
+            found[name.casefold()] = BookColumn.labelled(labels, null)
+    return found
+
+
+def _codes(meta: Any, name: str, lost: Sequence[Any]) -> list[tuple[str, str]]:
+    """Return the codes of a column that have labels and are values; none if one is a fraction."""
+    is_text = meta.readstat_variable_types[name] == "string"
+    ranges = [each for each in lost if isinstance(each, dict)]
+    found = []
+    for code, label in meta.variable_value_labels.get(name, {}).items():
+        if is_text:
+            is_lost = any(each["lo"] == code for each in ranges)
+            written = str(code).rstrip()
+        elif isinstance(code, str):  # a missing value of Stata
+            continue
+        elif not float(code).is_integer() or abs(code) > MOST_CODE:
+            return []
+        else:
+            is_lost = any(each["lo"] <= code <= each["hi"] for each in ranges)
+            written = str(int(code))
+        if not is_lost and written:
+            found.append((written, " ".join(str(label).split())))
+    return found
 
 
 def unit_of(path: str, meta: Any, name: str) -> Unit | None:
@@ -196,10 +233,12 @@ def _type(stored: str, unit: Unit | None) -> pa.DataType:
     return pa.int32() if stored in WHOLE else pa.float64()
 
 
-def _describe(path: str, encoding: str | None) -> Any:
+def _describe(path: str, encoding: str | None, **options: bool) -> Any:
+    """Return what a file says of its columns, in the encoding that it names where none is given."""
     read = READ[Path(path).suffix.lower()]
+    known = options if Path(path).suffix.lower() in (".sav", ".zsav", ".dta") else {}
     try:
-        _, meta = read(path, metadataonly=True, encoding=encoding)
+        _, meta = read(path, metadataonly=True, encoding=encoding, **known)
     except FAILED:
         meta = None  # what it says names bytes of the file
     if meta is None:

@@ -59,9 +59,9 @@ def write_out_fields(nodes: Sequence[exp.Expr]) -> None:
     >>> write_out_fields(list(tree.walk(bfs=False)))
     >>> for each in tree.expressions:
     ...     print(each.sql("duckdb"))
-    TRY_CAST(JSON_EXTRACT_STRING(JSON_EXTRACT(JSON_EXTRACT(CAST((a) AS TEXT), ...
+    TRY_CAST(JSON_EXTRACT_STRING(JSON_EXTRACT(JSON_EXTRACT(SUBSTRING((a), 1), ...
     JSON_EXTRACT_STRING(CAST(d AS TEXT), '$.e')
-    JSON_EXTRACT(CAST((a) AS TEXT), '$."b"') AS b
+    JSON_EXTRACT(SUBSTRING((a), 1), '$."b"') AS b
     """
     for node in reversed(nodes):
         found = _read(node)
@@ -74,13 +74,20 @@ def write_out_fields(nodes: Sequence[exp.Expr]) -> None:
 
 
 def field_of(node: exp.Expr, names: Sequence[str]) -> exp.Expr:
-    """A field of a text in JSON, down a path of names."""
-    return _called(GET, node, "$" + "".join(f'."{name}"' for name in names))
+    """A field of a text in JSON, down a path of names: DuckDB refuses to take parts of all else."""
+    path = "$" + "".join(f'."{name}"' for name in names)
+    if _is_json(node):
+        return _called(GET, node, path)
+    text = exp.Substring(this=node, start=exp.Literal.number(1))
+    return exp.Anonymous(this=GET, expressions=[text, exp.Literal.string(path)])
+
+
+def _is_json(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.this == GET
 
 
 def _called(name: str, node: exp.Expr, path: str) -> exp.Expr:
-    is_json = isinstance(node, exp.Anonymous) and node.this == GET
-    text = node if is_json else exp.cast(node, "VARCHAR", copy=False)
+    text = node if _is_json(node) else exp.cast(node, "VARCHAR", copy=False)
     return exp.Anonymous(this=name, expressions=[text, exp.Literal.string(path)])
 
 

@@ -14,6 +14,7 @@ import pytest
 import dpsql
 from dpsql.answer.rank_values import quantile, quantile_end
 from dpsql.dbapi.connection import Connection
+from dpsql.errors import ProgrammingError
 from tests.support.seam import zero_noise
 
 CATALOG = """
@@ -205,3 +206,14 @@ def test_what_has_no_report_is_refused_with_what_works(connection: Connection) -
         with pytest.raises(dpsql.Error, match=said):
             connection.execute(sql)
     assert connection.budget.entries == before
+
+
+@pytest.mark.parametrize("key", ["d", "g", "COUNT(*)", "SUM(x)", "AVG(d)", "COUNT(*) > 3"])
+def test_what_is_no_text_has_no_fields(connection: Connection, key: str) -> None:
+    """DuckDB refuses them too; a NULL in their place would be silent."""
+    grouped = f"SELECT {key} AS n, COUNT(*) AS c FROM v" + (
+        f" GROUP BY {key}" if key in "dg" else ""
+    )
+    for sql in (f"SELECT (n).x FROM ({grouped})", f"SELECT n.x.y, c FROM ({grouped})"):
+        with pytest.raises(ProgrammingError):
+            connection.explain(sql)

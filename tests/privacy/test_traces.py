@@ -47,11 +47,12 @@ WITHIN = os.path.join("privacy", "vault", "")
 APART = ("text_names.py", "instants.py")
 """What draws keys anew, so that its steps say nothing of the data; and what runs in threads."""
 LOTS = ("row_texts.py", "digests.py", "byte_texts.py")
-"""Writers and digests of rows that draw lots, a block of them after the other."""
+"""Writers and digests of rows that draw lots: of which rows, is by lot, and by which way is not."""
 SEEN = Column("seen", "integer", IntegerRange(0, 9))
 DIGESTS = ("digits_of_rows", "_digits", "_one_by_one", "_add_block", "_mix", "_halves", "RowTexts")
 Arrays = tuple[tuple[str, str, tuple[int, ...]], ...]
-Step = tuple[str, Arrays, tuple[int, ...]]
+Step = tuple[str, Arrays, tuple[int, ...], str]
+"""A function, its arrays, its instructions, and the file where it stands."""
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -65,7 +66,8 @@ def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[St
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
         file = frame.f_code.co_filename
-        if WITHIN not in file or file.endswith(apart):
+        caller = "" if frame.f_back is None else frame.f_back.f_code.co_filename
+        if WITHIN not in file or file.endswith(apart) or caller.endswith(APART[0]):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         mine, way = steps.setdefault(threading.get_ident(), []), list[int]()
@@ -80,7 +82,8 @@ def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[St
                     for name, each in sorted(found.items())
                     if isinstance(each, np.ndarray)
                 )
-                mine.append((frame.f_code.co_qualname, tuple(arrays), tuple(way)))
+                name = frame.f_code.co_qualname
+                mine.append((name, tuple(arrays), tuple(way), os.path.basename(file)))
             return within
 
         return within
@@ -103,8 +106,13 @@ def turns(steps: Sequence[Step]) -> list[Turn]:
     """Which functions ran, one after the other, on which types and by which ways, of any size."""
     return [
         (name, tuple((one, kind) for one, kind, _ in arrays), frozenset(way))
-        for name, arrays, way in steps
+        for name, arrays, way, _ in steps
     ]
+
+
+def no_lots(steps: Sequence[Step]) -> list[Step]:
+    """Leave out what writes and digests rows that draw lots."""
+    return [each for each in steps if each[-1] not in LOTS]
 
 
 def ways(steps: Sequence[Step]) -> set[Turn]:
@@ -231,7 +239,7 @@ def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
     edge = 1 << rng.choice([3, 6, 8, 11])
     sizes = [1] * (edge + rng.choice([-1, 0, 1]) - 3) + [2, 3, rng.choice([4, 9, 700])]
     stored_as, named = NAMES[[*NAMES][part % len(NAMES)]]
-    kind, traces = KINDS["big"], []
+    kind, traces, lots = KINDS["big"], list[list[Step]](), list[set[Turn]]()
     columns = {"c": kind.columns["range"], "seen": SEEN}
     columns |= {"m": replace(kind.columns["bounds null"], name="m")} if part % 2 else {}
     pools: list[list[int | None]] = [[None, 0, 3, 9, 12], [3], [12]]
@@ -249,10 +257,12 @@ def test_units_choose_no_way(part: int, tmp_path: Path) -> None:
         table = Table("t", source, Unit("who", 2), columns)
         ask(table)()
         draws = pa.types.is_string(stored_as) or "m" in columns  # by how long its texts are
-        without = (*APART, *LOTS) if draws else APART
-        traces.append(trace(ask(table), without))
+        found = trace(ask(table))
+        lots.append(ways(found))
+        traces.append(no_lots(found) if draws else found)
     for each in traces[1:]:
         same(each, traces[0])
+    assert all(each ^ lots[0] == set() for each in lots)
 
 
 def test_one_person_with_many_rows_takes_no_way_of_their_own(tmp_path: Path) -> None:
@@ -316,7 +326,7 @@ def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.Mon
     for relation in relations:
         works = [partial(work_out, data, relation) for data in clinics]
         works[0]()  # what is kept is kept now
-        found = [turns(trace(work, (*APART, *LOTS))) for work in works]
+        found = [turns(no_lots(trace(work))) for work in works]
         for each in found[1:]:
             differ(each, found[0])
 
@@ -366,7 +376,7 @@ def test_keys_that_nobody_listed_choose_no_way(most: int, tmp_path: Path) -> Non
                 _count(each, pairs)
 
         work()
-        ran = ways(trace(work, (*APART, *LOTS)))
+        ran = ways(no_lots(trace(work)))
         found.append({each for each in ran if not each[0].startswith(EACH_KEY)})
     for each in found:
         assert each ^ found[0] == set()

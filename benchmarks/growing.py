@@ -12,6 +12,9 @@ import numpy as np
 from benchmarks import floor
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
+from dpsql.ui.formats import encoded
+from dpsql.ui.grid import Grid
+from dpsql.ui.style import Style
 
 BUDGET = "[budget]\nepsilon = 100000\ndelta = 1e-4\nmax_epsilon_per_request = 1000\n"
 TABLE = BUDGET + '\n[table.t]\nsource = "t.parquet"\nprivacy_unit = {unit}\n\n[table.t.column]\n'
@@ -25,7 +28,9 @@ class Growing:
     """What grows: its sizes, the least first, those that ``--quick`` leaves out, and the work.
 
     ``why`` says why an exponent may be above that of a straight line, where one is. ``before`` is
-    done to the files as they are, declared or not, and is not measured.
+    done to the files as they are, declared or not, and is not measured. ``beside`` is a statement
+    of DuckDB's for the same work in the same folder, None without one: SQL, and how many times its
+    CPU seconds dpsql may take.
     """
 
     sizes: tuple[int, ...]
@@ -34,6 +39,7 @@ class Growing:
     work: Callable[[Connection, int], object]
     why: str = ""
     before: Callable[[Path], None] = lambda _: None
+    beside: tuple[str, float] | None = None
 
 
 def write_table(folder: Path, columns: str, rows: int, selected: str, unit: str = '"row"') -> None:
@@ -226,6 +232,23 @@ def _planned(sql: str) -> Callable[[Connection, int], object]:
     return lambda connection, _: connection.explain(sql)
 
 
+def _groups(folder: Path, size: int) -> None:
+    """A row in each of so many groups of two columns."""
+    declared = 'a = { type = "integer", domain = [0, 99] }\n'
+    declared += f'b = {{ type = "integer", domain = [0, {size // 100 - 1}] }}\n'
+    write_table(folder, declared, size, "(i % 100)::INT AS a, (i // 100)::INT AS b")
+
+
+GROUPS = "SELECT a, b, COUNT(*) AS n FROM {} GROUP BY a, b"
+
+
+def _as_csv(connection: Connection, _: int) -> None:
+    """Write the counts of all groups into a file of CSV."""
+    result = connection.execute(GROUPS.format("t")).result
+    with (connection.catalog.path.parent / "groups.csv").open("wb") as file:
+        file.writelines(encoded(Grid.of(result), "csv", Style()))
+
+
 TIMES = ";".join(
     f"SELECT {part}(seen) AS x, COUNT(*) FROM t GROUP BY x"
     for part in ("hour", "dayofweek", "month")
@@ -265,9 +288,16 @@ PARTS = {
     "lines": Growing((100_000, 1_000_000), (10_000_000,), _lines, TABLE_OF_TWO),
     "files": Growing((10, 100, 1000), (4000,), _files, TABLE_OF_TWO),
     "joined": Growing((100_000, 1_000_000), (10_000_000,), _clinic, JOINED),
+    "csv": Growing(
+        (10_000, 100_000, 1_000_000),
+        (),
+        _groups,
+        _as_csv,
+        beside=("COPY (" + GROUPS.format("'t.parquet'") + ") TO 'own.csv'", 2.0),
+    ),
     "times": Growing((1, 4, 16, 64), (), _with_years, _planned(TIMES)),
 }
 """By name: statements of a batch and of a session, values of a column, asked in groups, running
 totals, and bins with sums; columns; rows of ten columns, of their own and of persons with too many,
 and in CSV; files of a table; visits in a join of three tables; years of hours, asked by hour,
-weekday and month."""
+weekday and month; groups that are written as CSV."""

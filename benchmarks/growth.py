@@ -5,7 +5,8 @@ the process and of those it starts, seconds on the clock, and the most memory it
 those of a power law through the sizes that take long enough to tell; in memory, what is held above
 the smallest size counts. One above ``LINEAR`` that has no reason is a failure, exit code 1. Every
 size runs once more where no value of its files is declared: more than ``DECLARED`` times as long is
-a failure, too.
+a failure, too. Where DuckDB has a statement for the same work, the last line is the ratio to it at
+the largest size, in the same run; more than the part's goal is a failure.
 Run: ``python -m benchmarks.growth [part ...] [--quick]``; ``--quick`` leaves the largest sizes out.
 """
 
@@ -22,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import numpy as np
 
 import dpsql
@@ -59,6 +61,9 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["--one"]:
         print(json.dumps(measure(PARTS[arguments[1]], int(arguments[2]), Path(arguments[3]))))
         return 0
+    if arguments[:1] == ["--beside"]:
+        print(json.dumps(measure_beside(PARTS[arguments[1]], Path(arguments[3]))))
+        return 0
     names = [name for name in arguments if name != "--quick"] or list(PARTS)
     unknown = [name for name in names if name not in PARTS]
     if unknown:
@@ -75,6 +80,16 @@ def measure(part: Growing, size: int, folder: Path) -> tuple[float, float, float
     wall, start = time.perf_counter(), cpu()
     with dpsql.connect(folder / "c.toml", epsilon=1) as connection:
         part.work(connection, size)
+    return cpu() - start, peak(), time.perf_counter() - wall
+
+
+def measure_beside(part: Growing, folder: Path) -> tuple[float, float, float]:
+    """The same of DuckDB's own statement over the same files."""
+    os.chdir(folder)
+    wall, start = time.perf_counter(), cpu()
+    with duckdb.connect() as own:
+        own.execute("SET enable_progress_bar = false")
+        own.execute("" if part.beside is None else part.beside[0])
     return cpu() - start, peak(), time.perf_counter() - wall
 
 
@@ -122,19 +137,36 @@ def report(name: str, is_quick: bool) -> int:
         print(
             f"  more than {DECLARED:g} times as long where none is declared: a failure", flush=True
         )
-    return int((bool(steep) and not part.why) or is_slow)
+    return int((bool(steep) and not part.why) or is_slow or _is_slower(name, found[-1]))
 
 
-def alone(name: str, size: int, change: Callable[[Path], None] = lambda _: None) -> Taken | None:
+def _is_slower(name: str, taken: Taken) -> bool:
+    """Print the ratio to DuckDB's own statement at a size; say whether it is above the goal."""
+    beside = PARTS[name].beside
+    if beside is None:
+        return False
+    own, (_, most) = alone(name, taken.size, how="--beside"), beside
+    if own is None:
+        return True
+    ratio = taken.seconds / own.seconds
+    print(
+        f"  DuckDB's own at {own.size:,}: {own.seconds:.2f} s, {own.mebibytes:.0f} MiB; {ratio:.2f}"
+    )
+    return ratio > most
+
+
+def alone(
+    name: str, size: int, change: Callable[[Path], None] = lambda _: None, how: str = "--one"
+) -> Taken | None:
     """Time and memory of one size in a process of its own; None where it does not end well.
 
-    ``change`` is done to its files, once they are written.
+    ``change`` is done to its files, once they are written; ``how`` says who does the work.
     """
     with tempfile.TemporaryDirectory() as folder:
         PARTS[name].prepare(Path(folder), size)
         change(Path(folder))
         PARTS[name].before(Path(folder))
-        command = [sys.executable, "-m", "benchmarks.growth", "--one", name, str(size), folder]
+        command = [sys.executable, "-m", "benchmarks.growth", how, name, str(size), folder]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=LIMIT, check=True

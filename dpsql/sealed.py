@@ -23,6 +23,7 @@ from dpsql.errors import InternalError, ProgrammingError, is_interrupt
 from dpsql.forks import awaited, ended_where_opened, fresh, in_child, is_inherited
 from dpsql.interrupts import check, ended_by
 from dpsql.records import cached_property
+from dpsql.vectors import Vector, vectors_of
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
@@ -43,6 +44,10 @@ PATIENT = 6.0
 
 LOOKS = 0.1
 """Part of the limit after which it is looked whether anything takes longer."""
+
+
+_AS_ARRAYS = frozenset({"BIGINT", "INTEGER", "DOUBLE", "VARCHAR"})
+"""DuckDB's types whose values are the same as arrays."""
 
 
 class EvaluationError(Exception):
@@ -175,6 +180,16 @@ def _connect() -> duckdb.DuckDBPyConnection:
 ahead = Ahead(_connect)
 
 
+def _vector(array: Any) -> Vector:
+    """A column that DuckDB gave as an array, masked where it is NULL."""
+    values, missing = np.ma.getdata(array), np.ma.getmaskarray(array)
+    if values.dtype == object:
+        values[missing] = None
+        return Vector(tuple(values.tolist()))
+    kind = np.float64 if values.dtype.kind == "f" else np.int64
+    return Vector(values.astype(kind, copy=False), missing if missing.any() else None)
+
+
 class Sealed:
     """One sealed connection, opened when it is first needed. Not thread safe."""
 
@@ -204,6 +219,18 @@ class Sealed:
         with self._executed(sql, parameters, limits) as found:
             kinds = tuple(str(column[1]) for column in found.description or ())
             return kinds, found.fetchall()
+
+    def vectors(self, sql: str, limits: float) -> tuple[tuple[str, ...], tuple[Vector, ...]]:
+        """Run generated SQL and return the DuckDB types of its columns, and these.
+
+        Numbers and texts come as arrays, other columns by rows: as arrays, decimals and large
+        integers would be doubles. Raises: as ``run``.
+        """
+        with self._executed(sql, (), limits) as found:
+            kinds = tuple(str(column[1]) for column in found.description or ())
+            if not _AS_ARRAYS.issuperset(kinds):
+                return kinds, vectors_of(found.fetchall(), len(kinds))
+            return kinds, tuple(map(_vector, found.fetchnumpy().values()))
 
     def truths(self, sql: str) -> NDArray[np.bool_]:
         """Run generated SQL with one column ``x`` of truth values, none NULL, and return these.

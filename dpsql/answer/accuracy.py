@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.records import dataclass
 from dpsql.sealed import Sealed
+from dpsql.vectors import Vector
 from dpsql.workload.target import Readings
 
 TIE = 1e-6
 """Relative difference of standard errors that means nothing: strategies are found numerically."""
 
-Errors = tuple[tuple[tuple[float | None, ...] | None, ...], ...]
+Errors = tuple[tuple[Vector | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,8 @@ def shown_ratio(
         found.append(
             find_errors(request, known.readings, estimates, other, plan.noise, sealed, synthetics)
         )
-    pairs = [
-        pair
-        for left, right in zip(*found, strict=True)
-        for one, two in zip(left, right, strict=True)
-        for pair in _pairs(one, two)
-    ]
-    return max((_ratio(one, two) for one, two in pairs), default=0.0)
+    columns = (zip(*each, strict=True) for each in zip(*found, strict=True))
+    return max((_ratio(*pair) for pair in itertools.chain(*columns)), default=0.0)
 
 
 def _derives(request: Request, index: int) -> bool:
@@ -124,21 +121,19 @@ def _derives(request: Request, index: int) -> bool:
     )
 
 
-def _pairs(
-    left: tuple[float | None, ...] | None, right: tuple[float | None, ...] | None
-) -> Iterator[tuple[float, float]]:
-    """The errors of a column that are known; where rows depend on errors, nothing is alike."""
+def _ratio(left: Vector | None, right: Vector | None) -> float:
+    """The largest ratio of the known errors of a column; 0 where there is none.
+
+    Where rows depend on errors, nothing is alike.
+    """
     if left is None or right is None:
-        return
+        return 0.0
     if len(left) != len(right):
-        yield math.inf, 1.0
-    for one, two in zip(left, right, strict=False):
-        if one is not None and two is not None:
-            yield one, two
-
-
-def _ratio(left: float, right: float) -> float:
-    return left / right if right else (math.inf if left else 1.0)
+        return math.inf
+    known = ~(left.nulls() | right.nulls())
+    one, two = left.numbers()[known], right.numbers()[known]
+    ratios = np.divide(one, two, out=np.where(one > 0, np.inf, 1.0), where=two > 0)
+    return float(ratios.max(initial=0.0))
 
 
 def _variances(

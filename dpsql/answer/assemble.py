@@ -20,6 +20,7 @@ from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.strategy.base import Estimate, Forecast
 from dpsql.strategy.noise_law import law
+from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
 from dpsql.workload.target import (
     Reading,
@@ -72,7 +73,7 @@ def assemble_results(
     whole = whole_places(readings, estimates)
     answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, readings, forecasts)
-    settle(answers, variances)
+    settle(answers, variances, whole)
     known = synthetics or {}
     models = _models_of(request, release, estimates)
     own = by_statement(readings)
@@ -183,7 +184,7 @@ def find_errors(
     noise: str,
     sealed: Sealed,
     synthetics: Mapping[str, Synthetic],
-) -> tuple[tuple[tuple[float | None, ...] | None, ...], ...]:
+) -> tuple[tuple[Vector | None, ...], ...]:
     """Return the standard errors that the same answers would have off other forecasts.
 
     One entry per statement, as ``Result.stddev``.
@@ -195,9 +196,10 @@ def find_errors(
         synthetics: the models that statements are about, by table.
     """
     places, forecasts = other
-    answers = read_answers(request, readings, estimates, whole_places(readings, estimates))
+    whole = whole_places(readings, estimates)
+    answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, places, forecasts)
-    settle(answers, variances)
+    settle(answers, variances, whole)
     for index, item in enumerate(request.statements):
         _ask_models(index, item, synthetics, None, answers, variances)
     every = range(len(request.statements))
@@ -285,7 +287,11 @@ def read_answers(
     return answers
 
 
-def settle(answers: dict[Place, Floats], variances: Mapping[Place, Floats]) -> None:
+def settle(
+    answers: dict[Place, Floats],
+    variances: Mapping[Place, Floats],
+    whole: AbstractSet[Place] = frozenset(),
+) -> None:
     """Round answers to a billionth of their standard errors: what is beyond is float residue.
 
     Least squares gives a count of nothing as 0 or as 1e-16, and 4 as 3.9999999999999996, by the
@@ -293,10 +299,15 @@ def settle(answers: dict[Place, Floats], variances: Mapping[Place, Floats]) -> N
 
     Args:
         answers, variances: (rows,) of each place; the first are changed.
+        whole: places whose answers are whole, which decimals change nothing of.
     """
     for place, values in answers.items():
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            digits = np.floor(-np.log10(ROUNDED * np.sqrt(variances[place])))
+            known = variances[place]
+            alike = known[:1] if len(known) and (known == known[0]).all() else known
+            digits = np.floor(-np.log10(ROUNDED * np.sqrt(alike)))
+            if place in whole and (digits >= 0).all():
+                continue
             up, down = (10.0 ** np.clip(d, 0, MOST_DIGITS) for d in (digits, -digits))
             scaled = values * up / down
             kept = np.isfinite(digits) & (np.abs(scaled) < WHOLE)
@@ -375,19 +386,19 @@ def _settled(
 
 def _stacked(
     select: Select, found: Sequence[Floats], ends: Sequence[Floats], aggregate: int
-) -> list[object]:
+) -> Vector:
     """One aggregate over all grouping sets; ``ends`` are halves of the widths of intervals."""
-    out: list[object] = []
+    out: list[Vector] = []
     for answer, values, spreads in zip(select.answers, found, ends, strict=True):
         if answer.aggregate == aggregate:
             groups = select.branches[answer.branch].rows
             if answer.rank is None:
-                out += values.tolist()
+                out.append(Vector(values))
                 continue
             from dpsql.answer.rank_values import read_rank  # few answers are quantiles
 
-            out += read_rank(answer, values, spreads, groups)
-    return out
+            out.append(Vector.of(read_rank(answer, values, spreads, groups)))
+    return Vector.joined(out)
 
 
 def _or_zero(select: Select, answer: Answer, known: Floats | None) -> Floats:

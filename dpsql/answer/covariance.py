@@ -7,7 +7,6 @@ the same slopes, and the covariances of the noisy numbers are exact.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
 from dpsql.strategy.base import Forecast, take_rows
 from dpsql.strategy.structured_axis import interval_bounds
+from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Reading, Readings, reading_beside
 from dpsql.workload.workload import Product
@@ -41,20 +41,19 @@ class Joint:
     readings: Readings
     forecasts: Mapping[int, Forecast]
 
-    def errors(
-        self, influences: Sequence[Influence], rows: Sequence[tuple[Any, ...]]
-    ) -> tuple[float | None, ...]:
+    def errors(self, influences: Sequence[Influence], found: Sequence[Vector]) -> Vector:
         """The standard error of a column in every row; None where it or a slope is not known."""
-        slopes = np.ones((len(influences), len(rows)))
-        cells = np.empty((len(influences), len(rows)))
+        rows = len(found[influences[0].cell]) if influences else 0
+        slopes = np.ones((len(influences), rows))
+        cells = np.empty((len(influences), rows))
         for p, each in enumerate(influences):
-            cells[p] = [np.nan if row[each.cell] is None else row[each.cell] for row in rows]
+            cells[p] = found[each.cell].numbers()
             if each.slope is not None:
-                slopes[p] = [np.nan if row[each.slope] is None else row[each.slope] for row in rows]
-        out = np.full(len(rows), np.nan)
+                slopes[p] = found[each.slope].numbers()
+        out = np.full(rows, np.nan)
         known = np.isfinite(slopes).all(axis=0) & np.isfinite(cells).all(axis=0)
         out[known] = self._variance(influences, cells[:, known].astype(np.int64), slopes[:, known])
-        return tuple(float(np.sqrt(max(v, 0.0))) if np.isfinite(v) else None for v in out.tolist())
+        return Vector.finite(np.sqrt(np.maximum(out, 0.0)))
 
     def _variance(self, influences: Sequence[Influence], cells: Rows, slopes: Floats) -> Floats:
         total = np.zeros(cells.shape[1])

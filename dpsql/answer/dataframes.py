@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from dpsql.answer.numbers import Numbers
 from dpsql.errors import NotSupportedError, decimal_text
 from dpsql.records import dataclass
+from dpsql.vectors import Vector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,13 +32,15 @@ class FrameColumn:
 
     name: str
     kind: str
-    values: Sequence[Any]
+    values: Vector
 
     @property
     def dtype(self) -> str:
         """The type as it is kept: integers beyond 64 bits are doubles."""
-        fits = self.kind != "integer" or all(map(_fits, self.values))
-        return self.kind if fits else "number"
+        known = self.values.values
+        if self.kind != "integer" or (isinstance(known, np.ndarray) and known.dtype == np.int64):
+            return self.kind
+        return "integer" if all(map(_fits, self.values.distinct())) else "number"
 
 
 def _fits(value: Any) -> bool:
@@ -54,7 +57,7 @@ def frame_columns(result: Numbers, stddev: bool) -> list[FrameColumn]:
     told = result.errors
     for j, (name, kind) in enumerate(zip(result.columns, result.value_types, strict=True)):
         own, errors = _free_name(name, taken), told[j]
-        found.append(FrameColumn(own, kind, [row[j] for row in result.rows]))
+        found.append(FrameColumn(own, kind, result.vectors[j]))
         if stddev and errors is not None:
             found.append(FrameColumn(_free_name(own + STDDEV, taken), "number", errors))
     return found
@@ -92,7 +95,7 @@ def pandas_frame(result: Numbers, stddev: bool = False) -> pd.DataFrame:
 
     columns = frame_columns(result, stddev)
     series = {each.name: _pandas_column(each) for each in columns}
-    frame = pd.DataFrame(cast(Any, series), index=pd.RangeIndex(len(result.rows)))
+    frame = pd.DataFrame(cast(Any, series), index=pd.RangeIndex(result.count))
     frame.attrs.update(facts_of(result))
     return frame
 
@@ -100,18 +103,28 @@ def pandas_frame(result: Numbers, stddev: bool = False) -> pd.DataFrame:
 def _pandas_column(column: FrameColumn) -> Any:
     import pandas as pd  # takes 0.4 s
 
-    values, kind = list(column.values), column.dtype
-    missing = any(each is None for each in values)
-    if kind == "integer":
-        return pd.array(values, dtype="Int64" if missing else "int64")
-    if kind == "boolean":
-        return pd.array(values, dtype="boolean" if missing else "bool")
+    vector, kind = column.values, column.dtype
     if kind == "number":
-        return np.array([np.nan if each is None else float(each) for each in values], np.float64)
+        return vector.numbers()
+    if kind in ("integer", "boolean"):
+        missing = vector.nulls()
+        whole = _filled(vector, np.int64 if kind == "integer" else np.bool_)
+        if not missing.any():
+            return whole
+        masked = pd.arrays.IntegerArray if kind == "integer" else pd.arrays.BooleanArray
+        return masked(whole, missing)
     if kind in ("date", "timestamp"):
-        return np.array(values, dtype="datetime64[us]")
+        return vector.placed(np.array(vector.distinct(), dtype="datetime64[us]"))
     texts = pd.Series(["text"]).dtype  # which type text has depends on the version
-    return pd.Series(values, dtype=texts if kind == "text" else object)
+    return pd.Series(vector.objects(), dtype=texts if kind == "text" else object)
+
+
+def _filled(vector: Vector, kind: Any) -> Any:
+    """The values of the rows as an array (rows,), another value of the column where NULL."""
+    listed = vector.distinct()
+    filler = next((each for each in listed if each is not None), 0)
+    filled = (filler if each is None else each for each in listed)
+    return vector.placed(np.fromiter(filled, kind, len(listed)))
 
 
 def numpy_arrays(result: Numbers, stddev: bool = False) -> dict[str, Any]:
@@ -120,17 +133,14 @@ def numpy_arrays(result: Numbers, stddev: bool = False) -> dict[str, Any]:
 
 
 def _numpy_column(column: FrameColumn) -> Any:
-    kinds = {"integer": "int64", "number": "float64", "boolean": "bool"}
+    kinds = {"integer": "int64", "boolean": "bool"}
     kinds |= {"date": "datetime64[us]", "timestamp": "datetime64[us]"}
-    mask = [each is None for each in column.values]
-    kind = kinds.get(column.dtype, "object")
-    first = next((each for each in column.values if each is not None), 0)
-    filler = first if kind != "float64" else np.nan
-    filled = [filler if each is None else each for each in column.values]
-    found = np.empty(len(filled), dtype=kind)
-    for place, value in enumerate(filled):  # one by one: lists of one length are no matrix
-        found[place] = value
-    return np.ma.MaskedArray(found, mask) if any(mask) else found
+    vector, mask = column.values, column.values.nulls()
+    if column.dtype == "number":
+        found = np.array(vector.numbers())  # nobody changes a result
+    else:
+        found = _filled(vector, kinds.get(column.dtype, "object"))
+    return np.ma.MaskedArray(found, mask) if mask.any() else found
 
 
 def polars_frame(result: Numbers, stddev: bool = False) -> polars.DataFrame:
@@ -140,9 +150,18 @@ def polars_frame(result: Numbers, stddev: bool = False) -> polars.DataFrame:
     kinds |= {"timestamp": pl.Datetime("us"), "time": pl.Time, "boolean": pl.Boolean}
     columns = frame_columns(result, stddev)
     found: polars.DataFrame = pl.DataFrame(
-        [pl.Series(c.name, _numbers(c), dtype=kinds.get(c.dtype)) for c in columns]
+        [_polars_column(pl, each, kinds.get(each.dtype)) for each in columns]
     )
     return found
+
+
+def _polars_column(pl: Any, column: FrameColumn, kind: Any) -> Any:
+    vector = column.values
+    if column.dtype != "number":
+        known = pl.Series(column.name, vector.distinct(), dtype=kind)
+        return known if vector.places is None else known.gather(pl.Series(vector.places))
+    series, missing = pl.Series(column.name, vector.numbers(), dtype=kind), vector.nulls()
+    return series.set(pl.Series(missing), None) if missing.any() else series
 
 
 def arrow_table(columns: Iterable[FrameColumn], facts: dict[str, Any] | None = None) -> Any:
@@ -155,18 +174,22 @@ def arrow_table(columns: Iterable[FrameColumn], facts: dict[str, Any] | None = N
     kinds |= {"date": pa.date32(), "timestamp": pa.timestamp("us"), "boolean": pa.bool_()}
     kinds["time"] = pa.time64("us")
     listed = list(columns)
-    arrays = [pa.array(_numbers(each), type=kinds.get(each.dtype)) for each in listed]
+    arrays = [_arrow_column(pa, each, kinds.get(each.dtype)) for each in listed]
     table = pa.Table.from_arrays(arrays, names=[each.name for each in listed])
     if facts is None:
         return table
     return table.replace_schema_metadata({b"dpsql": json.dumps(facts).encode()})
 
 
-def _numbers(column: FrameColumn) -> list[Any]:
-    """The values of a column; those of numbers as doubles, whatever they were."""
-    if column.dtype != "number":
-        return list(column.values)
-    return [None if each is None else float(str(each)) for each in column.values]
+def _arrow_column(pa: Any, column: FrameColumn, kind: Any) -> Any:
+    vector = column.values
+    if column.dtype == "number":
+        return pa.array(vector.numbers(), type=kind, mask=vector.nulls())
+    if isinstance(vector.values, np.ndarray) and vector.values.dtype == np.int64:
+        known = pa.array(vector.values, type=kind, mask=vector.missing)
+    else:
+        known = pa.array(vector.distinct(), type=kind)
+    return known if vector.places is None else known.take(pa.array(vector.places))
 
 
 def needed(package: str, what: str, extra: str) -> Any:

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from dpsql.answer.dataframes import frame_columns
 from dpsql.answer.digits import NOT_KNOWN, column_texts, short
-from dpsql.answer.numbers import Numbers
+from dpsql.answer.numbers import ErrorRange, Numbers
 from dpsql.errors import printable
 from dpsql.records import dataclass, replace
+from dpsql.vectors import Vector
 
 ENDS = 10
 """Rows that are shown from either end of a long result."""
@@ -45,12 +46,11 @@ N = TypeVar("N", bound=Numbers)
 def errors_as_columns(result: N) -> N:
     """The result with a column of standard errors after every noisy one."""
     found = frame_columns(result, True)
-    rows = zip(*(each.values for each in found), strict=True) if found else ()
     return replace(
         result,
         columns=tuple(each.name for each in found),
         types=tuple(each.kind for each in found),
-        rows=tuple(rows),
+        vectors=tuple(each.values for each in found),
         stddev=(None,) * len(found),
         whole=(),
     )
@@ -58,15 +58,14 @@ def errors_as_columns(result: N) -> N:
 
 def errors_as_text(result: N) -> N:
     """The result with standard errors beside the numbers, which are text then."""
-    texts = list(texts_of(result, range(len(result.rows))))
+    texts = list(texts_of(result, range(result.count)))
     noisy = [each is not None for each in result.stddev]
-    columns = [
-        text.joined("\u00b1") if noisy[j] else [row[j] for row in result.rows]
+    vectors = tuple(
+        Vector.of(text.joined("\u00b1")) if noisy[j] else result.vectors[j]
         for j, text in enumerate(texts)
-    ]
-    types = ("text" if n else kind for n, kind in zip(noisy, result.types, strict=True))
-    rows = tuple(zip(*columns, strict=True))
-    return replace(result, types=tuple(types), rows=rows, stddev=(None,) * len(noisy), whole=())
+    )
+    types = tuple("text" if n else kind for n, kind in zip(noisy, result.types, strict=True))
+    return replace(result, types=types, vectors=vectors, stddev=(None,) * len(noisy), whole=())
 
 
 def shown_rows(count: int) -> list[int | None]:
@@ -84,8 +83,8 @@ def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[Texts]:
     """The columns of some rows of a result; digits follow from the errors of all rows."""
     kinds = zip(result.columns, result.value_types, result.errors, strict=True)
     for j, (name, kind, told) in enumerate(kinds):
-        values = [result.rows[i][j] for i in rows]
-        errors = None if told is None else [told[i] for i in rows]
+        values = list(result.vectors[j].take(rows))
+        errors = None if told is None else list(told.take(rows))
         yield Texts(printable(name), *column_texts(values, errors), kind in _NUMBERS)
 
 
@@ -96,7 +95,7 @@ def count_text(result: Numbers, shown: int) -> str:
     >>> count_text(listing(("n",), [(1,)]), 1)
     '1 row, 1 column'
     """
-    rows, columns = len(result.rows), len(result.columns)
+    rows, columns = result.count, len(result.columns)
     part = f" ({shown} shown)" if shown < rows else ""
     plural = "" if rows == 1 else "s"
     return f"{rows:,} row{plural}{part}, {columns} column{'' if columns == 1 else 's'}"
@@ -107,19 +106,18 @@ def errors_text(result: Numbers, mark: str = " ") -> str:
 
     >>> from dpsql.answer.result import Result
     >>> rows, errors = ((7, 1.5), (8, 2.5)), ((1414.2, 1414.2), (8.0, None))
-    >>> errors_text(Result(("n", "d"), ("integer", "number"), rows, errors, ""))
+    >>> errors_text(Result.of_rows(("n", "d"), ("integer", "number"), rows, errors, ""))
     'n 1414; d 8, some not known'
     """
-    return "; ".join(
-        f"{printable(name)}{mark}{_span(known, unknown)}" for name, known, unknown in result.spans
-    )
+    return "; ".join(f"{printable(each.name)}{mark}{span_text(each)}" for each in result.spans)
 
 
-def _span(known: Sequence[float], unknown: int) -> str:
-    if not known:
+def span_text(span: ErrorRange) -> str:
+    """The least and the greatest of the standard errors of a column."""
+    if span.least is None or span.greatest is None:
         return NOT_KNOWN
-    ends = list(dict.fromkeys(map(short, (min(known), max(known)))))
-    return " to ".join(ends) + (f", some {NOT_KNOWN}" if unknown else "")
+    ends = list(dict.fromkeys(map(short, (span.least, span.greatest))))
+    return " to ".join(ends) + (f", some {NOT_KNOWN}" if span.unknown else "")
 
 
 def said_of(result: Numbers) -> list[str]:
@@ -132,7 +130,7 @@ def result_text(result: Numbers) -> str:
     """A result as a table of text, its cost and notes below."""
     if not result.columns:
         return result.message or ""
-    wanted = shown_rows(len(result.rows))
+    wanted = shown_rows(result.count)
     rows = [i for i in wanted if i is not None]
     columns = [(c.name, c.joined("±"), c.right) for c in texts_of(result, rows)]
     widths = [max(map(len, (name, *cells))) for name, cells, _ in columns]
@@ -153,7 +151,7 @@ def result_html(result: Numbers) -> str:
     """A result as a table of HTML, its cost and notes below; all text is escaped."""
     if not result.columns:
         return f"<p>{html.escape(result.message or '')}</p>"
-    wanted = shown_rows(len(result.rows))
+    wanted = shown_rows(result.count)
     rows = [i for i in wanted if i is not None]
     columns = list(texts_of(result, rows))
     head = "".join(_cell("th", html.escape(c.name), c.right) for c in columns)

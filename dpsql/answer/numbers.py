@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from dpsql.errors import decimal_text
-from dpsql.records import dataclass
+from dpsql.records import cached_property, dataclass
 from dpsql.strategy.noise_law import law
+from dpsql.vectors import Vector, rows_of, vectors_of
 
 DRAFT = "scratch: a draft, not for publication"
 """The note of every answer in scratch mode."""
@@ -41,27 +44,31 @@ class ReceiptInfo:
     head: str
 
 
-def told_error(error: float | None, value: object, kind: str) -> float | None:
-    """The standard error of a noisy value as it is told: NaN beside a number that has none.
+def told_errors(errors: Vector, values: Vector, kind: str) -> Vector:
+    """The standard errors of noisy values as they are told: NaN beside a number that has none.
 
-    >>> told_error(1.5, 7, "number"), told_error(None, 8, "number"), told_error(None, None, "date")
+    >>> told_errors(Vector.of([1.5, None, None]), Vector.of([7, 8, None]), "number")
     (1.5, nan, None)
     """
-    is_missing = error is None and value is not None and kind not in ERRORLESS
-    return math.nan if is_missing else error
+    unknown = errors.nulls()
+    if kind in ERRORLESS or not unknown.any():
+        return errors
+    missing = unknown & values.nulls()
+    return Vector(errors.numbers(), missing if missing.any() else None)
 
 
 class ErrorRange(NamedTuple):
-    """A noisy column: its name, the standard errors that are known, and how many are not."""
+    """A noisy column: the least and the greatest standard error, how many are not known."""
 
     name: str
-    known: tuple[float, ...]
+    least: float | None
+    greatest: float | None
     unknown: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Numbers:
-    """The answer to one statement.
+    """The answer to one statement, by columns; ``rows`` are made of them when they are asked for.
 
     ``stddev`` and ``intervals`` have one entry per column: ``None`` for a column without noise,
     else one standard error (95 % interval) per row, ``None`` where the number is NULL or no error
@@ -76,8 +83,8 @@ class Numbers:
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    stddev: tuple[tuple[float | None, ...] | None, ...]
+    vectors: tuple[Vector, ...]
+    stddev: tuple[Vector | None, ...]
     sql: str
     kind: str = "answer"
     message: str | None = None
@@ -88,6 +95,39 @@ class Numbers:
     standing: tuple[str, ...] = ()
     whole: tuple[bool, ...] = ()
     typed: tuple[str | None, ...] = ()
+
+    @classmethod
+    def of_rows(
+        cls,
+        columns: Sequence[str],
+        types: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        stddev: Sequence[Sequence[float | None] | None],
+        sql: str,
+        **more: Any,
+    ) -> Self:
+        """An answer whose rows are given one by one.
+
+        Args:
+            columns, types: (columns,) names and types.
+            rows: (rows, columns) values.
+            stddev: (columns,) standard errors (rows,), None without noise.
+            sql: of the statement.
+            more: other fields, by name.
+        """
+        errors = tuple(None if each is None else Vector.of(each) for each in stddev)
+        vectors = vectors_of(rows, len(columns))
+        return cls(tuple(columns), tuple(types), vectors, errors, sql, **more)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.vectors[0]) if self.vectors else 0
+
+    @cached_property
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """All rows as tuples, kept from then on."""
+        return tuple(rows_of(self.vectors))
 
     @property
     def is_draft(self) -> bool:
@@ -102,7 +142,7 @@ class Numbers:
         return tuple("integer" if w and kind == "number" else kind for kind, w in pairs)
 
     @property
-    def errors(self) -> tuple[tuple[float | None, ...] | None, ...]:
+    def errors(self) -> tuple[Vector | None, ...]:
         """The error of every value as it is told; each output asks here, and nowhere else.
 
         Shaped like ``stddev``: ``None`` for a column that is exact or a key, or tells errors
@@ -110,13 +150,8 @@ class Numbers:
         ``None`` where there is no number.
         """
         return tuple(
-            None
-            if errors is None
-            else tuple(
-                told_error(error, row[j], kind)
-                for row, error in zip(self.rows, errors, strict=True)
-            )
-            for j, (errors, kind) in enumerate(zip(self.stddev, self.types, strict=True))
+            None if errors is None else told_errors(errors, values, kind)
+            for errors, values, kind in zip(self.stddev, self.vectors, self.types, strict=True)
         )
 
     @property
@@ -124,10 +159,16 @@ class Numbers:
         """The errors of every noisy column with a number, in short."""
         found = []
         for name, errors in zip(self.columns, self.errors, strict=True):
-            told = [each for each in errors or () if each is not None]
-            known = [each for each in told if not math.isnan(each)]
-            if told:
-                found.append(ErrorRange(name, tuple(known), len(told) - len(known)))
+            if errors is None:
+                continue
+            told = errors.numbers()
+            if errors.missing is not None or not isinstance(errors.values, np.ndarray):
+                told = told[~errors.nulls()]
+            known = told[~np.isnan(told)] if np.isnan(told.sum()) else told
+            if len(told):
+                least = float(known.min()) if len(known) else None
+                greatest = float(known.max()) if len(known) else None
+                found.append(ErrorRange(name, least, greatest, len(told) - len(known)))
         return tuple(found)
 
     @property
@@ -138,8 +179,8 @@ class Numbers:
             None
             if errors is None
             else tuple(
-                None if error is None else (row[j] - width * error, row[j] + width * error)
-                for row, error in zip(self.rows, errors, strict=True)
+                None if error is None else (value - width * error, value + width * error)
+                for value, error in zip(values, errors, strict=True)
             )
-            for j, errors in enumerate(self.stddev)
+            for values, errors in zip(self.vectors, self.stddev, strict=True)
         )

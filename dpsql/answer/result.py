@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Result(Numbers):
     """The answer to one statement."""
 
@@ -84,4 +84,4 @@ def listing(columns: tuple[str, ...], rows: list[tuple[Any, ...]], sql: str = ""
         "integer" if rows and all(isinstance(row[j], int) for row in rows) else "text"
         for j in range(len(columns))
     )
-    return Result(columns, types, tuple(rows), tuple(None for _ in columns), sql, kind="message")
+    return Result.of_rows(columns, types, rows, (None,) * len(columns), sql, kind="message")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from dpsql.sealed import PATIENT, Sealed
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 from dpsql.sql.query import Output
 from dpsql.strategy.noise_law import law
+from dpsql.vectors import Vector, repeated
 
 if TYPE_CHECKING:
     from dpsql.answer.covariance import Joint
@@ -48,20 +47,20 @@ class Filled:
     are whole, by the plan alone.
     """
 
-    answers: tuple[list[Any], ...]
+    answers: tuple[Vector, ...]
     covariances: Covariances
     whole: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The rows of a result, the standard errors and the type of every column, and slopes."""
+    """The columns of a result, the standard errors and the type of each, and slopes."""
 
-    rows: tuple[tuple[Any, ...], ...]
-    errors: tuple[tuple[float | None, ...] | None, ...]
+    columns: tuple[Vector, ...]
+    errors: tuple[Vector | None, ...]
     types: tuple[str, ...]
     kinds: tuple[str, ...] = ()
-    slopes: tuple[tuple[Any, ...], ...] = ()
+    slopes: tuple[Vector, ...] = ()
 
 
 def build_result(
@@ -90,11 +89,11 @@ def build_result(
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)
         clipped[f"values above {level} are clipped to it: the sums are biased downwards"] = None
-    whole = exact_columns(whole_columns(item, filled), parts.rows)
+    whole = exact_columns(whole_columns(item, filled), parts.columns)
     result = Result(
         item.columns,
         parts.types,
-        settled_rows(parts.rows, parts.types, whole),
+        settled_columns(parts.columns, parts.types, whole),
         parts.errors,
         item.text,
         whole=whole,
@@ -132,22 +131,20 @@ def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
     return tuple(whole and (below or not noisy) for whole, noisy in pairs)
 
 
-def exact_columns(whole: Sequence[bool], rows: Sequence[tuple[Any, ...]]) -> tuple[bool, ...]:
+def exact_columns(whole: Sequence[bool], columns: Sequence[Vector]) -> tuple[bool, ...]:
     """Columns of whole numbers, less those with some that doubles do not tell from the next one.
 
-    >>> exact_columns((True, True), [(2.0**53, 2.0**54), (None, 1.0)])
+    >>> exact_columns((True, True), [Vector.of([2.0**53, None]), Vector.of([2.0**54, 1.0])])
     (True, False)
     """
-    return tuple(
-        is_whole and not _has_large_double(list(map(itemgetter(place), rows)))
-        for place, is_whole in enumerate(whole)
-    )
+    pairs = zip(whole, columns, strict=True)
+    return tuple(is_whole and not _has_large_double(values) for is_whole, values in pairs)
 
 
-def _has_large_double(values: Sequence[Any]) -> bool:
-    if not any(issubclass(kind, float) for kind in set(map(type, values))):
-        return False
-    return any(isinstance(value, float) and abs(value) > EXACT for value in values)
+def _has_large_double(column: Vector) -> bool:
+    if isinstance(column.values, tuple):
+        return any(isinstance(each, float) and abs(each) > EXACT for each in column.values)
+    return column.values.dtype == np.float64 and bool((np.abs(column.values) > EXACT).any())
 
 
 def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:
@@ -155,28 +152,25 @@ def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:
     return output.whole and (not output.noisy or numbers.whole.issuperset(over))
 
 
-def settled_rows(
-    rows: tuple[tuple[Any, ...], ...], types: Sequence[str], whole: Sequence[bool]
-) -> tuple[tuple[Any, ...], ...]:
-    """Rows with integers where doubles are whole by the plan.
+def settled_columns(
+    columns: Sequence[Vector], types: Sequence[str], whole: Sequence[bool]
+) -> tuple[Vector, ...]:
+    """Columns with integers where doubles are whole by the plan.
 
-    >>> settled_rows(((2.0, 2.0), (None, 0.5)), ("number", "number"), (True, False))
-    ((2, 2.0), (None, 0.5))
+    >>> settled_columns([Vector.of([2.0, None])] * 2, ("number", "number"), (True, False))
+    ((2, None), (2.0, None))
     """
-    places = [j for j, kind in enumerate(types) if whole[j] and kind == "number"]
-    if not places:
-        return rows
-    settled = [list(row) for row in rows]
-    for row in settled:
-        for j in places:
-            row[j] = None if row[j] is None else round(row[j])
-    return tuple(map(tuple, settled))
+    facts = zip(columns, types, whole, strict=True)
+    return tuple(
+        each.rounded(np.rint, round) if is_whole and kind == "number" else each
+        for each, kind, is_whole in facts
+    )
 
 
 def _project(select: Select, filled: Filled) -> _Parts:
     keys = select.key_columns()
-    columns: list[list[Any]] = []
-    errors: list[tuple[float | None, ...] | None] = []
+    columns: list[Vector] = []
+    errors: list[Vector | None] = []
     types: list[str] = []
     for output in select.query.shell.outputs:
         if output.key is not None:
@@ -187,14 +181,12 @@ def _project(select: Select, filled: Filled) -> _Parts:
         assert output.aggregate is not None
         columns.append(filled.answers[output.aggregate])
         variance = filled.covariances.get((output.aggregate, output.aggregate))
-        errors.append((None,) * select.rows if variance is None else _roots(variance))
+        roots = (
+            repeated(None, select.rows) if variance is None else Vector.finite(np.sqrt(variance))
+        )
+        errors.append(roots)
         types.append(_type_name(select.kinds[output.aggregate]))
-    return _Parts(tuple(zip(*columns, strict=True)), tuple(errors), tuple(types))
-
-
-def _roots(variance: Floats) -> tuple[float | None, ...]:
-    roots = np.sqrt(variance)
-    return tuple(roots.tolist() if np.isfinite(roots).all() else map(_plain, roots.tolist()))
+    return _Parts(tuple(columns), tuple(errors), tuple(types))
 
 
 def _evaluate(
@@ -203,7 +195,8 @@ def _evaluate(
     shell = select.query.shell
     width = law(cost.noise).interval if cost is not None else 0.0
     _fill_cells(select, filled, width, sealed)
-    kinds, found = sealed.query(shell.text(slopes=slopes), limits=PATIENT)
+    kinds, columns = sealed.vectors(shell.text(slopes=slopes), PATIENT)
+    found = tuple(map(plain, columns))
     count = len(shell.outputs)
     places = itertools.count(count)
     errors = tuple(
@@ -212,11 +205,8 @@ def _evaluate(
         else None
         for index, output in enumerate(shell.outputs)
     )
-    rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     types = tuple(_type_name(kind) for kind in kinds[:count])
-    first = next(places)
-    last = tuple(zip(*(row[first:] for row in found), strict=True))
-    return _Parts(rows, errors, types, kinds[:count], last)
+    return _Parts(found[:count], errors, types, kinds[:count], columns[next(places) :])
 
 
 def _put_together(
@@ -234,35 +224,33 @@ def _put_together(
         sealed.fill(f"t{index}", _noisy_table(select, parts))
     for table in outer.public:
         sealed.fill(table.name, table.columns)
-    kinds, found = sealed.query(outer.sql, limits=PATIENT)
+    kinds, columns = sealed.vectors(outer.sql, PATIENT)
+    found = tuple(map(plain, columns))
     count = len(outer.columns)
-    rows = tuple(tuple(_plain(value) for value in row[:count]) for row in found)
     errors = tuple(
         None if not noisy else joint.errors(slopes, found) if slopes else _spreads(k, place, found)
         for k, (place, noisy, slopes) in enumerate(
             zip(outer.errors, outer.noisy, outer.influences, strict=True)
         )
     )
-    return _Parts(rows, errors, tuple(map(_type_name, kinds[:count])))
+    return _Parts(found[:count], errors, tuple(map(_type_name, kinds[:count])))
 
 
-def _spreads(
-    column: int, place: int | None, found: Sequence[tuple[Any, ...]]
-) -> tuple[float | None, ...]:
-    """The standard errors at a place of rows; what is NULL has none."""
+def _spreads(column: int, place: int | None, found: Sequence[Vector]) -> Vector:
+    """The standard errors in another column; what is NULL has none."""
     if place is None:
-        return (None,) * len(found)
-    return tuple(None if row[column] is None else _plain(row[place]) for row in found)
+        return repeated(None, len(found[column]))
+    return Vector.finite(np.where(found[column].nulls(), np.nan, found[place].numbers()))
 
 
 def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence[object]]]:
     """The result of a select as a table of the outer shell."""
-    numbers = ("BIGINT", range(len(parts.rows)))
+    rows = len(parts.columns[0]) if parts.columns else 0
+    numbers = ("BIGINT", range(rows))
     columns: dict[str, tuple[str, Sequence[object]]] = {"i": numbers, "r0": numbers}
     slopes = iter(parts.slopes)
     for position, output in enumerate(select.query.shell.outputs):
-        values = [row[position] for row in parts.rows]
-        columns[f"c{position}"] = (parts.kinds[position], values)
+        columns[f"c{position}"] = (parts.kinds[position], parts.columns[position])
         spread = parts.errors[position]
         if output.stddev is not None and spread is not None:
             columns[f"e{position}"] = ("DOUBLE", spread)
@@ -282,7 +270,7 @@ def _fill_cells(select: Select, filled: Filled, width: float, sealed: Sealed) ->
     for index, answer in enumerate(filled.answers):
         values[f"a{index}"] = answer
     for i, j in shell.covariances:
-        values[f"c{i}_{j}"] = filled.covariances[i, j].tolist()
+        values[f"c{i}_{j}"] = Vector(filled.covariances[i, j])
     for place, group in enumerate(shell.groups):
         values[f"m{place}"] = _by_rows(filled.covariances, group)
     sealed.fill("cells", {name: (kind, values[name]) for name, kind in kinds.items()})
@@ -297,11 +285,19 @@ def _by_rows(covariances: Covariances, group: Sequence[int]) -> list[list[list[f
     return [list(row) for row in zip(*lists, strict=True)]
 
 
-def _plain(value: Any) -> Any:
-    """NaN and infinities of post-processing become NULL."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def plain(column: Vector) -> Vector:
+    """A column in which NaN and infinities of post-processing are NULL.
+
+    >>> plain(Vector.of([1.5, float("nan")]))
+    (1.5, None)
+    """
+    if not isinstance(column.values, np.ndarray) or column.values.dtype != np.float64:
+        return column
+    broken = ~np.isfinite(column.values)
+    if not broken.any():
+        return column
+    missing = broken if column.missing is None else broken | column.missing
+    return Vector(column.values, missing, column.places)
 
 
 def _type_name(kind: str) -> str:

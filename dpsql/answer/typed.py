@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeVar
 
+import numpy as np
+
+from dpsql.algebra.operator import Floats
 from dpsql.answer.numbers import Numbers
 from dpsql.records import replace
+from dpsql.vectors import Vector
 
 N = TypeVar("N", bound=Numbers)
 INTEGERS = frozenset({"int2", "int4", "int8"})
@@ -37,7 +41,7 @@ def typed(result: N, types: Sequence[str | None]) -> N:
     if len(types) != len(result.columns):
         return result
     kinds, errors = list(result.types), list(result.stddev)
-    columns = list(zip(*result.rows, strict=True))
+    columns = list(result.vectors)
     found: list[str | None] = []
     for place, (name, kind) in enumerate(zip(types, result.types, strict=True)):
         is_list = kind == "list" and name is not None and name.endswith("[]")
@@ -45,20 +49,21 @@ def typed(result: N, types: Sequence[str | None]) -> N:
         found.append(name if fits else None)
         if fits and name in INTEGERS and kind == "number":
             kinds[place] = "integer"
-            if columns:
-                columns[place] = tuple(map(_whole, columns[place]))
+            columns[place] = columns[place].rounded(_away, _whole)
             own, whole = errors[place], bool(result.whole) and result.whole[place]
             if own is not None and not whole:
-                errors[place] = tuple(
-                    None if each is None else math.sqrt(each * each + ROUNDING) for each in own
-                )
+                errors[place] = Vector.finite(np.sqrt(np.square(own.numbers()) + ROUNDING))
     return replace(
         result,
         types=tuple(kinds),
-        rows=tuple(zip(*columns, strict=True)) if columns else result.rows,
+        vectors=tuple(columns),
         stddev=tuple(errors),
         typed=tuple(found),
     )
+
+
+def _away(values: Floats) -> Floats:
+    return np.asarray(np.copysign(np.floor(np.abs(values) + 0.5), values))
 
 
 def _whole(value: object) -> int | None:

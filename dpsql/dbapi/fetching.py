@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dpsql.answer.result import Result
 from dpsql.errors import InterfaceError, Warning
+from dpsql.vectors import BATCH, Vector, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,7 @@ class Fetching:
         self._row = 0
         self._closed = False
         self._shown: Result | None = None
+        self._held: tuple[int, list[tuple[Any, ...]]] = (0, [])
 
     def _start(self) -> None:
         """Forget the results: nobody takes those of a statement for those of a refused one."""
@@ -38,7 +40,7 @@ class Fetching:
     def _finish(self, results: Sequence[Result]) -> None:
         self._results = list(results)
         self._position = self._row = 0
-        self._shown = None
+        self._shown, self._held = None, (0, [])
 
     def _show(self, result: Result) -> Result:
         """The result as its rows are fetched."""
@@ -53,7 +55,7 @@ class Fetching:
         return self._results[self._position]
 
     @property
-    def stddev(self) -> tuple[tuple[float | None, ...] | None, ...]:
+    def stddev(self) -> tuple[Vector | None, ...]:
         """The standard errors of the current result, column by column."""
         return self.result.stddev
 
@@ -69,7 +71,7 @@ class Fetching:
     @property
     def rowcount(self) -> int:
         """Number of rows of the current result, or -1."""
-        return len(self.result.rows) if self.description else -1
+        return self.result.count if self.description else -1
 
     @property
     def rownumber(self) -> int | None:
@@ -88,7 +90,7 @@ class Fetching:
             return None
         self._position += 1
         self._row = 0
-        self._shown = None
+        self._shown, self._held = None, (0, [])
         return True
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -99,21 +101,27 @@ class Fetching:
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next ``size`` rows (``arraysize`` by default)."""
         count = self.arraysize if size is None else max(0, size)
-        rows = list(self._rows[self._row : self._row + count])
-        self._row += len(rows)
-        return rows
+        vectors, start = self._vectors, self._row
+        stop = min(start + count, self._fetched.count)
+        self._row = stop
+        first, held = self._held
+        if start < first or stop > first + len(held):
+            first, last = start, max(stop, start + BATCH)
+            held = list(rows_of([each[first:last] for each in vectors]))
+            self._held = (first, held if stop - start < BATCH else [])
+        return held[start - first : stop - first]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return the remaining rows."""
-        return self.fetchmany(len(self._rows))
+        return self.fetchmany(self._fetched.count)
 
     @property
-    def _rows(self) -> tuple[tuple[Any, ...], ...]:
-        """The rows of the current result. Raises: InterfaceError (E_NO_RESULT, E_CLOSED)."""
+    def _vectors(self) -> tuple[Vector, ...]:
+        """The columns of the current result. Raises: InterfaceError (E_NO_RESULT, E_CLOSED)."""
         if not self.result.columns:
             what = "the last statement has no rows to fetch"
             raise InterfaceError("E_NO_RESULT", what, hint="a SELECT, SHOW or DESCRIBE has")
-        return self._fetched.rows
+        return self._fetched.vectors
 
     @property
     def _fetched(self) -> Result:
@@ -129,8 +137,9 @@ class Fetching:
         if mode not in ("relative", "absolute"):
             raise InterfaceError("E_SETTING", f"mode = {mode!r}", hint="'relative' or 'absolute'")
         target = value + (self._row if mode == "relative" else 0)
-        if not 0 <= target <= len(self._rows):
-            raise IndexError(f"there is no row {target} among {len(self._rows)}")
+        count = len(self._vectors[0])
+        if not 0 <= target <= count:
+            raise IndexError(f"there is no row {target} among {count}")
         self._row = target
 
     def __iter__(self) -> Self:

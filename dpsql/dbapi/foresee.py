@@ -64,7 +64,7 @@ def constants(statement: Statement) -> Result:
     found = constants_of(check_limits(statement.fragment))
     names, types = tuple(each.name for each in found), tuple(each.type for each in found)
     row, sql = tuple(each.value for each in found), statement.fragment.body
-    result = Result(names, types, (row,), (None,) * len(row), sql)
+    result = Result.of_rows(names, types, (row,), (None,) * len(row), sql)
     reader = statement.fragment.reader
     columns = None if reader is None else reader.read(sql, statement.fragment).columns
     if columns is None or len(columns) != len(row):

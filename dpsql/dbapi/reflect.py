@@ -46,9 +46,9 @@ def empty_answer(statement: Statement) -> Result:
         return listing(("explain",), [(free,)], sql)
     types = tuple(kind_of(each.type) for each in columns)
     typed = () if statement.fragment.reader is None else tuple(each.type for each in columns)
-    none = (None,) * len(columns)
     names = tuple(each.name for each in columns)
-    return Result(names, types, (), none, sql, kind="message", typed=typed)
+    none = (None,) * len(columns)
+    return Result.of_rows(names, types, (), none, sql, kind="message", typed=typed)
 
 
 def comment_of(known: Catalog, name: str) -> str | None:

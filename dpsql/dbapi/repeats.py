@@ -115,7 +115,7 @@ class Repeats:
 
 def _numbers(result: Result | None) -> int:
     """Count the values of an answer."""
-    return 0 if result is None else len(result.rows) * len(result.columns)
+    return 0 if result is None else result.count * len(result.columns)
 
 
 def _touched(path: Path) -> tuple[int, ...] | None:

@@ -48,6 +48,7 @@ from dpsql.records import dataclass, replace
 from dpsql.settings import DEMANDS, LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
+from dpsql.vectors import Vector
 from dpsql.workload.target import find_released, find_views, notes_of, view_rows
 
 MANY_ROWS = 100
@@ -175,7 +176,7 @@ class Clipping(Looking[ClippedSums]):
     def results(self, desk: Desk, found: ClippedSums, free: bool) -> tuple[Result, ...]:
         """The answer to the statement, with what has to be said about it."""
         variance = np.square(found.stddev)
-        filled = Filled((list(found.values),), {(0, 0): variance})
+        filled = Filled((Vector.of(found.values),), {(0, 0): variance})
         plain = build_result(self.item, [filled], found.cost(free), found.proof, desk.sealed)
         standing = notes_of(self.item, find_views([self.item]))
         notes = (*found.notes(self.summed.column, free), *self.item.decided, *standing)

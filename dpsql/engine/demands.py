@@ -21,6 +21,7 @@ from dpsql.plan.request import Request
 from dpsql.records import dataclass
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
+from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
 from dpsql.workload.target import Readings
 from dpsql.workload.term import Term
@@ -154,8 +155,8 @@ def foresee(
 
 
 def _foreseen(name: str, at: int, results: Sequence[Result], is_stated: bool) -> DemandedColumn:
-    errors = [_finite(result.stddev[at] or ()) for result in results]
-    values = [_finite([row[at] for row in result.rows]) for result in results]
+    errors = [_finite(result.stddev[at] or Vector(())) for result in results]
+    values = [_finite(result.vectors[at]) for result in results]
     most = [float(each.max()) for each in errors if each is not None and each.size]
     is_known = len(most) == len(errors) and max(most) <= min(most) * (1 + SAME)
     if errors[0] is None or not errors[0].size or not (is_stated or is_known):
@@ -173,11 +174,12 @@ def _foreseen(name: str, at: int, results: Sequence[Result], is_stated: bool) ->
     return DemandedColumn(name, max(most), float(parts[place]), float(first[place]))
 
 
-def _finite(values: Sequence[object]) -> Floats | None:
+def _finite(values: Vector) -> Floats | None:
     """The numbers, None where one is none."""
-    kinds = all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
-    found = np.array(values, dtype=np.float64) if kinds else None
-    return found if found is not None and np.isfinite(found).all() else None
+    if not set(map(type, values.distinct())) <= {int, float}:
+        return None
+    found = values.numbers()
+    return found if np.isfinite(found).all() else None
 
 
 def _references(

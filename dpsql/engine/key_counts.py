@@ -32,6 +32,7 @@ from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import COUNT_ROWS, Aggregate, Query
 from dpsql.strategy.noise_law import law
+from dpsql.vectors import Vector
 from dpsql.workload.target import find_views
 
 OTHERS = Fraction(1, 10)
@@ -195,7 +196,7 @@ def read_counts(desk: Desk, item: Compiled, found: Discovered, free: bool) -> Re
     variances = np.array([law(found.noise).variance(float(scale)) for _, scale in counted])
     size = range(len(select.query.aggregates))
     pairs = dict.fromkeys(itertools.combinations_with_replacement(size, 2), variances)
-    filled = Filled(tuple([*values] for _ in size), pairs)
+    filled = Filled((Vector.of(values),) * len(size), pairs)
     cost = CostInfo(found.epsilon, found.delta, found.noise, free)
     result = build_result(item, [filled], cost, ReceiptInfo(*found.receipt), desk.sealed)
     column, view = select.table.columns[found.column], find_views([item])[select.query.table]

@@ -13,6 +13,7 @@ from dpsql.engine.explanation import Explanation
 from dpsql.errors import Error, Span, decimal_text
 from dpsql.server.sqlstates import told_of
 from dpsql.strategy.noise_law import law
+from dpsql.vectors import rows_of
 
 Shape = dict[str, Any]
 
@@ -25,17 +26,18 @@ EXACT = 1 << 53
 def shape_result(result: Result) -> Shape:
     """A result: columns, the first rows, their standard errors, and what it cost."""
     noise = None if result.cost is None else result.cost.noise
+    shown = [each[:MOST_ROWS] for each in result.vectors]
     return {
         "columns": [
             {"name": name, "type": kind, "noisy": errors is not None}
             for name, kind, errors in zip(result.columns, result.types, result.stddev, strict=True)
         ],
-        "rows": [[shape_value(each) for each in row] for row in result.rows[:MOST_ROWS]],
+        "rows": [[shape_value(each) for each in row] for row in rows_of(shown)],
         "stddev": [
             None if errors is None else [shape_value(each) for each in errors[:MOST_ROWS]]
             for errors in result.errors
         ],
-        "count": len(result.rows),
+        "count": result.count,
         "interval": law(noise).interval if noise is not None else 0.0,
         "kind": result.kind,
         "message": result.message,

@@ -20,5 +20,5 @@ def copied(table: Returned, kind: str, header: bool) -> Iterator[bytes]:
     write, mark = (copy_csv, b",") if kind == "csv" else (copy_text, b"\t")
     if header:
         yield mark.join(write(head.name.encode()) for head in table.heads) + b"\n"
-    for row in table.rows([]):
-        yield mark.join(map(write, row)) + b"\n"
+    for row in table.rows([], write=write):
+        yield mark.join(each or b"" for each in row) + b"\n"

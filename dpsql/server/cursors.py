@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dpsql.records import dataclass
 from dpsql.server.messages import Head
-from dpsql.server.returned import Returned
+from dpsql.server.returned import Returned, Write
 from dpsql.server.values import BadValue
 
 MOST_KEPT = 1000
@@ -110,8 +110,8 @@ class FetchedRows:
         return len(self.places)
 
     def rows(
-        self, formats: Sequence[int], places: Sequence[int] | None = None
-    ) -> Iterator[list[bytes | None]]:
+        self, formats: Sequence[int], places: Sequence[int] | None = None, write: Write = None
+    ) -> Iterator[Sequence[bytes | None]]:
         """The rows, each column in its format."""
         wanted = self.places if places is None else [self.places[place] for place in places]
-        return self.table.rows(formats, wanted)
+        return self.table.rows(formats, wanted, write)

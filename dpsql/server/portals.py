@@ -44,7 +44,7 @@ class Portal:
     formats: list[int] = field(default_factory=list)
     twin: tuple[Sequence[bytes | None], Sequence[int], Sequence[int]] = ((), (), ())
     reply: Reply | None = None
-    rows: Iterator[list[bytes | None]] | None = None
+    rows: Iterator[Sequence[bytes | None]] | None = None
     sent: int = 0
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
-from dpsql.answer.numbers import told_error
 from dpsql.answer.result import Result
 from dpsql.records import dataclass
 from dpsql.server.messages import TEXT, Head, ProtocolError
 from dpsql.server.values import TYPES, WireType, encode, wire_type
+from dpsql.vectors import Vector, rows_of
+
+Write = Callable[[bytes | None], bytes | None] | None
 
 STDDEV = "__stddev"
 """The suffix of columns of standard errors."""
@@ -26,9 +28,15 @@ class Returned(Protocol):
         """The number of rows."""
 
     def rows(
-        self, formats: Sequence[int], places: Sequence[int] | None = None
-    ) -> Iterator[list[bytes | None]]:
-        """The rows, or those at some places, each column in its format."""
+        self, formats: Sequence[int], places: Sequence[int] | None = None, write: Write = None
+    ) -> Iterator[Sequence[bytes | None]]:
+        """The rows, or those at some places, each column in its format.
+
+        Args:
+            formats: none for text, one for all columns, or each column's own.
+            places: of the rows; all by default.
+            write: what becomes of every value, once it is encoded.
+        """
 
 
 def spread(formats: Sequence[int], count: int) -> list[int]:
@@ -84,23 +92,29 @@ class ResultTable:
         return heads_of(self.result.columns, self._kinds, self._noisy)
 
     def __len__(self) -> int:
-        return len(self.result.rows)
+        return self.result.count
 
     def rows(
-        self, formats: Sequence[int], places: Sequence[int] | None = None
-    ) -> Iterator[list[bytes | None]]:
-        wanted = spread(formats, len(self.heads))
-        result, noisy = self.result, self._noisy
-        kinds = self._kinds
-        for number in range(len(self)) if places is None else places:
-            values: list[bytes | None] = []
-            for position, value in enumerate(result.rows[number]):
-                values.append(encode(value, kinds[position], wanted[len(values)]))
-                errors = result.stddev[position] if noisy and noisy[position] else None
-                if errors is not None:
-                    error = told_error(errors[number], value, result.types[position])
-                    values.append(encode(error, TYPES["number"], wanted[len(values)]))
-            yield values
+        self, formats: Sequence[int], places: Sequence[int] | None = None, write: Write = None
+    ) -> Iterator[Sequence[bytes | None]]:
+        columns: list[tuple[Vector, WireType]] = []
+        told = self.result.errors
+        for kind, values, errors in zip(self._kinds, self.result.vectors, told, strict=True):
+            columns.append((values, kind))
+            if self.errors and errors is not None:
+                columns.append((errors, TYPES["number"]))
+        wanted = spread(formats, len(columns))
+        vectors = [each if places is None else each.take(places) for each, _ in columns]
+        encoders = [
+            _encoder(kind, each, write) for (_, kind), each in zip(columns, wanted, strict=True)
+        ]
+        return rows_of(vectors, encoders)
+
+
+def _encoder(kind: WireType, format_: int, write: Write) -> Callable[[Any], Any]:
+    if write is None:
+        return lambda value: encode(value, kind, format_)
+    return lambda value: write(encode(value, kind, format_))
 
 
 def formatted(heads: Sequence[Head], formats: Sequence[int]) -> list[Head]:

@@ -28,7 +28,7 @@ from dpsql.records import dataclass, field
 from dpsql.server.events import Events
 from dpsql.server.messages import BINARY, TEXT, Head
 from dpsql.server.questions import refusal, unlisted
-from dpsql.server.returned import spread
+from dpsql.server.returned import Write, spread
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -92,11 +92,12 @@ class TwinTable:
         return min(map(len, self.found.values()))
 
     def rows(
-        self, formats: Sequence[int], places: Sequence[int] | None = None
-    ) -> Iterator[list[bytes | None]]:
+        self, formats: Sequence[int], places: Sequence[int] | None = None, write: Write = None
+    ) -> Iterator[Sequence[bytes | None]]:
         wanted = spread(formats, len(self.heads))
         for place in range(len(self)) if places is None else places:
-            yield [self.found[each][place][k] for k, each in enumerate(wanted)]
+            row = [self.found[each][place][k] for k, each in enumerate(wanted)]
+            yield row if write is None else list(map(write, row))
 
 
 @dataclass

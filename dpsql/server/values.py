@@ -9,7 +9,7 @@ import datetime as dt
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -403,7 +403,7 @@ COPY_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 COPY_TRAILER = struct.pack("!h", -1)
 
 
-def copy_binary(values: list[bytes | None]) -> bytes:
+def copy_binary(values: Sequence[bytes | None]) -> bytes:
     """A row of COPY in binary format."""
     parts = [struct.pack("!h", len(values))]
     for value in values:

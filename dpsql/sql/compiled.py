@@ -15,6 +15,7 @@ from dpsql.sql.clauses import Truncation
 from dpsql.sql.group import Grouping, repeat_keys
 from dpsql.sql.lexemes import StatementReader
 from dpsql.sql.query import Outside, Query, Rank, Shell
+from dpsql.vectors import Vector, repeated
 from dpsql.workload.term import Term, refuse_pattern
 
 
@@ -116,15 +117,15 @@ class Select:
                         found[column.name] = polynomial.clip or (float(low), float(high))
         return tuple(f"{name} is clipped to [{lo:g}, {hi:g}]" for name, (lo, hi) in found.items())
 
-    def key_columns(self) -> list[list[Any]]:
-        """The values of every key, one list per key, in result order."""
-        columns: list[list[Any]] = [[] for _ in self.query.keys]
+    def key_columns(self) -> list[Vector]:
+        """The values of every key in result order."""
+        columns: list[list[Vector]] = [[] for _ in self.query.keys]
         for branch in self.branches:
             found = repeat_keys(branch.axes, len(columns), branch.rows)
             for key, (column, values) in enumerate(zip(columns, found, strict=True)):
                 known = key in branch.fixed
-                column += [branch.fixed[key]] * branch.rows if known else values
-        return columns
+                column.append(repeated(branch.fixed[key], branch.rows) if known else values)
+        return list(map(Vector.joined, columns))
 
     def absences(self, key: int) -> list[int]:
         """GROUPING(key) in every result row."""

@@ -18,6 +18,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
 from dpsql.sql.frames import places_of
 from dpsql.sql.query import Running
+from dpsql.vectors import Vector, repeated
 from dpsql.workload.term import normalise
 
 Members = NDArray[np.bool_]
@@ -199,15 +200,16 @@ def range_name(column: Column, lo: int, hi: int) -> str:
     return f"[{names[lo]}, {names[hi]}]"
 
 
-def repeat_keys(axes: Sequence[Grouping], keys: int, rows: int) -> list[list[Any]]:
+def repeat_keys(axes: Sequence[Grouping], keys: int, rows: int) -> list[Vector]:
     """The values of every key in every result row; None where no axis carries the key."""
-    columns: list[list[Any]] = [[None] * rows for _ in range(keys)]
+    columns = [repeated(None, rows)] * keys
     outer, inner = 1, rows
     for axis in axes if rows else ():
         inner //= len(axis.groups)
+        once = np.repeat(np.arange(len(axis.groups), dtype=np.int32), inner)
+        places = None if len(axis.groups) == rows else np.tile(once, outer)
         for key, values in zip(axis.keys, zip(*axis.groups, strict=True), strict=True):
-            once = itertools.chain.from_iterable(itertools.repeat(v, inner) for v in values)
-            columns[key] = list(once) * outer
+            columns[key] = Vector.of(values, places)
         outer *= len(axis.groups)
     return columns
 

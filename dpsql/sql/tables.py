@@ -345,7 +345,7 @@ def _listed(select: Select) -> dict[int, list[Any]]:
     """The result columns that are keys, with the values that they have in all rows."""
     values = select.key_columns()
     outputs = enumerate(select.query.shell.outputs)
-    return {index: values[o.key] for index, o in outputs if o.key is not None}
+    return {index: list(values[o.key]) for index, o in outputs if o.key is not None}
 
 
 def _unique(select: Select) -> tuple[frozenset[int], ...]:

@@ -44,7 +44,7 @@ def draw_box(grid: Grid, style: Style) -> str:
     for i in range(len(columns[0].cells)):
         cells = [clip(c.cells[i], w, marks.cut) for c, w in zip(columns, widths, strict=True)]
         lines.append(_line(cells, columns, widths, marks, style))
-    told = [_told("row", len(grid.rows), left_out), _told("column", len(grid.columns), hidden)]
+    told = [_told("row", grid.count, left_out), _told("column", len(grid.columns), hidden)]
     footer = ", ".join(each for each in told if each)
     return "\n".join([*lines, rules[2], *([footer] if footer else [])]) + "\n"
 

@@ -40,14 +40,14 @@ def burn_down_page(title: str, moments: Sequence[Moment], budget: str = "") -> b
         draw_line(moments, budget),
         f"<h2>By month</h2><div class=wide>{_table(moments, budget)}</div>",
         "<h2>Every entry</h2><div class=wide>",
-        render_html(brief_grid(moments), Style()),
+        "".join(render_html(brief_grid(moments), Style())),
         "</div></body></html>\n",
     ]
     return "\n".join(parts).encode()
 
 
 def _table(moments: Sequence[Moment], budget: str) -> str:
-    return render_html(summed_grid(moments, "month", budget), Style())
+    return "".join(render_html(summed_grid(moments, "month", budget), Style()))
 
 
 def _summary(moments: Sequence[Moment], budget: str) -> str:

@@ -42,7 +42,7 @@ def bars_of(
     j = wanted[0]
     keys = [k for k in range(noisy[0] or len(grid.columns)) if grid.stddev[k] is None]
     bars = []
-    for i, row in enumerate(grid.rows):
+    for i, row in enumerate(grid.rows()):
         deviation = (grid.stddev[j] or ())[i]
         if not isinstance(row[j], int | float) or deviation is None:
             continue

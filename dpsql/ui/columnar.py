@@ -16,8 +16,8 @@ def arrow_table(grid: Grid) -> Any:
     """Return the grid as an Arrow table."""
     names = zip(grid.columns, grid.types, strict=True)
     return table_of(
-        FrameColumn(name, kind, [row[j] for row in grid.rows])
-        for j, (name, kind) in enumerate(names)
+        FrameColumn(name, kind, values)
+        for (name, kind), values in zip(names, grid.vectors, strict=True)
     )
 
 

@@ -80,7 +80,7 @@ def key_columns(grid: Grid) -> list[int]:
 def _points(grid: Grid, column: int, keys: Sequence[int], intervals: Intervals) -> list[Point]:
     found = []
     pairs = intervals[column]
-    for i, row in enumerate(grid.rows):
+    for i, row in enumerate(grid.rows()):
         value, error = row[column], (grid.stddev[column] or ())[i]
         if error is None or not isinstance(value, int | float) or not math.isfinite(value):
             continue

@@ -28,7 +28,7 @@ def full_grid(moments: Sequence[Moment]) -> Grid:
     """Every entry with all that is known of it, oldest first."""
     rows = [_full_row(moment) for moment in moments]
     types = ["integer" if name in ("seq", "statements") else "text" for name in FULL]
-    return Grid.exact(FULL, tuple(types), rows)
+    return Grid.of_rows(FULL, tuple(types), rows)
 
 
 def _full_row(moment: Moment) -> tuple[object, ...]:
@@ -77,7 +77,7 @@ def brief_grid(moments: Sequence[Moment]) -> Grid:
         for e in (moment.entry,)
     ]
     names = ("entry", "time", "what", "epsilon", "also to", "about")
-    return Grid.exact(names, ("integer", *("text",) * 5), list(rows))
+    return Grid.of_rows(names, ("integer", *("text",) * 5), list(rows))
 
 
 def about(moment: Moment) -> str:
@@ -115,7 +115,7 @@ def summed_grid(moments: Sequence[Moment], period: str, budget: str = "") -> Gri
         )
     names = (period, "requests", "statements", "failed", "epsilon", "left", "acts")
     kinds = ("text", *("integer",) * 3, "text", "text", "integer")
-    return Grid.exact(names, kinds, list(rows))
+    return Grid.of_rows(names, kinds, list(rows))
 
 
 def again_grid(found: Sequence[Again]) -> Grid:
@@ -127,7 +127,7 @@ def again_grid(found: Sequence[Again]) -> Grid:
             told = f"cannot be asked: {each.refusal.message} [{each.refusal.code}]"
         places = ", ".join(map(str, each.entries))
         rows.append((places, printable(each.analyst), one_line(each.sql), one_line(told)))
-    return Grid.exact(("entry", "analyst", "statement", "now"), ("text",) * 4, rows)
+    return Grid.of_rows(("entry", "analyst", "statement", "now"), ("text",) * 4, rows)
 
 
 def of_analyst(moments: Sequence[Moment], analyst: str) -> tuple[Moment, ...]:

@@ -70,7 +70,7 @@ def show_values(session: Session, argument: str) -> None:
         what = f"{printable(column.name)} has no declared values: {describe_values(column)}"
         raise ProgrammingError("E_DOMAIN", what)
     rows = [(each,) for each in column.cells if _text(each).casefold().startswith(start)]
-    session.write(Grid.exact((column.name,), (column.type,), list(rows)))
+    session.write(Grid.of_rows((column.name,), (column.type,), list(rows)))
 
 
 def _text(value: object) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 
 from dpsql.errors import UsageError, text_width
 from dpsql.records import dataclass
@@ -21,12 +22,12 @@ class Format:
 
     name: str
     extension: str
-    render: Callable[[Grid, Style], str] | None = None
+    render: Callable[[Grid, Style], Iterator[str]] | None = None
     encode: Callable[[Grid, Style], bytes] | None = None
 
 
 FORMATS: dict[str, Format] = {}
-Renderer = Callable[[Grid, Style], str]
+Renderer = Callable[[Grid, Style], Iterator[str]]
 
 
 def text_format(name: str, extension: str) -> Callable[[Renderer], Renderer]:
@@ -80,23 +81,38 @@ def _with_errors(grid: Grid, style: Style) -> Grid:
 
 
 @text_format("box", "txt")
-def render_box(grid: Grid, style: Style) -> str:
+def render_box(grid: Grid, style: Style) -> Iterator[str]:
     """Draw a table with a ± column next to every noisy column."""
     from dpsql.ui.box import draw_box  # files and pipes get other formats
 
-    return draw_box(grid, style)
+    yield draw_box(grid, style)
 
 
-def _separated(grid: Grid, style: Style, line: Callable[[tuple[object, ...]], str]) -> str:
+def _separated(
+    grid: Grid, style: Style, field: Callable[[object], str], mark: str
+) -> Iterator[str]:
+    """Lines of fields, a header and then a batch of rows at a time.
+
+    Fields end with their mark, so that those of a batch are put together at once.
+    """
+    from dpsql.vectors import batches_of  # numpy, which help needs not
+
     grid = _with_errors(grid, style)
-    text = "".join(f"{line(row)}\n" for row in [grid.columns, *grid.rows])
-    return terminal_safe(text) if style.terminal else text
+    if not grid.columns:
+        return
+    alone = field("") if len(grid.columns) < 2 else ""
+    fields: list[Callable[[object], str]] = [lambda value: field(value) + mark] * len(grid.columns)
+    fields[-1:] = [lambda value: f"{field(value) or alone}\n"]
+    header = ["".join(write(name) for write, name in zip(fields, grid.columns, strict=True))]
+    parts = ("".join(chain.from_iterable(rows)) for rows in batches_of(grid.vectors, fields))
+    for text in chain(header, parts):
+        yield terminal_safe(text) if style.terminal else text
 
 
 @text_format("csv", "csv")
-def render_csv(grid: Grid, style: Style) -> str:
+def render_csv(grid: Grid, style: Style) -> Iterator[str]:
     """Write RFC 4180 lines in full precision; NULL is an empty field, empty text is ``""``."""
-    return _separated(grid, style, lambda row: ",".join(map(_csv_field, row)) or '""')
+    return _separated(grid, style, _csv_field, ",")
 
 
 def _csv_field(value: object) -> str:
@@ -114,9 +130,9 @@ def _csv_field(value: object) -> str:
 
 
 @text_format("tsv", "tsv")
-def render_tsv(grid: Grid, style: Style) -> str:
+def render_tsv(grid: Grid, style: Style) -> Iterator[str]:
     """Write tab-separated lines; tabs, line breaks and backslashes in values are escaped."""
-    return _separated(grid, style, lambda row: "\t".join(map(_tsv_field, row)))
+    return _separated(grid, style, _tsv_field, "\t")
 
 
 def _tsv_field(value: object) -> str:
@@ -137,11 +153,13 @@ def json_value(value: object) -> object:
     return plain(value)
 
 
-def _records(grid: Grid, style: Style) -> list[str]:
+def _records(grid: Grid, style: Style) -> Iterator[list[str]]:
+    """The rows as objects, a batch at a time."""
+    from dpsql.vectors import batches_of  # numpy, which help needs not
+
     grid = _with_errors(grid, style)
-    return [
-        _json_text(dict(zip(grid.columns, map(_json_cell, row), strict=True))) for row in grid.rows
-    ]
+    for part in batches_of(grid.vectors, [_json_cell] * len(grid.columns)):
+        yield [_json_text(dict(zip(grid.columns, row, strict=True))) for row in part]
 
 
 def _json_cell(value: object) -> object:
@@ -156,32 +174,36 @@ def _json_text(value: object) -> str:
 
 
 @text_format("json", "json")
-def render_json(grid: Grid, style: Style) -> str:
+def render_json(grid: Grid, style: Style) -> Iterator[str]:
     """Write one array of objects, in full precision."""
-    records = _records(grid, style)
-    return "[\n" + ",\n".join(f"  {record}" for record in records) + "\n]\n" if records else "[]\n"
+    before = "[\n"
+    for records in _records(grid, style):
+        yield before + ",\n".join(f"  {record}" for record in records)
+        before = ",\n"
+    yield "\n]\n" if grid.count else "[]\n"
 
 
 @text_format("jsonl", "jsonl")
-def render_jsonl(grid: Grid, style: Style) -> str:
+def render_jsonl(grid: Grid, style: Style) -> Iterator[str]:
     """Write one object per line, in full precision."""
-    return "".join(f"{record}\n" for record in _records(grid, style))
+    for records in _records(grid, style):
+        yield "".join(f"{record}\n" for record in records)
 
 
 @text_format("markdown", "md")
-def render_markdown(grid: Grid, style: Style) -> str:
+def render_markdown(grid: Grid, style: Style) -> Iterator[str]:
     """Write a pipe table with a ± column next to every noisy column."""
     columns = shown_columns(grid)
     escaped = [[_pipe(text) for text in (c.header, *c.cells)] for c in columns]
     widths = [max(3, *map(text_width, texts)) for texts in escaped]
     lines = [
         " | ".join(pad(t[i], w, c.right) for t, w, c in zip(escaped, widths, columns, strict=True))
-        for i in range(len(grid.rows) + 1)
+        for i in range(grid.count + 1)
     ]
     dashes = " | ".join(
         "-" * (w - 1) + (":" if c.right else "-") for w, c in zip(widths, columns, strict=True)
     )
-    return "".join(f"| {line} |\n" for line in [lines[0], dashes, *lines[1:]])
+    yield "".join(f"| {line} |\n" for line in [lines[0], dashes, *lines[1:]])
 
 
 def _pipe(text: str) -> str:
@@ -189,7 +211,7 @@ def _pipe(text: str) -> str:
 
 
 @text_format("html", "html")
-def render_html(grid: Grid, style: Style) -> str:
+def render_html(grid: Grid, style: Style) -> Iterator[str]:
     """Write one ``<table>`` element; all text is escaped."""
     from html import escape  # of 2,000 entities
 
@@ -197,9 +219,9 @@ def render_html(grid: Grid, style: Style) -> str:
     head = "".join(f"<th>{escape(column.header)}</th>" for column in columns)
     rows = "".join(
         "<tr>" + "".join(_html_cell(c, escape(c.cells[i])) for c in columns) + "</tr>\n"
-        for i in range(len(grid.rows))
+        for i in range(grid.count)
     )
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+    yield f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
 
 
 def _html_cell(column: Shown, text: str) -> str:
@@ -208,15 +230,15 @@ def _html_cell(column: Shown, text: str) -> str:
 
 
 @text_format("line", "txt")
-def render_line(grid: Grid, style: Style) -> str:
+def render_line(grid: Grid, style: Style) -> Iterator[str]:
     """Write one ``name = value`` line per column, records separated by a blank line."""
     columns = shown_columns(grid)
     width = max((text_width(column.header) for column in columns), default=0)
     records = [
         "".join(f"{pad(column.header, width, True)} = {column.cells[i]}\n" for column in columns)
-        for i in range(len(grid.rows))
+        for i in range(grid.count)
     ]
-    return "\n".join(records)
+    yield "\n".join(records)
 
 
 def _encode_parquet(grid: Grid, style: Style) -> bytes:
@@ -235,10 +257,17 @@ FORMATS["parquet"] = Format("parquet", "parquet", encode=_encode_parquet)
 FORMATS["arrow"] = Format("arrow", "arrow", encode=_encode_arrow)
 
 
-def encode(grid: Grid, name: str, style: Style) -> bytes:
-    """Return a whole file in the named format, UTF-8 for text formats."""
+def encoded(grid: Grid, name: str, style: Style) -> Iterator[bytes]:
+    """The parts of a file in the named format, UTF-8 for text formats."""
     found = find_format(name)
     if found.encode is not None:
-        return found.encode(grid, style)
+        yield found.encode(grid, style)
+        return
     assert found.render is not None
-    return found.render(grid, style).encode()
+    for part in found.render(grid, style):
+        yield part.encode()
+
+
+def encode(grid: Grid, name: str, style: Style) -> bytes:
+    """Return a whole file in the named format, UTF-8 for text formats."""
+    return b"".join(encoded(grid, name, style))

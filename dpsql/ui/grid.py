@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from dpsql.records import dataclass
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Result
+    from dpsql.vectors import Vector
 
 MARK = "scratch"
 """The last column of drafts, in every format."""
@@ -41,58 +43,84 @@ def floor_text(value: Fraction, digits: int = 4) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns, their types, rows, and per column what is told of the error in every row.
+    """Columns, their types and values, and per column what is told of the error in every row.
 
     ``stddev`` is as ``Numbers.errors``: None for a column without noise, NaN for what is not known.
     """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    stddev: tuple[tuple[float | None, ...] | None, ...]
+    vectors: tuple[Vector, ...]
+    stddev: tuple[Vector | None, ...]
 
     @classmethod
     def of(cls, result: Result) -> Grid:
         """Take what a format needs from a result; every row of a draft says that it is one."""
-        grid = cls(result.columns, result.value_types, result.rows, result.errors)
+        grid = cls(result.columns, result.value_types, result.vectors, result.errors)
         return grid.marked() if result.is_draft and grid.columns else grid
 
     def marked(self) -> Grid:
         """Return the grid of a draft: with a last column that says so, whatever becomes of rows."""
+        from dpsql.vectors import repeated  # numpy, which help needs not
+
         name = MARK
         while name in self.columns:
             name += "_"
-        rows = tuple((*row, "draft") for row in self.rows)
-        return Grid((*self.columns, name), (*self.types, "text"), rows, (*self.stddev, None))
+        vectors = (*self.vectors, repeated("draft", self.count))
+        return Grid((*self.columns, name), (*self.types, "text"), vectors, (*self.stddev, None))
 
     @classmethod
-    def exact(
-        cls, columns: tuple[str, ...], types: tuple[str, ...], rows: list[tuple[object, ...]]
+    def of_rows(
+        cls,
+        columns: tuple[str, ...],
+        types: tuple[str, ...],
+        rows: Iterable[Sequence[object]],
+        stddev: Sequence[Sequence[float | None] | None] | None = None,
     ) -> Grid:
-        """Make a grid of public facts, none of them noisy."""
-        return cls(columns, types, tuple(rows), (None,) * len(columns))
+        """Make a grid of rows that are given one by one, by default of public facts.
+
+        Args:
+            columns, types: (columns,) names and types.
+            rows: (rows, columns) values.
+            stddev: (columns,) standard errors (rows,), None without noise.
+        """
+        from dpsql.vectors import Vector, vectors_of  # numpy, which help needs not
+
+        told = (None,) * len(columns) if stddev is None else stddev
+        errors = tuple(None if each is None else Vector.of(each) for each in told)
+        return cls(columns, types, vectors_of(rows, len(columns)), errors)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.vectors[0]) if self.vectors else 0
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """The rows; Python's values are made a batch at a time."""
+        from dpsql.vectors import rows_of  # numpy, which help needs not
+
+        return rows_of(self.vectors)
 
     def first(self, count: int) -> Grid:
         """Return the grid with its first rows alone."""
         errors = tuple(None if each is None else each[:count] for each in self.stddev)
-        return Grid(self.columns, self.types, self.rows[:count], errors)
+        return Grid(self.columns, self.types, tuple(each[:count] for each in self.vectors), errors)
 
     def with_stddev(self) -> Grid:
         """Return the grid with a column ``<name>_stddev`` after every noisy column."""
         columns: list[str] = []
         types: list[str] = []
-        values: list[tuple[object, ...]] = []
+        values: list[Vector] = []
         for j, name in enumerate(self.columns):
             columns.append(name)
             types.append(self.types[j])
-            values.append(tuple(row[j] for row in self.rows))
+            values.append(self.vectors[j])
             deviations = self.stddev[j]
             if deviations is not None:
                 columns.append(f"{name}_stddev")
                 types.append("number")
                 values.append(deviations)
-        rows = [tuple(column[i] for column in values) for i in range(len(self.rows))]
-        return Grid.exact(tuple(columns), tuple(types), rows)
+        return Grid(tuple(columns), tuple(types), tuple(values), (None,) * len(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +136,18 @@ class Shown:
 def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> list[Shown]:
     """Return the columns as text: noisy numbers rounded in view of their error, then the error.
 
-    >>> grid = Grid(("n",), ("number",), ((12.345,), (None,)), ((1.41, None),))
+    >>> from dpsql.vectors import Vector
+    >>> numbers, errors = Vector.of([12.345, None]), Vector.of([1.41, None])
+    >>> grid = Grid(("n",), ("number",), (numbers,), (errors,))
     >>> [(column.header, column.cells) for column in shown_columns(grid)]
     [('n', ('12.3', 'NULL')), ('±', ('1.4', ''))]
     """
     shown = []
     for j, name in enumerate(grid.columns):
-        values = [row[j] for row in grid.rows]
         right = grid.types[j] in ("integer", "number")
-        cells, errors = column_texts(values, grid.stddev[j], null)
+        told = grid.stddev[j]
+        values, known = list(grid.vectors[j]), None if told is None else list(told)
+        cells, errors = column_texts(values, known, null)
         shown.append(Shown(printable(name), cells, right))
         if errors is not None:
             shown.append(Shown(plus_minus, errors, True, error=True))

@@ -83,12 +83,12 @@ def slug(text: str) -> str:
 def error_range(result: Result) -> dict[str, dict[str, float | None]]:
     """Return the least and greatest stddev of every noisy column, and how many are not known."""
     return {
-        name: {
-            "min": min(known, default=None),
-            "max": max(known, default=None),
-            "not_known": unknown,
+        each.name: {
+            "min": each.least,
+            "max": each.greatest,
+            "not_known": each.unknown,
         }
-        for name, known, unknown in result.spans
+        for each in result.spans
     }
 
 
@@ -152,7 +152,7 @@ def _statement(answer: BatchAnswer) -> dict[str, object]:
         "name": answer.name,
         "file": answer.file,
         "sql": result.sql,
-        "rows": len(result.rows),
+        "rows": result.count,
         "columns": list(result.columns),
         "stddev": error_range(result),
         "biased": result.biased,
@@ -167,9 +167,9 @@ def summary_markdown(batch: BatchReport) -> bytes:
     lines += [f"- {name}: {printable(fact)}" for name, fact in batch_facts(batch)]
     lines += ["", "## Forecast", ""]
     if not forecast.mixed:
-        lines.append(render_markdown(comparison_grid(forecast), Style()))
-    lines += [render_markdown(errors_grid(forecast), Style())]
-    lines += ["## Statements", "", render_markdown(_statements_grid(batch), Style())]
+        lines.append("".join(render_markdown(comparison_grid(forecast), Style())))
+    lines += ["".join(render_markdown(errors_grid(forecast), Style()))]
+    lines += ["## Statements", "", "".join(render_markdown(_statements_grid(batch), Style()))]
     lines += notes_lines(batch)
     return "\n".join(lines).encode()
 
@@ -213,7 +213,7 @@ def comparison_grid(forecast: Explanation) -> Grid:
     """List the expected error of this plan and of the alternatives."""
     rows: list[tuple[object, ...]] = [("this plan", short(forecast.rmse))]
     rows += [(comparison_label(name), short(rmse)) for name, rmse in forecast.comparisons]
-    return Grid.exact(("method", "expected RMSE"), ("text", "number"), rows)
+    return Grid.of_rows(("method", "expected RMSE"), ("text", "number"), rows)
 
 
 def errors_grid(forecast: Explanation) -> Grid:
@@ -233,7 +233,7 @@ def errors_grid(forecast: Explanation) -> Grid:
         statement.ratios for statement in forecast.statements
     )
     names = (*ERRORS[:4], ALONE, *ERRORS[5:]) if is_apart else ERRORS
-    return Grid.exact(names, ("integer", "text", *["number"] * 5), rows)
+    return Grid.of_rows(names, ("integer", "text", *["number"] * 5), rows)
 
 
 def _errors(column: ColumnForecast) -> tuple[str, ...]:
@@ -263,8 +263,8 @@ def _statements_grid(batch: BatchReport) -> Grid:
         text = errors_text(answer.result, " ±")
         text = "; ".join(each for each in (text, "biased" if answer.result.biased else "") if each)
         where = answer.file or answer.name
-        rows.append((where, len(answer.result.rows), text, " ".join(answer.result.sql.split())))
-    return Grid.exact(
+        rows.append((where, answer.result.count, text, " ".join(answer.result.sql.split())))
+    return Grid.of_rows(
         ("file", "rows", "stddev", "statement"), ("text", "integer", "text", "text"), rows
     )
 

@@ -117,7 +117,7 @@ def _facts(batch: BatchReport) -> str:
 
 
 def _entry(answer: BatchAnswer) -> str:
-    rows = len(answer.result.rows)
+    rows = answer.result.count
     said = f"{rows:,} row{'' if rows == 1 else 's'}"
     link = f'<a href="#{answer.name}">{_text(_title(answer))}</a>'
     return f'<li>{link} <span class="small">{said}</span></li>\n'
@@ -147,8 +147,8 @@ def _forecast(batch: BatchReport) -> str:
 def _errors(batch: BatchReport) -> str:
     """The table of expected errors, and what it means."""
     grid = errors_grid(batch.forecast)
-    table = f'<div class="wide">{render_html(grid, Style())}</div>{ABOUT_ERRORS}'
-    return table if grid.rows else ""
+    table = f'<div class="wide">{"".join(render_html(grid, Style()))}</div>{ABOUT_ERRORS}'
+    return table if grid.count else ""
 
 
 def _counted(batch: BatchReport) -> str:
@@ -166,13 +166,13 @@ def _section(answer: BatchAnswer) -> str:
     result = answer.result
     grid = Grid.of(result)
     shown = grid.first(MAX_ROWS)
-    left_out = len(grid.rows) - len(shown.rows)
+    left_out = grid.count - shown.count
     more = f'<p class="small">{left_out:,} more rows are not shown</p>' if left_out else ""
     own = [note for note in result.notes if note not in result.standing]
     notes = "".join(f'<p class="small">{_text(note)}</p>' for note in own)
     sql = "\n".join(printable(line) for line in result.sql.strip().split("\n"))
-    long = ' class="long"' if len(shown.rows) > 40 else ""
-    table = f'<div class="wide">{render_html(shown, Style())}</div>'
+    long = ' class="long"' if shown.count > 40 else ""
+    table = f'<div class="wide">{"".join(render_html(shown, Style()))}</div>'
     return (
         f'<section id="{answer.name}"{long}><h2>{_number(answer)} {_text(_title(answer))}</h2>\n'
         f"<pre>{escape(sql)}</pre>\n{''.join(_charts(answer, grid))}"

@@ -21,7 +21,7 @@ from dpsql.ui.report import (
     summary_markdown,
 )
 from dpsql.ui.report_page import render_report
-from dpsql.ui.session import MAX_ROWS, choose_format, list_results
+from dpsql.ui.session import MAX_ROWS, choose_format, list_results, write_grid
 from dpsql.ui.streams import SUMMARY, OutputDirectory, OutputFile, read_text
 from dpsql.ui.style import Style, stdout_style
 from dpsql.ui.tell import Progress, tell, tell_cost, tell_note
@@ -168,16 +168,12 @@ def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, stddev:
 
 def _print_answers(batch: BatchReport, chosen: str, stddev: bool) -> None:
     for i, answer in enumerate(batch.answers):
-        data = encode(Grid.of(answer.result), chosen, stdout_style(stddev, MAX_ROWS))
-        if FORMATS[chosen].encode is not None:
-            sys.stdout.buffer.write(data)
-            continue
-        if i and chosen != "jsonl":
+        is_text = FORMATS[chosen].encode is None
+        if is_text and i and chosen != "jsonl":
             sys.stdout.write("\n")
         if chosen == "box":
             sys.stdout.write(f"{answer.name}\n")
-        sys.stdout.write(data.decode())
-    sys.stdout.flush()
+        write_grid(Grid.of(answer.result), chosen, stdout_style(stddev, MAX_ROWS))
 
 
 def _tell_end(order: Order, batch: BatchReport, results: list[Result]) -> None:

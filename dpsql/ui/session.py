@@ -6,6 +6,7 @@ Results are written to stdout (or a file), everything else is told on stderr.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field, replace
-from dpsql.ui.formats import FORMATS, encode, find_format
+from dpsql.ui.formats import FORMATS, encode, encoded, find_format
 from dpsql.ui.grid import Grid
 from dpsql.ui.pager import needs_pager, show_paged
 from dpsql.ui.streams import OutputFile, count_results
@@ -162,7 +163,10 @@ class Session:
         binary = FORMATS[self.format].encode is not None
         blank = "\n" if separate and not binary and self.format != "jsonl" else ""
         if self.once is not None or self.sink is not None:
-            self._write_file(blank.encode() + encode(grid, self.format, Style(stddev=self.stddev)))
+            for part in itertools.chain(
+                [blank.encode()], encoded(grid, self.format, Style(stddev=self.stddev))
+            ):
+                self._write_file(part)
             self.binary_results += binary and self.once is None
             return
         self.binary_results += binary
@@ -172,7 +176,9 @@ class Session:
             limits = (None, None) if whole else (self.max_rows, self.max_width)
             style = stdout_style(self.stddev, *limits)
             style = replace(style, width=None) if whole else style
-            sys.stdout.write(blank + encode(grid, self.format, style).decode())
+            sys.stdout.write(blank)
+            for part in encoded(grid, self.format, style):
+                sys.stdout.write(part.decode())
         sys.stdout.flush()
 
     def _write_file(self, data: bytes) -> None:
@@ -246,14 +252,14 @@ def list_results(cursor: Cursor) -> list[Result]:
     return results
 
 
-def write_grid(grid: Grid, name: str) -> None:
-    """Write a grid to stdout in a format, all of its rows; a terminal gets it in its width."""
-    style = stdout_style(False)
-    data = encode(grid, name, style)
-    if FORMATS[name].encode is not None:
-        sys.stdout.buffer.write(data)
-    else:
-        sys.stdout.write(data.decode())
+def write_grid(grid: Grid, name: str, style: Style | None = None) -> None:
+    """Write a grid to stdout in a format; without a style all its rows, in a terminal's width."""
+    style = stdout_style(False) if style is None else style
+    for part in encoded(grid, name, style):
+        if FORMATS[name].encode is not None:
+            sys.stdout.buffer.write(part)
+        else:
+            sys.stdout.write(part.decode())
     sys.stdout.flush()
 
 

@@ -29,7 +29,7 @@ NULLS = (*ROWS, (None,) * 7)
 
 
 def result_of(rows: tuple[tuple[Any, ...], ...]) -> Result:
-    return Result(KINDS, KINDS, rows, (None,) * len(KINDS), "SELECT")
+    return Result.of_rows(KINDS, KINDS, rows, (None,) * len(KINDS), "SELECT")
 
 
 def duckdb_frame(rows: tuple[tuple[Any, ...], ...]) -> Any:
@@ -71,7 +71,7 @@ def test_an_empty_frame_keeps_its_types() -> None:
 def test_errors_stand_beside_numbers_and_names_are_told_apart() -> None:
     stddev = (None, (1.5, None), (2.5, 2.5))
     rows = (("a", 1, 2), ("b", None, 4))
-    result = Result(("n", "N", "n"), ("text", "number", "number"), rows, stddev, "SELECT")
+    result = Result.of_rows(("n", "N", "n"), ("text", "number", "number"), rows, stddev, "SELECT")
     assert list(result.df().columns) == ["n", "N_1", "n_2"]
     for frame in (result.df(stddev=True), result.pl(stddev=True)):
         assert list(frame.columns) == ["n", "N_1", "N_1_stddev", "n_2", "n_2_stddev"]
@@ -81,14 +81,14 @@ def test_errors_stand_beside_numbers_and_names_are_told_apart() -> None:
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
 def test_integers_beyond_64_bits_are_doubles(value: int) -> None:
-    result = Result(("n",), ("integer",), ((value,), (None,)), (None,), "SELECT")
+    result = Result.of_rows(("n",), ("integer",), ((value,), (None,)), (None,), "SELECT")
     assert result.df().n.dtype == result.pl().to_pandas().n.dtype == np.float64
     assert result.arrow().to_pydict()["n"] == [float(value), None]
     assert float(result.numpy()["n"][0]) == float(value)
 
 
 def test_decimals_are_doubles() -> None:
-    result = Result(("n",), ("number",), ((Decimal("0.25"),), (None,)), (None,), "SELECT")
+    result = Result.of_rows(("n",), ("number",), ((Decimal("0.25"),), (None,)), (None,), "SELECT")
     assert result.df().n.tolist()[0] == result.pl()["n"][0] == 0.25
     assert result.arrow().to_pydict()["n"] == [0.25, None]
 
@@ -96,7 +96,7 @@ def test_decimals_are_doubles() -> None:
 def test_notes_and_cost_travel_with_the_frame() -> None:
     cost = CostInfo(Fraction(1, 2), Fraction(0), "laplace", False)
     proof = ReceiptInfo("ledger", 7, "head")
-    result = Result(
+    result = Result.of_rows(
         ("n",), ("number",), ((1,),), (None,), "SELECT", notes=("so",), cost=cost, receipt=proof
     )
     facts = result.df().attrs
@@ -131,7 +131,7 @@ def test_what_is_not_installed_is_named(package: str) -> None:
         return imported(name)
 
     rows = (("a", 1.5),)
-    result = Result(("k", "n"), ("text", "number"), rows, (None, (1.0,)), "SELECT")
+    result = Result.of_rows(("k", "n"), ("text", "number"), rows, (None, (1.0,)), "SELECT")
     call = {"polars": result.pl, "pyarrow": result.arrow}.get(package, result.plot)
     with (
         mock.patch("importlib.import_module", missing),

@@ -28,7 +28,7 @@ def made(keys: list[tuple[Any, ...]], stddev: float | None = 1.41, **more: Any) 
     types = (*("text",) * count, "number")
     rows = tuple((*key, 10.04 + i) for i, key in enumerate(keys))
     errors = (*(None,) * count, (stddev,) * len(rows))
-    return Result(columns, types, rows, errors, "SELECT", cost=COST, **more)
+    return Result.of_rows(columns, types, rows, errors, "SELECT", cost=COST, **more)
 
 
 class Balanced(HTMLParser):

@@ -13,6 +13,7 @@ import pytest
 import dpsql
 from dpsql.answer import shell
 from dpsql.dbapi.connection import Connection
+from dpsql.vectors import Vector, rows_of
 
 KEYS = ("sex", "site", "age", "sex, site", "CUBE (sex, site)", "ROLLUP (site, sex)")
 COUNTS = ("COUNT(*)", "COUNT(*) FILTER (WHERE age < 4)", "COUNT_IF(site = 'east')", "SUM(age)")
@@ -67,13 +68,13 @@ def statement(draw: random.Random) -> str:
 def answers(connection: Connection, sql: str) -> tuple[Any, Sequence[tuple[Any, ...]]]:
     """A result, and its rows before what is whole became integers."""
     seen: list[Any] = []
-    settle = shell.settled_rows
+    settle = shell.settled_columns
 
-    def watched(rows: Any, types: Any, whole: Any) -> Any:
-        seen.append(rows)
-        return settle(rows, types, whole)
+    def watched(columns: Any, types: Any, whole: Any) -> Any:
+        seen.append(list(rows_of(columns)))
+        return settle(columns, types, whole)
 
-    with mock.patch.object(shell, "settled_rows", watched):
+    with mock.patch.object(shell, "settled_columns", watched):
         return connection.execute(sql).result, seen[-1]
 
 
@@ -126,7 +127,8 @@ def test_the_type_of_a_column_is_that_of_the_statement(people: Connection) -> No
 
 @pytest.mark.parametrize("value", [2.0**70, -(2.0**63)])
 def test_numbers_beyond_64_bits_are_integers_too(value: float) -> None:
-    assert shell.settled_rows(((value,),), ("number",), (True,)) == ((int(value),),)
+    (found,) = shell.settled_columns([Vector.of([value])], ("number",), (True,))
+    assert [*found] == [int(value)]
 
 
 def test_an_earlier_release_gives_whole_numbers_again(people: Connection, tmp_path: Path) -> None:

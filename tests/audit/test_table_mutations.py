@@ -252,9 +252,12 @@ def test_rows_of_a_result_that_depend_on_data(
 ) -> None:
     assemble = assemble_results
 
+    def kept(result: Result) -> list[int]:
+        return [place for place, row in enumerate(result.rows) if row[-1] > 0.5]
+
     def dropping(*arguments: Any) -> tuple[Result, ...]:
         return tuple(
-            replace(result, rows=tuple(row for row in result.rows if row[-1] > 0.5))
+            replace(result, vectors=tuple(each.take(kept(result)) for each in result.vectors))
             for result in assemble(*arguments)
         )
 

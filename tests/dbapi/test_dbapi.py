@@ -132,7 +132,7 @@ def test_statements_the_catalog_determines_are_free(demo: Path) -> None:
     with dpsql.connect(demo / "adult.toml") as connection:
         result = connection.execute("SELECT COUNT(*) FROM adult WHERE age > 200").result
         assert result.rows == ((0.0,),)
-        assert result.stddev == ((0.0,),)
+        assert [*map(list, filter(None, result.stddev))] == [[0.0]]
         assert connection.budget.entries == 0
 
 

@@ -29,7 +29,7 @@ def is_free(result: Result) -> bool:
 def largest(result: Result, column: int = -1) -> float:
     errors = result.stddev[column]
     assert errors is not None
-    return max(error for error in errors if error is not None)
+    return float(errors.numbers().max())
 
 
 def test_a_noisier_release_does_not_answer(adult: Connection) -> None:

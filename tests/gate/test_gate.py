@@ -100,7 +100,7 @@ def test_values_have_one_text_whatever_library_they_are_of() -> None:
 
 def _result(rows: list[tuple[str, float]], error: float | None = 1.0) -> Result:
     errors = (None, None if error is None else tuple(error for _ in rows))
-    return Result(("k", "n"), ("text", "number"), tuple(rows), errors, "")
+    return Result.of_rows(("k", "n"), ("text", "number"), tuple(rows), errors, "")
 
 
 def test_a_sketch_sees_numbers_change_places_and_no_order() -> None:

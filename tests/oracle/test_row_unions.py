@@ -112,7 +112,7 @@ def test_a_row_adds_to_every_part_that_has_it(tmp_path: Path) -> None:
             (column,) = result.stddev
             assert column is not None
             assert column[0] is not None
-            return column[0]
+            return float(column[0])
 
         single = error(once)
         assert error(apart) == pytest.approx(single)

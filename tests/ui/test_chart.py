@@ -8,7 +8,7 @@ from dpsql.errors import ProgrammingError, text_width
 from dpsql.ui.chart import Bar, bars_of, draw_bars
 from dpsql.ui.grid import Grid
 
-GRID = Grid(
+GRID = Grid.of_rows(
     ("sex", "n", "share"),
     ("text", "number", "number"),
     (("F", 10.0, 0.4), (None, -3.0, None), ("日本", 1.0, 0.1)),
@@ -24,7 +24,7 @@ def test_the_first_noisy_column_is_drawn_with_its_intervals() -> None:
 
 
 def test_labels_are_the_columns_before_the_first_noisy_one() -> None:
-    grid = Grid(
+    grid = Grid.of_rows(
         ("sex", "n", "low"), ("text", "number", "number"), (("F", 1.0, 0.5),), (None, (1.0,), None)
     )
     assert bars_of(grid)[1][0].label == "F"

@@ -20,7 +20,7 @@ def grid(*keys: tuple[str, list[object]], value: float = 5.0) -> Grid:
     names = tuple(f"k{j}" for j in range(len(keys)))
     types = tuple(kind for kind, _ in keys)
     errors = (*(None for _ in keys), (1.0,) * count)
-    return Grid((*names, "n"), (*types, "number"), tuple(rows), errors)
+    return Grid.of_rows((*names, "n"), (*types, "number"), tuple(rows), errors)
 
 
 def drawn(table: Grid) -> str:
@@ -64,8 +64,8 @@ def test_the_form_of_a_result_decides_its_chart(table: Grid, kind: str) -> None:
 
 def test_every_number_is_drawn_once_with_its_error() -> None:
     for table in (grid(*pairs(4, 4)), grid(("integer", list(range(50)))), grid(*pairs(20, 3))):
-        assert len(re.findall("<title>", drawn(table))) == len(table.rows)
-        assert drawn(table).count("± 1.0") == len(table.rows)
+        assert len(re.findall("<title>", drawn(table))) == table.count
+        assert drawn(table).count("± 1.0") == table.count
     bars = grid(("text", list("abc")))
     assert drawn(bars).count("± 1.0") == 3
 
@@ -73,11 +73,11 @@ def test_every_number_is_drawn_once_with_its_error() -> None:
 def test_negative_and_missing_numbers_and_equal_ones() -> None:
     below = grid(("text", list("abcde")), value=-9.0)
     assert kind_of(below) == "bars"
-    flat = Grid(
+    flat = Grid.of_rows(
         ("k", "n"), ("integer", "number"), tuple((i, 0.0) for i in range(12)), (None, (0.0,) * 12)
     )
     assert kind_of(flat) == "lines"
-    gaps = Grid(
+    gaps = Grid.of_rows(
         ("k", "n"),
         ("text", "number"),
         (("a", None), ("b", 1.0), ("c", 2.0)),
@@ -95,7 +95,7 @@ def test_names_are_escaped_and_cannot_leave_their_place() -> None:
 
 def test_keys_are_what_stands_before_the_first_noisy_column() -> None:
     assert key_columns(grid(*pairs(4, 4))) == [0, 1]
-    assert key_columns(Grid.exact(("a",), ("text",), [("x",)])) == []
+    assert key_columns(Grid.of_rows(("a",), ("text",), [("x",)])) == []
 
 
 def test_ratios_leave_out_what_is_not_known() -> None:

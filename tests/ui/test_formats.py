@@ -14,13 +14,13 @@ from dpsql.ui.formats import FORMATS, Style, encode, find_format
 from dpsql.ui.grid import Grid
 
 DAY = dt.date(2024, 2, 1)
-GRID = Grid(
+GRID = Grid.of_rows(
     ("sex", "day", "n", "ratio"),
     ("text", "date", "number", "number"),
     (("F", DAY, 1203.3671, 0.251), (None, DAY, -0.02, None), ('a,"b"|\x1b[31m', None, 3.0, 0.5)),
     (None, None, (1.41, 1.41, 86.0), (0.0031, None, 0.01)),
 )
-EMPTY = Grid(("n",), ("number",), (), ((),))
+EMPTY = Grid.of_rows(("n",), ("number",), (), ((),))
 
 
 def text_of(name: str, grid: Grid = GRID, style: Style | None = None) -> str:
@@ -46,7 +46,7 @@ def test_box_without_unicode_is_ascii() -> None:
 
 
 def test_box_gives_way_to_a_narrow_terminal() -> None:
-    grid = Grid(("name", "n"), ("text", "number"), (("x" * 60, 1.0),), (None, (1.4,)))
+    grid = Grid.of_rows(("name", "n"), ("text", "number"), (("x" * 60, 1.0),), (None, (1.4,)))
     lines = text_of("box", grid, Style(width=40)).splitlines()
     assert {len(line) for line in lines} == {40}
     assert "…" in lines[3]
@@ -77,9 +77,9 @@ def test_csv_keeps_full_precision_and_leaves_null_empty() -> None:
 
 
 def test_csv_tells_null_from_empty_text_and_keeps_the_line_of_a_lone_null() -> None:
-    grid = Grid.exact(("a", "b"), ("text", "text"), [("", None)])
+    grid = Grid.of_rows(("a", "b"), ("text", "text"), [("", None)])
     assert text_of("csv", grid) == 'a,b\n"",\n'
-    assert text_of("csv", Grid.exact(("a",), ("text",), [(None,)])) == 'a\n""\n'
+    assert text_of("csv", Grid.of_rows(("a",), ("text",), [(None,)])) == 'a\n""\n'
 
 
 def test_csv_adds_error_columns_when_asked() -> None:
@@ -89,7 +89,7 @@ def test_csv_adds_error_columns_when_asked() -> None:
 
 
 def test_tsv_escapes_tabs_and_line_breaks() -> None:
-    grid = Grid.exact(("a", "b"), ("text", "text"), [("x\ty\nz\\", None)])
+    grid = Grid.of_rows(("a", "b"), ("text", "text"), [("x\ty\nz\\", None)])
     assert text_of("tsv", grid) == "a\tb\nx\\ty\\nz\\\\\t\n"
 
 
@@ -98,7 +98,7 @@ def test_json_and_jsonl_hold_the_same_records() -> None:
     assert records == [json.loads(line) for line in text_of("jsonl").splitlines()]
     assert records[0] == {"sex": "F", "day": "2024-02-01", "n": 1203.3671, "ratio": 0.251}
     assert records[2]["sex"] == 'a,"b"|\x1b[31m'
-    not_finite = Grid.exact(("x",), ("number",), [(float("inf"),), (float("nan"),)])
+    not_finite = Grid.of_rows(("x",), ("number",), [(float("inf"),), (float("nan"),)])
     assert json.loads(text_of("json", not_finite)) == [{"x": None}, {"x": "NaN"}]
 
 
@@ -109,7 +109,7 @@ def test_markdown_escapes_pipes() -> None:
 
 
 def test_html_escapes_markup() -> None:
-    grid = Grid.exact(("<b>",), ("text",), [("<script>",)])
+    grid = Grid.of_rows(("<b>",), ("text",), [("<script>",)])
     assert "<script>" not in text_of("html", grid)
     assert "<th>&lt;b&gt;</th>" in text_of("html", grid)
 
@@ -122,7 +122,7 @@ def test_line_separates_records() -> None:
 @pytest.mark.parametrize("name", [name for name, found in FORMATS.items() if found.render])
 def test_no_rows_is_no_problem(name: str) -> None:
     assert isinstance(text_of(name, EMPTY), str)
-    assert isinstance(text_of(name, Grid((), (), (), ())), str)
+    assert isinstance(text_of(name, Grid.of_rows((), (), (), ())), str)
 
 
 @pytest.mark.parametrize("name", ["parquet", "arrow"])
@@ -141,7 +141,7 @@ def test_integers_beyond_64_bits_become_doubles_in_arrow() -> None:
     pytest.importorskip("pyarrow")
     from dpsql.ui.columnar import arrow_table
 
-    grid = Grid.exact(("a", "b"), ("integer", "integer"), [(2**70, 7)])
+    grid = Grid.of_rows(("a", "b"), ("integer", "integer"), [(2**70, 7)])
     assert [str(field.type) for field in arrow_table(grid).schema] == ["double", "int64"]
 
 

@@ -119,7 +119,7 @@ def test_drafts_are_kept_out_of_files_unless_forced(dpsql: Run, drafts: Path) ->
 
 
 def test_every_row_of_a_draft_says_so_in_every_format() -> None:
-    result = Result(("sex", "n"), ("text", "number"), (("f", 1.5),), (None, (1.0,)), "")
+    result = Result.of_rows(("sex", "n"), ("text", "number"), (("f", 1.5),), (None, (1.0,)), "")
     draft = replace(result, notes=(DRAFT,))
     assert Grid.of(result).columns == ("sex", "n")
     for name in FORMATS:

@@ -33,7 +33,7 @@ def grid_of(columns: int, rows: int, random_: random.Random) -> Grid:
         for kind in kinds
     )
     names = tuple(_text(random_, 14) or "n" for _ in kinds)
-    return Grid(names, tuple(kinds), tuple(body), errors)
+    return Grid.of_rows(names, tuple(kinds), tuple(body), errors)
 
 
 def _value(kind: str, random_: random.Random) -> object:
@@ -66,7 +66,9 @@ def test_a_table_fits_and_says_what_it_leaves_out(width: int) -> None:
 def test_numbers_are_never_cut_and_ends_are_kept() -> None:
     rows = tuple((f"key {i}", 1234567.5 + i, i) for i in range(7326))
     errors = (None, (1.5,) * 7326, None)
-    grid = Grid(("a key of the table", "n", "last"), ("text", "number", "integer"), rows, errors)
+    grid = Grid.of_rows(
+        ("a key of the table", "n", "last"), ("text", "number", "integer"), rows, errors
+    )
     lines = draw_box(grid, Style(width=46, rows=40)).splitlines()
     assert lines[-1] == "7,326 rows (40 shown)"
     assert "1234567.5" in lines[3]

@@ -250,10 +250,19 @@ def vectors_of(rows: Iterable[Sequence[Any]], count: int) -> tuple[Vector, ...]:
 
 
 def rows_of(
-    vectors: Sequence[Vector], changes: Sequence[Callable[[Any], Any] | None] | None = None
+    vectors: Sequence[Vector],
+    changes: Sequence[Callable[[Any], Any] | None] | None = None,
+    rows: slice = slice(None),
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of some columns; Python's objects are made a batch at a time."""
-    return itertools.chain.from_iterable(batches_of(vectors, changes))
+    """The rows of some columns, by default all; Python's objects are made a batch at a time.
+
+    Args:
+        vectors: the columns.
+        changes: by column, what is made of its values.
+        rows: which of them.
+    """
+    wanted = vectors if rows == slice(None) else [each[rows] for each in vectors]
+    return itertools.chain.from_iterable(batches_of(wanted, changes))
 
 
 def batches_of(

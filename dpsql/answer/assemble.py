@@ -398,7 +398,7 @@ def _stacked(
             from dpsql.answer.rank_values import read_rank  # few answers are quantiles
 
             out.append(Vector.of(read_rank(answer, values, spreads, groups)))
-    return Vector.joined(out)
+    return out[0] if len(out) == 1 else Vector.joined(out)
 
 
 def _or_zero(select: Select, answer: Answer, known: Floats | None) -> Floats:

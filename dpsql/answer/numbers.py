@@ -50,10 +50,10 @@ def told_errors(errors: Vector, values: Vector, kind: str) -> Vector:
     >>> told_errors(Vector.of([1.5, None, None]), Vector.of([7, 8, None]), "number")
     (1.5, nan, None)
     """
-    unknown = errors.nulls()
-    if kind in ERRORLESS or not unknown.any():
+    is_known = errors.missing is None and isinstance(errors.values, np.ndarray)
+    if is_known or kind in ERRORLESS:
         return errors
-    missing = unknown & values.nulls()
+    missing = errors.nulls() & values.nulls()
     return Vector(errors.numbers(), missing if missing.any() else None)
 
 

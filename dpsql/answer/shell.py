@@ -144,7 +144,8 @@ def exact_columns(whole: Sequence[bool], columns: Sequence[Vector]) -> tuple[boo
 def _has_large_double(column: Vector) -> bool:
     if isinstance(column.values, tuple):
         return any(isinstance(each, float) and abs(each) > EXACT for each in column.values)
-    return column.values.dtype == np.float64 and bool((np.abs(column.values) > EXACT).any())
+    ends = np.fmax.reduce(column.values, initial=0), np.fmin.reduce(column.values, initial=0)
+    return column.values.dtype == np.float64 and bool(max(ends[0], -ends[1]) > EXACT)
 
 
 def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:

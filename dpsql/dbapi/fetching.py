@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -102,18 +103,18 @@ class Fetching:
         """The next ``size`` rows (``arraysize`` by default)."""
         count = self.arraysize if size is None else max(0, size)
         vectors, start = self._vectors, self._row
-        stop = min(start + count, self._fetched.count)
+        stop = min(start + count, len(vectors[0]))
         self._row = stop
         first, held = self._held
         if start < first or stop > first + len(held):
             first, last = start, max(stop, start + BATCH)
-            held = list(rows_of([each[first:last] for each in vectors]))
+            held = list(rows_of(vectors, rows=slice(first, last)))
             self._held = (first, held if stop - start < BATCH else [])
         return held[start - first : stop - first]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return the remaining rows."""
-        return self.fetchmany(self._fetched.count)
+        return self.fetchmany(sys.maxsize)
 
     @property
     def _vectors(self) -> tuple[Vector, ...]:

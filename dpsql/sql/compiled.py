@@ -125,7 +125,7 @@ class Select:
             for key, (column, values) in enumerate(zip(columns, found, strict=True)):
                 known = key in branch.fixed
                 column.append(repeated(branch.fixed[key], branch.rows) if known else values)
-        return list(map(Vector.joined, columns))
+        return [each[0] if len(each) == 1 else Vector.joined(each) for each in columns]
 
     def absences(self, key: int) -> list[int]:
         """GROUPING(key) in every result row."""

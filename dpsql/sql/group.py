@@ -202,7 +202,7 @@ def range_name(column: Column, lo: int, hi: int) -> str:
 
 def repeat_keys(axes: Sequence[Grouping], keys: int, rows: int) -> list[Vector]:
     """The values of every key in every result row; None where no axis carries the key."""
-    columns = [repeated(None, rows)] * keys
+    columns: dict[int, Vector] = {}
     outer, inner = 1, rows
     for axis in axes if rows else ():
         inner //= len(axis.groups)
@@ -211,7 +211,7 @@ def repeat_keys(axes: Sequence[Grouping], keys: int, rows: int) -> list[Vector]:
         for key, values in zip(axis.keys, zip(*axis.groups, strict=True), strict=True):
             columns[key] = Vector.of(values, places)
         outer *= len(axis.groups)
-    return columns
+    return [columns[key] if key in columns else repeated(None, rows) for key in range(keys)]
 
 
 def _codes(values: Sequence[Any]) -> NDArray[np.int64]:

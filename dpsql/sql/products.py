@@ -35,7 +35,10 @@ LONG = 1 << 12
 """Bytes from which on a matrix is known by its digest: a copy would take as much memory again."""
 
 MAX_RESULT_CELLS = 1_000_000
-"""Most numbers of a result, which is held and encoded as a whole."""
+"""Most numbers that DuckDB puts together for a result, within its own memory and time."""
+
+MAX_PLAIN_CELLS = 1 << 26
+"""Most numbers of a result that shows them as they are; memory is forecast, and refused before."""
 
 
 class Compiler:
@@ -212,11 +215,12 @@ class _Products:
 
     def check_size(self, branches: Sequence[Branch]) -> None:
         rows = sum(branch.rows for branch in branches)
-        if rows * max(1, len(self.query.aggregates)) > MAX_RESULT_CELLS:
+        most = MAX_PLAIN_CELLS if self.query.shell.plain else MAX_RESULT_CELLS
+        if rows * max(1, len(self.query.aggregates)) > most:
             raise ProgrammingError(
                 "E_TOO_LARGE",
                 f"the result would have {rows:,} rows, every declared combination being one",
-                hint=f"group by fewer columns; at most {MAX_RESULT_CELLS:,} cells",
+                hint=f"group by fewer columns; at most {most:,} cells",
                 span=self.query.keys[0].span if self.query.keys else None,
             )
 

@@ -102,3 +102,19 @@ def test_what_is_fetched_is_made_a_batch_at_a_time(tmp_path: Path) -> None:
         cursor.scroll(5, "absolute")
         assert [row[0] for row in cursor] == list(range(5, 3 * BATCH))
         assert "rows" not in vars(cursor.result)
+
+
+def test_five_columns_of_sixteen_values_are_answered(tmp_path: Path) -> None:
+    names = [f"c{j}" for j in range(5)]
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n1,2,3,4,5\n")
+    (tmp_path / "c.toml").write_text(
+        "[budget]\nepsilon = 10\n[table.t]\nsource = 't.csv'\nprivacy_unit = 'row'\n"
+        "row_count_hint = 100\n[table.t.column]\n"
+        + "".join(f"{name} = {{ type = 'integer', domain = [0, 15] }}\n" for name in names)
+    )
+    sql = f"SELECT {', '.join(names)}, COUNT(*) AS n FROM t{{}} GROUP BY ALL"
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        assert connection.execute(sql.format("")).result.count == 16**5
+        connection.execute("SET memory_limit = '100MB'")
+        with pytest.raises(dpsql.ProgrammingError, match="rows fit"):
+            connection.execute(sql.format(" WHERE c0 < 15"))

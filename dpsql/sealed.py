@@ -50,6 +50,10 @@ _AS_ARRAYS = frozenset({"BIGINT", "INTEGER", "DOUBLE", "VARCHAR"})
 """DuckDB's types whose values are the same as arrays."""
 
 
+FEW = 2048
+"""Values of a column that are found in a list by their places, and not written out for each row."""
+
+
 class EvaluationError(Exception):
     """DuckDB could not evaluate an expression; the text is DuckDB's own, about public values."""
 
@@ -180,6 +184,49 @@ def _connect() -> duckdb.DuckDBPyConnection:
 ahead = Ahead(_connect)
 
 
+class _Filling:
+    """The columns that a table is filled with: arrays as they are, other values as lists.
+
+    ``arrays`` are scanned as a table called filling; beside its rows stand those of ``lists``,
+    one of each for every row; ``known`` are lists of the values that rows have places among.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.lists: list[list[Any]] = []
+        self.known: list[list[Any]] = []
+        self._kinds: list[str] = []
+
+    def column(self, kind: str, values: Sequence[object]) -> str:
+        """Take a column in, and return the SQL of its values."""
+        if isinstance(values, range):
+            return self._array(np.arange(values.start, values.stop, values.step))
+        if isinstance(values, Vector) and isinstance(values.values, np.ndarray):
+            found = self._array(values.placed(values.values))
+            if values.missing is None:
+                return found
+            return f"CASE WHEN NOT {self._array(values.nulls())} THEN {found} END"
+        if isinstance(values, Vector) and values.places is not None and len(values.values) <= FEW:
+            self.known.append(values.distinct())
+            return f"list_extract(?::{kind}[], {self._array(values.places + 1)})"
+        self.lists.append(list(values))
+        self._kinds.append(kind)
+        return f"beside.l{len(self.lists)}"
+
+    def _array(self, array: NDArray[Any]) -> str:
+        name = f"a{len(self.arrays)}"
+        self.arrays[name] = array
+        return f"filling.{name}"
+
+    def source(self) -> str:
+        """The SQL of the rows."""
+        if not self._kinds:
+            return "filling"
+        rows = [f"unnest(?::{kind}[]) AS l{n}" for n, kind in enumerate(self._kinds, start=1)]
+        beside = f"(SELECT {', '.join(rows)}) AS beside"
+        return f"filling POSITIONAL JOIN {beside}" if self.arrays else beside
+
+
 def _vector(array: Any) -> Vector:
     """A column that DuckDB gave as an array, masked where it is NULL."""
     values, missing = np.ma.getdata(array), np.ma.getmaskarray(array)
@@ -289,16 +336,21 @@ class Sealed:
         if is_empty and self._empty.get(table) == kinds:
             return
         self._empty.pop(table, None)
-        listed, parameters = [], []
-        for name, (kind, values) in columns.items():
-            if isinstance(values, range) and values.step == 1 and kind == "BIGINT":
-                listed.append(f"unnest(range({values.start}, {values.stop})) AS {name}")
-            else:
-                listed.append(f"unnest(?::{kind}[]) AS {name}")
-                parameters.append(list(values))
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {', '.join(listed)}", parameters
-        )
+        filling = _Filling()
+        shown = [
+            f"CAST({filling.column(kind, values)} AS {kind}) AS {name}"
+            for name, (kind, values) in columns.items()
+        ]
+        if filling.arrays:
+            self._connection.register("filling", filling.arrays)
+        try:
+            self._connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {', '.join(shown)}"
+                f" FROM {filling.source()}",
+                [*filling.known, *filling.lists],
+            )
+        finally:
+            self._connection.unregister("filling")
         if is_empty:
             self._empty[table] = kinds
 

@@ -240,7 +240,7 @@ class Vector(Sequence[Any]):
 
 def repeated(value: Any, rows: int) -> Vector:
     """One value in all of so many rows."""
-    return Vector((value,), None, np.zeros(rows, dtype=np.int32))
+    return Vector.of((value,), np.zeros(rows, dtype=np.int32))
 
 
 def vectors_of(rows: Iterable[Sequence[Any]], count: int) -> tuple[Vector, ...]:

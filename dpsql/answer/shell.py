@@ -264,7 +264,10 @@ def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence
 def _fill_cells(select: Select, filled: Filled, width: float, sealed: Sealed) -> None:
     shell = select.query.shell
     kinds = cell_kinds(shell, select.types, select.kinds)
-    values: dict[str, Sequence[object]] = {"i": range(select.rows), "z": [width] * select.rows}
+    values: dict[str, Sequence[object]] = {
+        "i": range(select.rows),
+        "z": repeated(width, select.rows),
+    }
     for index, column in enumerate(select.key_columns()):
         values[f"k{index}"] = column
         values[f"g{index}"] = select.absences(index)

@@ -37,7 +37,7 @@ CELL = 450
 ANSWER = 4
 """Arrays of all numbers that are read off a release: values, variances, both arranged."""
 
-PROJECTED, EVALUATED = 24, 250
+PROJECTED, EVALUATED = 24, 120
 """Bytes of a field of a SELECT while rows are put together, and where DuckDB evaluates them."""
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))

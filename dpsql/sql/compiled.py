@@ -127,9 +127,9 @@ class Select:
                 column.append(repeated(branch.fixed[key], branch.rows) if known else values)
         return [each[0] if len(each) == 1 else Vector.joined(each) for each in columns]
 
-    def absences(self, key: int) -> list[int]:
+    def absences(self, key: int) -> Vector:
         """GROUPING(key) in every result row."""
-        return [int(key in b.absent) for b in self.branches for _ in range(b.rows)]
+        return Vector.joined([repeated(int(key in b.absent), b.rows) for b in self.branches])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

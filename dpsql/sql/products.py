@@ -34,7 +34,7 @@ Group = tuple[Branch, Sequence[int]]
 LONG = 1 << 12
 """Bytes from which on a matrix is known by its digest: a copy would take as much memory again."""
 
-MAX_RESULT_CELLS = 1_000_000
+MAX_RESULT_CELLS = 1 << 20
 """Most numbers that DuckDB puts together for a result, within its own memory and time."""
 
 MAX_PLAIN_CELLS = 1 << 26

@@ -111,6 +111,17 @@ class Operator(ABC):
         """Return the squared Frobenius norm, the trace of the Gram."""
         return float(self.column_l2sq().sum(dtype=np.float64))
 
+    @property
+    def only_counts(self) -> bool:
+        """True if its entries are 0 and 1, by the sums of its columns: nothing is written out.
+
+        A whole number is its own square where it is 0 or 1, and less than it otherwise.
+        """
+        if not self.integer:
+            return False
+        sums = self.rmatmat(np.ones((self.rows, 1), dtype=np.int64))[:, 0]
+        return np.array_equal(sums, self.column_l2sq())
+
     def dense(self) -> Array:
         """Return the explicit matrix, int64 when integer, else float64.
 

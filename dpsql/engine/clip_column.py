@@ -8,8 +8,6 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import NoReturn
 
-import numpy as np
-
 from dpsql.answer.clipped import number_text
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
@@ -69,7 +67,7 @@ def _summed(item: Compiled) -> Iterator[tuple[Table, str, bool]]:
                 if any(polynomial.coefficients[1:]):
                     yield select.table, name, bounded
             for name, factor in term.factors.items() if term.largest != 1 else ():
-                if not np.isin(factor.dense(), (0, 1)).all():
+                if not factor.only_counts:
                     yield select.table, name, False
 
 

@@ -159,6 +159,7 @@ def test_norms(pair: tuple[Operator, Array]) -> None:
     assert isinstance(op.l1, int) == isinstance(op.l2sq, int) == op.integer
     assert op.frobenius2() == pytest.approx((twin**2).sum())
     np.testing.assert_allclose(op.row_sums(), twin.sum(axis=1), atol=1e-12)
+    assert op.only_counts == (op.integer and bool(np.isin(twin, (0, 1)).all()))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])

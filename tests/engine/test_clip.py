@@ -658,3 +658,16 @@ def test_advice_says_from_where_on_a_clip_has_less_error(tmp_path: Path) -> None
         least = float(told.split("rows are below ")[1].split(" ")[0].replace(",", ""))
         assert least == pytest.approx(10_000 * plain / clipped, rel=0.06)
         assert f"{float(f'{plain:.2g}'):,.0f}" in told
+
+
+def test_advice_writes_no_groups_out(tmp_path: Path) -> None:
+    """A square of 150,000 groups, 170 GiB, was asked for once the answer was paid for."""
+    (tmp_path / "t.csv").write_text("k,x\n1,2\n")
+    (tmp_path / "c.toml").write_text(
+        "[budget]\nepsilon = 10\n[table.t]\nsource = 't.csv'\nprivacy_unit = 'row'\n"
+        "row_count_hint = 100\n[table.t.column]\nx = { type = 'number', bounds = [0, 1000] }\n"
+        "k = { type = 'integer', domain = [0, 149999] }\n"
+    )
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        asked = connection.execute("SELECT k, AVG(x) AS m FROM t GROUP BY k HAVING COUNT(*) > 9")
+        assert asked.result.columns == ("k", "m")

@@ -7,8 +7,10 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -17,6 +19,8 @@ from dpsql.forks import fresh
 from dpsql.interrupts import Allowed, is_cancellable, tried_until
 
 if TYPE_CHECKING:
+    from sqlite3 import Connection
+
     from numpy.typing import NDArray
 
 OWNER = 0o600
@@ -29,7 +33,47 @@ _SAFE: int = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O
 """A file is not handed to children, is no link to somewhere else, and has the bytes it is given."""
 
 
+LONGEST_WAIT = 20.0
+"""Seconds that a database is waited for which another process has locked."""
+
 _LOADING = fresh(Lock())
+
+
+@cache
+def patient_connections() -> type[Connection]:
+    """A class of SQLite's connections that may be asked to end while they wait for others.
+
+    SQLite itself waits in C, where nothing ends it, not even Ctrl-C. Made for ``timeout=AGAIN``: it
+    is asked again and again then, for ``LONGEST_WAIT`` seconds in all.
+    """
+    import sqlite3
+
+    class PatientConnection(sqlite3.Connection):
+        """Waits for other processes in Python."""
+
+        def execute(self, *given: Any) -> sqlite3.Cursor:
+            """As SQLite's. Raises: also KeyboardInterrupt, for who waits and is asked to end."""
+            found: list[sqlite3.Cursor] = []
+            end = time.monotonic() + LONGEST_WAIT
+
+            def succeeds() -> bool:
+                try:
+                    found.append(super(PatientConnection, self).execute(*given))
+                except sqlite3.OperationalError as error:
+                    is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                    if not is_busy or time.monotonic() > end:
+                        raise
+                return bool(found)
+
+            tried_until(succeeds)
+            return found[0]
+
+        def __exit__(self, kind: Any, *rest: Any) -> Any:
+            if kind is None and self.in_transaction:  # SQLite's own would undo what has to wait
+                self.execute("COMMIT")
+            return super().__exit__(kind, *rest)
+
+    return PatientConnection
 
 
 class Trouble(NamedTuple):

@@ -398,6 +398,29 @@ def tried_until(succeeds: Callable[[], bool]) -> None:
         pause = min(1.5 * pause, AGAIN)
 
 
+class HeldLock:
+    """Hold a lock; who waits for it in a thread may be asked to end meanwhile.
+
+    In the main thread, where an interrupt comes at any bytecode, it is the lock alone: Python ends
+    that wait. Raises: KeyboardInterrupt, for who waits.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not is_cancellable():
+            self._lock.acquire()
+            return
+        while not self._lock.acquire(timeout=AGAIN):
+            check()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def answer() -> None:
     """Note that the interrupts so far have had their effect, such as an early end of a run."""
     if _is_here():

@@ -22,8 +22,16 @@ from dpsql.answer.clipped import UNKNOWN, ClippedSums, decode_clipped, encode_cl
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
-from dpsql.files import FAILING, is_read_only, journal_of, keep_private, trouble_of
+from dpsql.files import (
+    FAILING,
+    is_read_only,
+    journal_of,
+    keep_private,
+    patient_connections,
+    trouble_of,
+)
 from dpsql.forks import awaited, fresh
+from dpsql.interrupts import AGAIN, HeldLock
 from dpsql.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -79,7 +87,13 @@ class File:
         if not closed:
             keep_private(self.path)
         name = self.path.absolute().as_uri() + ("?mode=ro" if closed else "")
-        with self.lock, closing(sqlite3.connect(name, uri=True, timeout=30.0)) as db, db:
+        with (
+            HeldLock(self.lock),
+            closing(
+                sqlite3.connect(name, uri=True, timeout=AGAIN, factory=patient_connections())
+            ) as db,
+            db,
+        ):
             if not closed:
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("PRAGMA journal_mode = PERSIST")  # no name changes with what is written
@@ -89,7 +103,8 @@ class File:
             if missing:
                 made = (self.tables[name] for name in sorted(missing))
                 here = (e.replace(TABLE, TEMPORARY, 1) for e in made if e.startswith(TABLE))
-                db.executescript(";".join(here if reads else self.tables.values()))
+                for statement in here if reads else self.tables.values():
+                    db.execute(statement)
             db.execute(begin)
             yield db
 
@@ -212,7 +227,7 @@ class Shelf(Generic[T]):
     def _opened(self, key: str, body: bytes, digest: str) -> T:
         if _digest(key, body) != digest:
             raise ValueError("digest")
-        with self._lock:  # the sessions of a site share what is decoded, and do it once
+        with HeldLock(self._lock):  # the sessions of a site share what is decoded, and do it once
             known = self._decoded.get(digest)
             if known is None:
                 thing = self._decode(body)

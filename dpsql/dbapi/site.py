@@ -15,6 +15,7 @@ from dpsql.dbapi.repeats import Repeats
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import LedgerError
+from dpsql.interrupts import HeldLock
 from dpsql.privacy.curator import anchor_folder, find_analyst, ledger_files
 from dpsql.records import replace
 
@@ -57,7 +58,7 @@ class Site:
 
         The catalog is read anew where a curator has changed it.
         """
-        with self._lock:
+        with HeldLock(self._lock):
             try:
                 return self._connect(analyst), self.repeats
             except LedgerError as error:

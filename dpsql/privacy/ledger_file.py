@@ -11,6 +11,7 @@ from pathlib import Path
 from dpsql import files
 from dpsql.errors import LedgerError
 from dpsql.files import journal_of, sync_directory
+from dpsql.interrupts import AGAIN
 from dpsql.privacy.chain import COLUMNS, Entry
 from dpsql.privacy.refusals import tampered, unwritable
 from dpsql.privacy.spent import Spent
@@ -81,7 +82,10 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     if mode != "ro":
         files.tighten_database(path)
     try:
-        with closing(sqlite3.connect(quoted, uri=True, isolation_level=None, timeout=20)) as db:
+        kind = files.patient_connections()
+        with closing(
+            sqlite3.connect(quoted, uri=True, isolation_level=None, timeout=AGAIN, factory=kind)
+        ) as db:
             _settle_settings(db)
             yield db
     except sqlite3.OperationalError as error:

@@ -6,7 +6,8 @@ What comes back is a ``Reply``: a table or none, a tag, and notices.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from dpsql.answer.display import errors_text
 from dpsql.answer.result import Result, listing
@@ -28,6 +29,8 @@ from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.constants import is_constant
 from dpsql.sql.lexemes import Fragment, render_literal, split_statements
 from dpsql.sql.qualified import find_key
+
+T = TypeVar("T")
 
 FREE_FORMS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")
 """Free statements, so that a client which only wants to know its columns may cause it."""
@@ -84,12 +87,15 @@ class Asker:
         """The connection. Raises: LedgerError, DataError."""
         return self._caller.connection
 
-    @property
-    def twin(self) -> TwinReader:
-        """The twin as the analyst reads it, with the tables that are declared by now.
+    def ask_twin(self, ask: Callable[[TwinReader], T]) -> T:
+        """Ask the twin something, with the tables that are declared by now, until it is ended.
 
-        Raises: NotSupportedError; OperationalError (E_TWIN).
+        Raises: NotSupportedError; OperationalError (E_TWIN); TwinError; Interrupted.
         """
+        limit = int(self.settings["statement_timeout"])
+        return self._caller.within(lambda: ask(self._read_twin()), limit, is_public=True)
+
+    def _read_twin(self) -> TwinReader:
         if self._twin is None:
             what = "statements without a declared table are not answered here"
             raise NotSupportedError("E_TWIN", what, hint="dpsql serve --twin auto")

@@ -130,17 +130,22 @@ class Caller:
         self._ticks.later(wish.ask)
 
     def within(
-        self, work: Callable[[], T], milliseconds: int = 0, wish: Cancellation | None = None
+        self,
+        work: Callable[[], T],
+        milliseconds: int = 0,
+        wish: Cancellation | None = None,
+        is_public: bool = False,
     ) -> T:
         """Do something under a cancellation; 0 is as long as it takes.
 
-        ``wish`` is one that may have been asked for before this begins.
+        ``wish`` is one that may have been asked for before this begins; what ``is_public`` has
+        nothing to do with data, and waits for no tick.
         Raises: as ``work``; Interrupted or KeyboardInterrupt when it was asked for.
         """
         with wish or Cancellation() as mine:
             with self._lock:
                 self._cancellation = mine
-            limit = self._ticks.left(milliseconds / 1000)
+            limit = milliseconds / 1000 if is_public else self._ticks.left(milliseconds / 1000)
             self.is_late = False
             timer = threading.Timer(limit, partial(self._expire, mine)) if milliseconds else None
             try:
@@ -160,7 +165,8 @@ class Caller:
                     timer.cancel()
                 with self._lock:
                     self._cancellation = None
-                self._ticks.wait()
+                if not is_public:
+                    self._ticks.wait()
 
     def _expire(self, wish: Cancellation) -> None:
         self.is_late = True

@@ -55,7 +55,8 @@ class Clerk:
                 (reply,) = self.asker.ask(text, [errand])
                 return reply
             case "twin":
-                table, tag = self.asker.twin.run(blank_but(text, [errand.fragment]), wanted=formats)
+                asked = blank_but(text, [errand.fragment])
+                table, tag = self.asker.ask_twin(lambda twin: twin.run(asked, wanted=formats))
                 return Reply(tag, table)
             case "set":
                 return self._set(errand)

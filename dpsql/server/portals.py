@@ -174,7 +174,9 @@ class Portals:
         self._clerk.transaction.check(errand)
         heads: tuple[Head, ...] | None = None
         if errand is not None and errand.kind == "twin":
-            oids, found = self._clerk.asker.twin.describe(statement.text, oids)
+            oids, found = self._clerk.asker.ask_twin(
+                lambda twin: twin.describe(statement.text, oids)
+            )
             heads = found or None
         elif errand is not None:
             text = sample(statement.text, len(oids)) if oids else statement.text
@@ -210,7 +212,9 @@ class Portals:
 
     def _run_twin(self, portal: Portal) -> None:
         values, oids, formats = portal.twin
-        table, tag = self._clerk.asker.twin.run(portal.text, values, oids, formats, portal.formats)
+        table, tag = self._clerk.asker.ask_twin(
+            lambda twin: twin.run(portal.text, values, oids, formats, portal.formats)
+        )
         portal.reply = Reply(tag, table)
 
     def _execute(self, fields: Fields) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dpsql.errors import OperationalError, UsageError
-from dpsql.interrupts import check
+from dpsql.interrupts import HeldLock, check
 from dpsql.records import dataclass, field
 from dpsql.server.events import Events
 from dpsql.server.messages import BINARY, TEXT, Head
@@ -125,7 +125,7 @@ class Twin:
             self.living(lambda: self._declare(tables))
 
     def _declare(self, tables: Declared) -> None:
-        with self._making:
+        with HeldLock(self._making):
             if tables != self._known:
                 statements = ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"]
                 statements.append("GRANT USAGE ON SCHEMA public TO PUBLIC")
@@ -163,7 +163,7 @@ class Twin:
         It may read the declared tables and do nothing else: what others ask is not shown to it, and
         it ends no session but its own. Raises: OperationalError (E_TWIN).
         """
-        with self._making:
+        with HeldLock(self._making):
             known = self._roles.get(analyst)
             if known is not None:
                 return known
@@ -206,7 +206,7 @@ class Twin:
         Its folder has all that was made in it. Raises: OperationalError (E_TWIN) where it dies
         again and again, and Unreachable where it does not answer.
         """
-        with self._starting:
+        with HeldLock(self._starting):
             if self._began > began:
                 return
             with self._lock:

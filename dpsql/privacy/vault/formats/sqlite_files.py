@@ -14,6 +14,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from dpsql.catalog.delimited import Delimited
+from dpsql.files import patient_connections
+from dpsql.interrupts import AGAIN
 from dpsql.privacy.vault.arrow_rows import ROWS
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.records import dataclass
@@ -93,7 +95,13 @@ def _list(connection: sqlite3.Connection) -> list[str]:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, check_same_thread=False)
+    connection = sqlite3.connect(
+        f"file:{quote(path)}?mode=ro",
+        timeout=AGAIN,
+        check_same_thread=False,
+        factory=patient_connections(),
+        uri=True,
+    )
     connection.text_factory = bytes  # a text that is not UTF-8 must not raise
     return connection
 

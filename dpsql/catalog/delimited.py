@@ -18,14 +18,20 @@ from dpsql.records import dataclass, fields
 
 TAB_ENDS = (".tsv", ".tab")
 """Ends of names of files whose delimiter is a tab, but for what compresses them."""
+OF_BYTES = (
+    *("shift-jis", "cp932", "euc-jp", "gb2312", "gbk", "gb18030"),
+    *("big5", "cp950", "big5hkscs", "euc-kr", "cp949"),
+)
+"""Encodings of several bytes a character, none of which is that of a newline."""
 ENCODINGS = (
     *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "ascii"),
     *(f"cp{n}" for n in (437, 720, 737, 775, 850, 852, 855, 857, 858, 860, 861, 862, 863, 865)),
     *(f"cp{n}" for n in (866, 874, 1006, 1125, *range(1250, 1259))),
     *(f"iso8859-{n}" for n in range(1, 17) if n != 12),
     *("koi8-r", "koi8-u", "kz1048", "mac-roman", "mac-latin2", "mac-cyrillic", "mac-greek"),
+    *OF_BYTES,
 )
-"""Encodings of which a line can be read by itself: UTF, and those of one byte a character."""
+"""Encodings of which a line can be read by itself: UTF, those of one byte, and those OF_BYTES."""
 CODES = {
     "%Y": "([0-9]{4})",
     "%y": "([0-9]{2})",
@@ -111,12 +117,12 @@ PLAIN = Delimited()
 
 @cache
 def code_page(encoding: str) -> str | None:
-    """Return the characters of 256 bytes, U+DCFF for those that are none; None for UTF.
+    """Return the characters of 256 bytes, U+DCFF for those that are none; None for several.
 
     >>> code_page("cp1252")[0x80], code_page("cp1252")[0x81], code_page("utf-8")
     ('€', '\\udcff', None)
     """
-    if encoding.startswith("utf"):
+    if encoding.startswith("utf") or encoding in OF_BYTES:
         return None
     found = (bytes([byte]).decode(encoding, "replace") for byte in range(256))
     return "".join(each.replace("\ufffd", "\udcff") for each in found)

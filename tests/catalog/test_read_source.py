@@ -47,7 +47,7 @@ def test_a_table_of_a_server_is_named_without_how_it_is_reached(tmp_path: Path) 
         ('quote = "x"', "unknown key 'quote'", "known keys: file, delimiter, encoding"),
         ('delimiter = ";;"', "delimiter = ';;'", "one character"),
         ('encoding = "cp125"', "encoding = 'cp125'", "did you mean 'cp1"),
-        ('encoding = "shift_jis"', "encoding = 'shift_jis'", "iconv"),
+        ('encoding = "iso2022_jp"', "encoding = 'iso2022_jp'", "iconv"),
         ('decimal = ",", thousands = ","', "both ','", 'decimal = ","'),
         ('dates = "%d.%B"', "dates = '%d.%B'", "%Y, %y, %m"),
         ("missing = [1]", "missing = [1]", "whole fields"),

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.catalog.catalog import Table, Unit
-from dpsql.catalog.delimited import ENCODINGS, KEYS, Delimited, code_page
+from dpsql.catalog.delimited import ENCODINGS, KEYS, OF_BYTES, Delimited, code_page
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault import lines
 from dpsql.privacy.vault.data_engine import Asked, Form
@@ -346,3 +346,42 @@ def test_a_mark_before_a_line_is_no_part_of_it_wherever_the_line_is(tmp_path: Pa
     for order in ("\ufeff1,x\n2,y\n", "2,y\n\ufeff1,x\n", '\ufeff"1",x\n\ufeff2,"y"\n'):
         path.write_text(order, encoding="utf-8")
         assert sorted(values(opened(path, form), Asked("a", "number"))) == [1, 2]
+
+
+@pytest.mark.parametrize("encoding", OF_BYTES)
+def test_lines_of_several_bytes_a_character_are_read_one_by_one(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a line holds, among it bytes that begin a character before its end."""
+    word = {"euc": "\uac00", "cp949": "\uac00"}.get(encoding.partition("-")[0], "\u4e2d")
+    word = "\u65e5" if encoding in ("shift-jis", "euc-jp") else word
+    good = f"{word}|,1".encode(encoding)
+    random_ = random.Random(encoding)
+    spoilt = [random_.randbytes(6).replace(b"\n", b"") + b",2" for _ in range(200)]
+    spoilt += [bytes([each]) for each in range(128, 256)] + [b"\xc3\xa9,3"]
+
+    def read(some: list[bytes]) -> list[str]:
+        (tmp_path / "t.csv").write_bytes(b"\n".join([b"w,n", *some]))
+        with lines.open_text(str(tmp_path / "t.csv"), encoding) as file:
+            text = file.read()
+        blocks = lines.split_lines(text.partition(b"\n")[2], ",", 2)
+        return [str(each) for each in blocks["line"]]
+
+    assert read([good]) == [f"{word}|\r1"]
+    monkeypatch.setattr("dpsql.privacy.vault.text_files.CHUNK", 7)  # within lines and characters
+    mixed = [line for each in spoilt for line in (each, good)]
+    alone = [row for each in mixed for row in read([each])]
+    assert read(mixed) == alone
+    assert alone.count(f"{word}|\r1") >= len(spoilt)
+
+
+def test_a_line_of_several_bytes_that_is_too_long_is_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("lines", "text_files"):
+        monkeypatch.setattr(f"dpsql.privacy.vault.{module}.LONGEST", 50)
+    monkeypatch.setattr("dpsql.privacy.vault.text_files.CHUNK", 16)
+    monkeypatch.setattr("dpsql.privacy.vault.lines.BLOCK", 20)
+    (tmp_path / "t.csv").write_bytes(b"w,n\na,1\n" + b"b" * 200 + b",2\nc,3\n")
+    found = list(lines.read_rows(str(tmp_path / "t.csv"), 2, Delimited(encoding="gbk")))
+    assert [each for block in found for each in block["line"]] == ["a\r1", "c\r3"]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
-from dpsql.privacy.vault.text_files import open_text, refuse_foreign
+from dpsql.privacy.vault.text_files import LONGEST, open_text, refuse_foreign
 
 Flags = npt.NDArray[np.bool_]
 BLOCK = 1 << 22
@@ -34,8 +34,6 @@ ESCAPED = 0xDC80 >> 7
 QUOTE = ord('"')
 MAX_HEADER = 1 << 20
 """Most bytes of a header line."""
-LONGEST = 1 << 24
-"""Most bytes of a line that is a row."""
 NOT_UTF8 = "bytes that are not of its encoding"
 LONG = "more than 16 MiB"
 TOO_LONG = b"\xff: the beginning of a longer line"

@@ -16,11 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.delimited import code_page
+from dpsql.catalog.delimited import OF_BYTES, code_page
 from dpsql.privacy.vault.data_engine import Unreadable
 
 NOT_TEXT = b"\xff"
 """A byte that is in no text in UTF-8."""
+LONGEST = 1 << 24
+"""Most bytes of a line that is a row."""
 CHUNK = 1 << 18
 """Bytes that are put in another encoding at once."""
 NAMED = "give the file its ending"
@@ -168,6 +170,34 @@ OPENERS: dict[str, Callable[[str], Any]] = {
 """Functions that open a compressed file, by the end of its name."""
 
 
+NONE = "dpsql.none"
+"""The name by which codecs know what bytes become that are no character."""
+codecs.register_error(NONE, lambda error: ("\udcff", getattr(error, "end", 0)))
+
+
+class Lines:
+    """Lines in an encoding of several bytes a character, each put in UTF-8 by itself.
+
+    What is no character becomes a byte that no UTF-8 has. Of a line that is too long to be a row
+    no more is held than shows that.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding, self._rest = encoding, b""
+
+    def turn(self, found: bytes) -> bytes:
+        """Return the lines that have ended, and at the end what is left."""
+        *lines, self._rest = (self._rest + found).split(b"\n")
+        ended = b"".join(self._turned(line) + b"\n" for line in lines)
+        if found and len(self._rest) <= LONGEST:
+            return ended
+        left, self._rest = self._rest, b""
+        return ended + (left if len(left) > LONGEST else self._turned(left))
+
+    def _turned(self, line: bytes) -> bytes:
+        return line.decode(self._encoding, NONE).encode(errors="surrogateescape")
+
+
 def _turner(encoding: str) -> Callable[[bytes], bytes]:
     """Return a function that puts bytes in UTF-8, a few at a time; the last are none."""
     table = code_page(encoding)
@@ -180,6 +210,8 @@ def _turner(encoding: str) -> Callable[[bytes], bytes]:
             return codecs.charmap_decode(found, "strict", page)[0].encode(errors="surrogateescape")
 
         return turn
+    if encoding in OF_BYTES:
+        return Lines(encoding).turn
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
 
     def turn_wide(found: bytes) -> bytes:

@@ -33,6 +33,7 @@ from dpsql.privacy.vault.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
 from dpsql.privacy.vault.lines import find_unread
 from dpsql.privacy.vault.source import connect
 from dpsql.privacy.vault.spelled import spelling
+from dpsql.privacy.vault.text_files import open_text
 from dpsql.records import replace
 from tests.support.effort import effort
 
@@ -362,7 +363,7 @@ def test_lines_of_several_bytes_a_character_are_read_one_by_one(
 
     def read(some: list[bytes]) -> list[str]:
         (tmp_path / "t.csv").write_bytes(b"\n".join([b"w,n", *some]))
-        with lines.open_text(str(tmp_path / "t.csv"), encoding) as file:
+        with open_text(str(tmp_path / "t.csv"), encoding) as file:
             text = file.read()
         blocks = lines.split_lines(text.partition(b"\n")[2], ",", 2)
         return [str(each) for each in blocks["line"]]

@@ -40,8 +40,9 @@ FAREWELL = 30.0
 """Seconds that sessions have to end what they do when the server is closed."""
 BACKLOG = 128
 """Connections that wait to be accepted."""
-SPARE = 24
-"""Descriptors that clients leave free, for the ledger, users and what a session opens."""
+SPARE, EACH = 24, 6
+"""Descriptors that clients leave free, for the ledger and users, and for what each session opens:
+ledger, store, their journals, anchor and lock. Together no more than half of all."""
 SHORT = frozenset({"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"})
 """Errors after which whoever leaves makes room."""
 
@@ -247,8 +248,9 @@ class Server:
         ``number`` is the descriptor, the least that was free: some are left to read files with.
         """
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        are_few = limit != resource.RLIM_INFINITY and number >= limit - SPARE
         with self._lock:
+            left = limit - min(limit // 2, SPARE + EACH * len(self._here))
+            are_few = limit != resource.RLIM_INFINITY and number >= left
             if self._arriving and (are_few or len(self._arriving) >= self.most):
                 oldest = next(iter(self._arriving))
                 del self._arriving[oldest]

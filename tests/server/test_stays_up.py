@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -178,3 +179,33 @@ def _again(ask: Callable[[], bytes]) -> None:
         except OSError:
             continue
     pytest.fail("the metrics did not come back")
+
+
+class Idle:
+    """A client at the door."""
+
+    is_gone = False
+
+    def hang_up(self) -> None:
+        self.is_gone = True
+
+
+@pytest.mark.parametrize(("here", "left"), [(0, 176), (5, 146), (1000, 100)])
+def test_clients_at_the_door_leave_descriptors_for_who_is_here(
+    here: int, left: int, catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: 24 for all, and five sessions were told that their ledger cannot be opened."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
+    with served(catalog) as server:
+        present: Any = dict.fromkeys((number, 0) for number in range(here))
+        with monkeypatch.context() as patch:
+            patch.setattr(server, "_here", present)
+            stays = []
+            for number in range(200):
+                idle, other = Idle(), Idle()
+                server._admit(idle, 0)  # type: ignore[arg-type]
+                server._admit(other, number)  # type: ignore[arg-type]
+                stays.append(not idle.is_gone)
+                server._open.clear()
+                server._arriving.clear()
+    assert stays == [number < left for number in range(200)]

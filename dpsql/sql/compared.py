@@ -20,7 +20,7 @@ from dpsql.sql.compared_bins import EvenBins
 from dpsql.sql.correlated import is_by_unit
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import MIRRORED, has
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.key_sets import written_keys
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
@@ -181,7 +181,10 @@ class _Totals:
     def whole(self) -> exp.Select | None:
         """The SELECT around all of it; None where an aggregate cannot be added up."""
         select, items = self.select, self.select.expressions
-        self.keys = [self.key(node) for node in self.grouped()]
+        keys = written_keys(select)
+        if keys is None:
+            return None
+        self.keys = keys
         outer = exp.Select(expressions=[self.item(item) for item in items])
         for clause in ("having", "order", "limit", "offset"):
             if select.args.get(clause) is not None:
@@ -195,25 +198,6 @@ class _Totals:
         names = [exp.column(f"g{k}", "q") for k in range(len(self.keys))]
         outer.set("group", exp.Group(expressions=names) if names else None)
         return outer
-
-    def grouped(self) -> list[exp.Expr]:
-        group = self.select.args.get("group")
-        if group is None:
-            return []
-        if group.args.get("all"):
-            return [i.unalias() for i in self.select.expressions if not has_aggregates(i)]
-        self.understood &= not any(v for k, v in group.args.items() if k != "expressions")
-        return list(group.expressions)
-
-    def key(self, node: exp.Expr) -> exp.Expr:
-        """A key with positions and aliases written out."""
-        items = self.select.expressions
-        if isinstance(node, exp.Literal):
-            position = position_of(node, len(items))
-            self.understood &= position is not None
-            return node if position is None else items[position].unalias()
-        item = find_alias(items, node) if isinstance(node, exp.Column) else None
-        return node if item is None else item
 
     def item(self, item: exp.Expr) -> exp.Expr:
         return exp.alias_(self.over(item.unalias()), name_of(item), quoted=True)

@@ -95,9 +95,10 @@ def _written_out(
         facts = compiler.catalog, compiler.evaluator
         tree = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
     if tree.find(exp.Subquery) is not None:
+        from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.scalar_lookups import looked_up
 
-        tree = looked_up(tree, compiler.catalog, public)
+        tree = looked_up(tree, SubqueryBinder(compiler.catalog, public), public)
     is_related = tree.find(*_RELATING, exp.Not, exp.Between) is not None
     return _related(tree, compiler.catalog, public) if is_related else tree
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.sql.relations import read_from
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
@@ -51,13 +51,11 @@ def _join(node: exp.Subquery, number: int, binder: SubqueryBinder) -> None:
         single = exp.EQ(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1))
         value = exp.AnyValue(this=item.unalias())
         query.set("expressions", [exp.Case(ifs=[exp.If(this=single, true=value)])])
-    inside, where = binder.names(query), query.args.get("where")
-    tests = [] if where is None else conjuncts(where.this)
-    pairs = [] if inside is None else [_pair(test.unnest(), inside) for test in tests]
-    met = [pair for pair in pairs if pair is not None]
-    rest = [test for test, pair in zip(tests, pairs, strict=False) if pair is None]
-    if inside is None or not met or not all(map(inside.has_all, rest)):
+    inside = binder.names(query)
+    tests = None if inside is None else inside.conditions(query)
+    if inside is None or tests is None or tests.mixed or not tests.pairs:
         return
+    met = tests.pairs
     alias = f"looked up {number}"
     inner = query.copy()
     value = query.expressions[0].unalias()
@@ -67,9 +65,9 @@ def _join(node: exp.Subquery, number: int, binder: SubqueryBinder) -> None:
     shown = value.copy() if by_unit else _of_some(value)
     inner.set("expressions", [*items, exp.alias_(shown, alias, quoted=True)])
     inner.set("group", exp.Group(expressions=[each.copy() for each in own]))
-    asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in rest]
-    stored = [each for each in map(inside.origin, own) if each is not None]
-    if math.prod(each.size for each in stored if each.domain is not None) > MOST_GROUPS:
+    asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in tests.own]
+    stored = [inside.origin(each) for each in own if isinstance(each, exp.Column)]
+    if math.prod(each.size for each in stored if each and each.domain is not None) > MOST_GROUPS:
         _restrict(inner, met, around, node, asked, binder)
     inner.set("where", exp.Where(this=exp.and_(*asked, copy=False)) if asked else None)
     quoted = exp.to_identifier(alias, quoted=True)
@@ -92,13 +90,11 @@ def _may_join(node: exp.Subquery) -> bool:
 
 def is_by_unit(query: exp.Select, binder: SubqueryBinder) -> bool:
     """Whether a sub-query is of the rows of one privacy unit, which one around it names alone."""
-    where = query.args.get("where")
-    inside = None if where is None else binder.names(query)
-    if where is None or inside is None:
+    inside = binder.names(query)
+    own = [] if inside is None else [one for one, _ in inside.conditions(query).pairs]
+    if inside is None or len(own) != 1:
         return False
-    pairs = [_pair(test.unnest(), inside) for test in conjuncts(where.this)]
-    own = [one for one, _ in filter(None, pairs)]
-    return len(own) == 1 and inside.holds_unit(own[0])
+    return isinstance(own[0], exp.Column) and inside.holds_unit(own[0])
 
 
 def _is_item(node: exp.Subquery) -> bool:
@@ -109,19 +105,6 @@ def _is_item(node: exp.Subquery) -> bool:
 
 def _of(name: str, alias: str) -> exp.Column:
     return exp.column(*(exp.to_identifier(each, quoted=True) for each in (name, alias)))
-
-
-def _pair(test: exp.Expr, inside: SubqueryNames) -> tuple[exp.Column, exp.Column] | None:
-    """The columns within and around a sub-query that a condition equates."""
-    if not isinstance(test, exp.EQ):
-        return None
-    one, two = test.this.unnest(), test.expression.unnest()
-    if not isinstance(one, exp.Column) or not isinstance(two, exp.Column):
-        return None
-    sides = inside.has(one), inside.has(two)
-    if sides[0] == sides[1]:
-        return None
-    return (one, two) if sides[0] else (two, one)
 
 
 def _of_some(value: exp.Expr) -> exp.Expr:
@@ -142,7 +125,7 @@ def _none_counted(node: exp.Expr) -> exp.Expr:
 
 def _restrict(
     inner: exp.Select,
-    met: Sequence[tuple[exp.Column, exp.Column]],
+    met: Sequence[tuple[exp.Expr, exp.Expr]],
     around: exp.Select,
     node: exp.Subquery,
     asked: list[exp.Paren | exp.EQ],

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
-from dpsql.sql.scope import conjuncts
+from dpsql.logical.bind.subqueries import SubqueryBinder
 
 _HALF = ("SEMI", "ANTI")
 
@@ -75,35 +74,17 @@ def _as_membership(node: exp.Exists, binder: SubqueryBinder) -> exp.Expr | None:
     query = node.this
     if not isinstance(query, exp.Select) or query.args.get("group") or query.args.get("limit"):
         return None
-    inside, where = binder.names(query), query.args.get("where")
-    if inside is None or where is None or inside.facts is None or inside.facts.is_private:
+    inside = binder.names(query)
+    if inside is None or inside.facts is None or inside.facts.is_private:
         return None
-    mixed, own = list[exp.Expr](), list[exp.Expr]()
-    for test in conjuncts(where.this):
-        (own if inside.has_all(test) else mixed).append(test)
-    if len(mixed) != 1:
+    found = inside.conditions(query)
+    if len(found.pairs) != 1 or found.mixed:
         return None
-    sides = _sides(mixed[0].unnest(), inside)
-    if sides is None:
-        return None
-    listed, outer = sides
+    ((listed, outer),) = found.pairs
     known = exp.Not(this=exp.Is(this=exp.paren(listed.copy()), expression=exp.null()))
     inner = query.copy()
     inner.set("expressions", [listed.copy()])
-    tests = [exp.paren(each.copy()) for each in own]
+    tests = [exp.paren(each.copy()) for each in found.own]
     inner.set("where", exp.Where(this=exp.and_(*tests, known, copy=False)))
-    found = exp.In(this=exp.paren(outer.copy()), query=exp.Subquery(this=inner))
-    return exp.Coalesce(this=found, expressions=[exp.false()])
-
-
-def _sides(test: exp.Expr, inside: SubqueryNames) -> tuple[exp.Expr, exp.Expr] | None:
-    """What an equality takes from the sub-query and what from around it, each from one alone."""
-    if not isinstance(test, exp.EQ):
-        return None
-    pairs = ((test.this, test.expression), (test.expression, test.this))
-    for one, other in pairs:
-        within = [inside.has(each) for each in one.find_all(exp.Column)]
-        around = [not inside.has(each) for each in other.find_all(exp.Column)]
-        if within and around and all(within) and all(around):
-            return one, other
-    return None
+    member = exp.In(this=exp.paren(outer.copy()), query=exp.Subquery(this=inner))
+    return exp.Coalesce(this=member, expressions=[exp.false()])

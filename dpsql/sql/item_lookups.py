@@ -11,8 +11,7 @@ from sqlglot import exp
 from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.sql.correlated import OVER_GROUPS, is_by_unit
 from dpsql.sql.expressions import name_of
-from dpsql.sql.functions import SETS
-from dpsql.sql.sugar import has_aggregates
+from dpsql.sql.key_sets import written_keys
 
 _GROUPS = "groups of it"
 _AFTER = ("order", "limit", "offset")
@@ -67,15 +66,13 @@ class _Wrapped:
     def __init__(
         self, select: exp.Select, asked: list[exp.Subquery], binder: SubqueryBinder
     ) -> None:
-        group = select.args["group"]
-        if select.args.get("qualify") or select.args.get("windows"):
-            raise _NotSoError
-        if any(v for name, v in group.args.items() if v and name not in ("expressions", "all")):
+        keys = written_keys(select)
+        if keys is None or select.args.get("qualify") or select.args.get("windows"):
             raise _NotSoError
         self.select = select
         self.asked = {id(each) for each in asked}
         self.binder = binder
-        self.keys = self._keys(group)
+        self.keys = keys
         self.parts: list[exp.Expr] = []
         items = [
             exp.alias_(self._moved(item.unalias()), name_of(item), quoted=True)
@@ -93,26 +90,6 @@ class _Wrapped:
         source = exp.From(this=exp.Subquery(this=inner, alias=alias))
         self.query = exp.Select(expressions=items, from_=source, **after)
         self.query.meta[OVER_GROUPS] = True
-
-    def _keys(self, group: exp.Expr) -> list[exp.Expr]:
-        items = self.select.expressions
-        if group.args.get("all"):
-            nodes = [item.unalias() for item in items]
-            return [n for n in nodes if not has_aggregates(n) and not n.find(exp.Subquery)]
-        found = []
-        for node in group.expressions:
-            if isinstance(node, SETS):
-                raise _NotSoError
-            if isinstance(node, exp.Literal):
-                place = int(node.name) - 1 if node.name.isdigit() else -1
-                if not 0 <= place < len(items):
-                    raise _NotSoError
-                node = items[place].unalias()
-            elif isinstance(node, exp.Column) and not node.table:
-                named = [i.unalias() for i in items if i.alias.casefold() == node.name.casefold()]
-                node = named[0] if named else node
-            found.append(node)
-        return found
 
     def _after(self, name: str) -> exp.Expr:
         """ORDER BY, in which names of items stay, or a clause without any."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.sql.functions import SETS
+from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.sugar import has_aggregates
 
 
 def keys_of(node: exp.Expr) -> list[exp.Expr]:
@@ -27,3 +29,28 @@ def has_sets(select: exp.Expr) -> bool:
     """Whether the GROUP BY of a SELECT has elements that are made of keys."""
     group = select.args.get("group")
     return group is not None and any(isinstance(each, SETS) for each in group.expressions)
+
+
+def written_keys(select: exp.Select) -> list[exp.Expr] | None:
+    """The keys of GROUP BY with positions, aliases and ALL written out, none where there is none.
+
+    None where it has sets of keys, or a position that nothing stands at.
+    """
+    group, items = select.args.get("group"), select.expressions
+    if group is None:
+        return []
+    if group.args.get("all"):
+        nodes = [item.unalias() for item in items]
+        return [n for n in nodes if not has_aggregates(n) and not n.find(exp.Subquery)]
+    if has_sets(select) or any(v for name, v in group.args.items() if name != "expressions"):
+        return None
+    found = []
+    for node in group.expressions:
+        item = find_alias(items, node) if isinstance(node, exp.Column) else None
+        if isinstance(node, exp.Literal):
+            place = position_of(node, len(items))
+            if place is None:
+                return None
+            item = items[place].unalias()
+        found.append(node if item is None else item)
+    return found

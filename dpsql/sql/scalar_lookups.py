@@ -9,11 +9,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.records import dataclass
 from dpsql.sql.kinds import cte_of
-from dpsql.sql.names import names_of
 from dpsql.sql.relations import PublicRows, read_from
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
 _KNOWN = {"expressions", "from_", "where"}
@@ -29,54 +28,38 @@ class _Lookup:
     rest: tuple[exp.Expr, ...]
 
 
-def looked_up(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
+def looked_up(tree: exp.Expr, binder: SubqueryBinder, public: PublicRows) -> exp.Expr:
     """The statement with such sub-queries joined; others are as they were."""
-    if not any(_read(node, catalog, public) for node in tree.find_all(exp.Subquery)):
+    if not any(_read(node, binder, public) for node in tree.find_all(exp.Subquery)):
         return tree
     tree = tree.copy()
     for number, node in enumerate(list(tree.find_all(exp.Subquery))):
-        found, around = _read(node, catalog, public), node.find_ancestor(exp.Select)
+        found, around = _read(node, binder, public), node.find_ancestor(exp.Select)
         if found is not None and around is not None:
             _join(node, found, around, f"looked up {number}")
     return tree
 
 
-def _read(node: exp.Subquery, catalog: Catalog, public: PublicRows) -> _Lookup | None:
+def _read(node: exp.Subquery, binder: SubqueryBinder, public: PublicRows) -> _Lookup | None:
     """What such a sub-query looks up; None for all others."""
     query, around = node.this, node.find_ancestor(exp.Select)
     if not isinstance(query, exp.Select) or around is None or not _is_value(node, around):
         return None
-    table = _public_table(query, catalog)
+    table = _public_table(query, binder.catalog)
     if table is None or len(query.expressions) != 1 or query.args.get("where") is None:
         return None
-    names = {name.casefold() for name, _ in names_of(table)}
-    alias = query.args["from_"].this.alias_or_name.casefold()
-
-    def is_within(column: exp.Column) -> bool:
-        own = column.table.casefold() == alias if column.table else True
-        return own and column.name.casefold() in names
-
-    pairs: list[tuple[exp.Column, exp.Expr]] = []
-    rest = []
-    for test in conjuncts(query.args["where"].this):
-        if all(map(is_within, test.find_all(exp.Column))):
-            rest.append(test)
-            continue
-        inner = test.unnest()
-        sides = [inner.this, inner.expression] if isinstance(inner, exp.EQ) else []
-        own = [s for s in sides if isinstance(s, exp.Column) and is_within(s)]
-        other = [s for s in sides if not any(map(is_within, s.find_all(exp.Column)))]
-        if len(own) != 1 or len(other) != 1:
-            return None
-        pairs.append((own[0], other[0]))
-    item = query.expressions[0].unalias()
-    if not pairs or not all(map(is_within, item.find_all(exp.Column))):
+    inside, item = binder.names(query), query.expressions[0].unalias()
+    if inside is None or not inside.has_all(item):
+        return None
+    tests = inside.conditions(query)
+    pairs = [(key, other) for key, other in tests.pairs if isinstance(key, exp.Column)]
+    if not pairs or len(pairs) < len(tests.pairs) or tests.mixed:
         return None
     if _is_beside_groups(node, around) and not _are_keys(pairs, around):
         return None
     keys = [key.name for key, _ in pairs]
     is_one = isinstance(item, _SUMS) if has_aggregates(item) else _is_unique(table, keys, public)
-    return _Lookup(query, tuple(pairs), tuple(rest)) if is_one else None
+    return _Lookup(query, tuple(pairs), tests.own) if is_one else None
 
 
 def _is_value(node: exp.Subquery, around: exp.Select) -> bool:

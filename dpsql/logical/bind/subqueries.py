@@ -37,8 +37,22 @@ from dpsql.logical.nodes import (
 from dpsql.logical.rules import ruled
 from dpsql.records import dataclass, replace
 from dpsql.sql.lexemes import Fragment
+from dpsql.sql.scope import conjuncts
 
 _ONE_ROW = LogicalValues(((),), ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubqueryConditions:
+    """The conditions of a sub-query: about its own rows, and about the row around it.
+
+    ``pairs`` are equal, the first of the sub-query and the second of the row around; ``mixed`` are
+    about both in any other way.
+    """
+
+    own: tuple[exp.Expr, ...]
+    pairs: tuple[tuple[exp.Expr, exp.Expr], ...]
+    mixed: tuple[exp.Expr, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +73,32 @@ class SubqueryNames:
     def has_all(self, node: exp.Expr) -> bool:
         """True if all names of an expression are those of this FROM."""
         return all(map(self.has, node.find_all(exp.Column)))
+
+    def conditions(self, select: exp.Select) -> SubqueryConditions:
+        """The conditions in the WHERE of the SELECT."""
+        where = select.args.get("where")
+        own: list[exp.Expr] = []
+        pairs: list[tuple[exp.Expr, exp.Expr]] = []
+        mixed: list[exp.Expr] = []
+        for test in [] if where is None else conjuncts(where.this):
+            pair = self._pair(test.unnest())
+            if self.has_all(test):
+                own.append(test)
+            elif pair is None:
+                mixed.append(test)
+            else:
+                pairs.append(pair)
+        return SubqueryConditions(tuple(own), tuple(pairs), tuple(mixed))
+
+    def _pair(self, test: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """What a condition equates, of the sub-query alone and of the row around alone."""
+        if not isinstance(test, exp.EQ):
+            return None
+        one, other = test.this.unnest(), test.expression.unnest()
+        known = [{self.has(each) for each in side.find_all(exp.Column)} for side in (one, other)]
+        if known == [{True}, {False}]:
+            return one, other
+        return (other, one) if known == [{False}, {True}] else None
 
     def holds_unit(self, column: exp.Column) -> bool:
         """True if a column of this FROM holds the privacy unit of its rows."""

@@ -38,6 +38,7 @@ class _Comparison:
     kind: type[exp.Binary]
     value: exp.Expr
     query: exp.Select
+    rows: SubqueryNames
     around: tuple[exp.Column, ...]
     bins: EvenBins | None = None
 
@@ -107,7 +108,7 @@ class _Rows:
                 bins = EvenBins.of(stored[0]) if is_bare and stored[0] is not None else None
                 by_bins = any(each is not None and isinstance(each.domain, Bins) for each in stored)
                 if bins is not None or (stored and not by_bins):
-                    return _Comparison(test, kind, value, query, around, bins)
+                    return _Comparison(test, kind, value, query, rows, around, bins)
         return None
 
     def is_scalar(self, query: exp.Select) -> bool:
@@ -181,7 +182,7 @@ class _Totals:
     def whole(self) -> exp.Select | None:
         """The SELECT around all of it; None where an aggregate cannot be added up."""
         select, items = self.select, self.select.expressions
-        keys = written_keys(select)
+        keys = written_keys(select, self.found.rows.has)
         if keys is None:
             return None
         self.keys = keys

@@ -20,7 +20,7 @@ from dpsql.sql.joined import lookups
 from dpsql.sql.keys import is_of_groups, is_ranges
 from dpsql.sql.language import check_scalar
 from dpsql.sql.listed_rows import MAX_LISTED
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.names import written_key
 from dpsql.sql.relations import as_values
 from dpsql.sql.scope import Scope, coupled
 
@@ -34,7 +34,7 @@ def with_lists(tree: exp.Select, scope: Scope) -> exp.Select:
     Raises: ProgrammingError (E_TOO_LARGE, E_DOMAIN_EVAL); what conditions over columns raise.
     """
     out = tree = _without_repeats(tree, scope)
-    for number, key in enumerate(dict.fromkeys(_keys(tree))):
+    for number, key in enumerate(dict.fromkeys(_keys(tree, scope))):
         values = _values(scope, tree, key) if _is_coupled(scope, key) else []
         alias, name = f"{_LIST} {number}", key.sql("duckdb", comments=False)
         rows = as_values([(value,) for value in values], [name], alias) if values else None
@@ -46,7 +46,7 @@ def with_lists(tree: exp.Select, scope: Scope) -> exp.Select:
     return out
 
 
-def _keys(tree: exp.Select) -> Iterator[exp.Expr]:
+def _keys(tree: exp.Select, scope: Scope) -> Iterator[exp.Expr]:
     """The keys of GROUP BY, with positions and aliases written out."""
     group, items = tree.args.get("group"), tree.expressions
     if group is None:
@@ -58,19 +58,13 @@ def _keys(tree: exp.Select) -> Iterator[exp.Expr]:
         node = nodes.pop(0)
         if isinstance(node, SETS):
             nodes = [*node.expressions, *nodes]
-        elif isinstance(node, exp.Literal) and not node.is_string:
-            place = position_of(node, len(items))
-            if place is not None:
-                yield items[place].unalias()
-        elif isinstance(node, exp.Column):
-            yield find_alias(items, node) or node
         else:
-            yield node.unnest()
+            yield written_key(node.unnest(), items, scope.has)
 
 
 def _without_repeats(tree: exp.Select, scope: Scope) -> exp.Select:
     """A SELECT without the keys that follow from others which are columns: as many groups."""
-    keys = [*dict.fromkeys(_keys(tree))]
+    keys = [*dict.fromkeys(_keys(tree, scope))]
     group = tree.args["group"]
     if any(isinstance(each, exp.Cube | exp.Rollup | exp.GroupingSets) for each in group.walk()):
         return tree

@@ -66,7 +66,8 @@ class _Wrapped:
     def __init__(
         self, select: exp.Select, asked: list[exp.Subquery], binder: SubqueryBinder
     ) -> None:
-        keys = written_keys(select)
+        inside = binder.names(select)
+        keys = None if inside is None else written_keys(select, inside.has)
         if keys is None or select.args.get("qualify") or select.args.get("windows"):
             raise _NotSoError
         self.select = select

@@ -5,10 +5,12 @@ What sets of keys these stand for is read by ``grouping_sets``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from dpsql.sql.functions import SETS
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.names import written_key
 from dpsql.sql.sugar import has_aggregates
 
 
@@ -31,10 +33,10 @@ def has_sets(select: exp.Expr) -> bool:
     return group is not None and any(isinstance(each, SETS) for each in group.expressions)
 
 
-def written_keys(select: exp.Select) -> list[exp.Expr] | None:
-    """The keys of GROUP BY with positions, aliases and ALL written out, none where there is none.
+def written_keys(select: exp.Select, has: Callable[[exp.Column], object]) -> list[exp.Expr] | None:
+    """The keys of GROUP BY with positions, aliases and ALL written out; [] without the clause.
 
-    None where it has sets of keys, or a position that nothing stands at.
+    None where there are sets of keys. ``has`` tells of a column whether the FROM has it.
     """
     group, items = select.args.get("group"), select.expressions
     if group is None:
@@ -44,13 +46,4 @@ def written_keys(select: exp.Select) -> list[exp.Expr] | None:
         return [n for n in nodes if not has_aggregates(n) and not n.find(exp.Subquery)]
     if has_sets(select) or any(v for name, v in group.args.items() if name != "expressions"):
         return None
-    found = []
-    for node in group.expressions:
-        item = find_alias(items, node) if isinstance(node, exp.Column) else None
-        if isinstance(node, exp.Literal):
-            place = position_of(node, len(items))
-            if place is None:
-                return None
-            item = items[place].unalias()
-        found.append(node if item is None else item)
-    return found
+    return [written_key(node, items, has) for node in group.expressions]

@@ -13,7 +13,7 @@ from dpsql.sql.edges import check_edges
 from dpsql.sql.functions import SETS
 from dpsql.sql.grouping_sets import read_sets
 from dpsql.sql.mentioned import Below
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.names import position_of, written_key
 from dpsql.sql.query import Expression
 from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
@@ -81,20 +81,15 @@ class Keys:
     def resolve(self, node: exp.Expr) -> exp.Expr:
         """Follow a position or an alias in GROUP BY to the select item it names."""
         items = self.tree.expressions
-        if isinstance(node, exp.Literal) and not node.is_string:
-            position = position_of(node, len(items))
-            if position is None:
-                raise ProgrammingError(
-                    "E_GROUP_BY",
-                    f"GROUP BY {node.name}: there are {len(items)} select items",
-                    hint="GROUP BY 1 is the first of them",
-                    span=self.scope.locate(node),
-                )
-            return items[position].unalias()  # type: ignore[no-any-return]
-        if not isinstance(node, exp.Column) or node.name.casefold() in self.scope.table.columns:
-            return node
-        found = find_alias(items, node) if self.scope.find_public(node) is None else None
-        return found or node
+        is_position = isinstance(node, exp.Literal) and not node.is_string
+        if is_position and position_of(node, len(items)) is None:
+            raise ProgrammingError(
+                "E_GROUP_BY",
+                f"GROUP BY {node.name}: there are {len(items)} select items",
+                hint="GROUP BY 1 is the first of them",
+                span=self.scope.locate(node),
+            )
+        return written_key(node, items, self.scope.has)
 
     def key(self, node: exp.Expr) -> Expression:
         if node.find(exp.AggFunc) is not None:

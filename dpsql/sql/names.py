@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from sqlglot import exp
@@ -199,3 +199,23 @@ def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:
             if found is not None:
                 return found
     return None
+
+
+def written_key(
+    node: exp.Expr, items: Sequence[exp.Expr], has: Callable[[exp.Column], object]
+) -> exp.Expr:
+    """A key of GROUP BY with a position or an alias written out; a column comes before an alias.
+
+    >>> from sqlglot import parse_one
+    >>> items = parse_one("SELECT a % 2 AS a, b AS c FROM t").expressions
+    >>> keys = parse_one("SELECT 1 FROM t GROUP BY 2, a, c").args["group"].expressions
+    >>> [written_key(key, items, lambda column: column.name in "ab").sql() for key in keys]
+    ['b', 'a', 'b']
+    """
+    found: exp.Expr | None = None
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = position_of(node, len(items))
+        found = None if place is None else items[place].unalias()
+    elif isinstance(node, exp.Column) and not has(node):
+        found = find_alias(items, node)
+    return node if found is None else found

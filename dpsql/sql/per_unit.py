@@ -39,7 +39,7 @@ from dpsql.sql.functions import SETS, find
 from dpsql.sql.inline import Flat
 from dpsql.sql.language import Locate
 from dpsql.sql.local_tables import named_source, relation_of, table_of
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.names import written_key
 from dpsql.sql.parse import Statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
@@ -108,15 +108,10 @@ def _aggregated(select: exp.Select) -> bool:
 
 
 def _key(flat: Flat, node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
-    position = position_of(node, len(items)) if isinstance(node, exp.Literal) else None
-    if position is not None:
-        found: exp.Expr = items[position].unalias()
-        return found
-    if isinstance(node, exp.Column) and flat.names.find(node) is None:
-        return find_alias(items, node) or node
-    if isinstance(node, SETS):
-        node = node.copy()
-        node.set("expressions", [_key(flat, each, items) for each in node.expressions])
+    if not isinstance(node, SETS):
+        return written_key(node, items, flat.names.find)
+    node = node.copy()
+    node.set("expressions", [_key(flat, each, items) for each in node.expressions])
     return node
 
 

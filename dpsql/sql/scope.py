@@ -171,6 +171,10 @@ class Scope:
             return None
         return self.joined[place[0]], place[1]
 
+    def has(self, reference: exp.Column) -> bool:
+        """True if a name is that of a declared column, or of one of public rows."""
+        return reference.name.casefold() in self.table.columns or self.is_public(reference)
+
     def is_public(self, reference: exp.Column) -> bool:
         """Whether a reference names a column of public rows."""
         return self.find_public(reference) is not None

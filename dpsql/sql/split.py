@@ -15,7 +15,7 @@ from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import SETS
 from dpsql.sql.inline import Flat, aliased
 from dpsql.sql.keys import UNCERTAINTY
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.sugar import has_aggregates
 
 _SHELL = ("having", "qualify", "order", "limit", "offset")
@@ -43,21 +43,8 @@ class _Split:
         if group is not None and group.args.get("all"):
             nodes = [i.unalias() for i in self.items if not has_aggregates(i)]
             nodes = [node for node in nodes if node.find(exp.Column) and not node.find(exp.Query)]
-        self.group = [self.key(node) for node in nodes]
+        self.group = [written_key(n, self.items, self.flat.names.find).copy() for n in nodes]
         self.keys = {self.text(part) for node in self.group for part in _parts(node)}
-
-    def key(self, node: exp.Expr) -> exp.Expr:
-        """A grouping key with positions and aliases written out."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            position = position_of(node, len(self.items))
-            if position is not None:
-                found: exp.Expr = self.items[position].unalias()
-                return found.copy()
-        if isinstance(node, exp.Column) and self.flat.names.find(node) is None:
-            item = find_alias(self.items, node)
-            if item is not None:
-                return item.copy()
-        return node.copy()
 
     def text(self, node: exp.Expr) -> str:
         return self.flat.resolve(node.unnest()).unnest().sql("duckdb", comments=False)

@@ -228,6 +228,11 @@ def test_random_answers_are_those_of_the_database(
         f"SELECT t.b, SUM(z + s.n), SUM(s.n - t.a - z), SUM(s.n * (z + 1)) {BESIDE} GROUP BY 1",
         f"SELECT t.a, SUM(-(z - s.n)), SUM(CASE WHEN s.n > 130 THEN z END) {BESIDE} GROUP BY 1",
         # a column comes before an alias: several rows of the answer are alike
+        "SELECT a % 2 AS a, COUNT(*) FROM t WHERE a > (SELECT AVG(a) + 0.3 FROM t) GROUP BY a",
+        "SELECT upper(b) AS a, COUNT(*) FROM t WHERE a > (SELECT AVG(a) + 0.3 FROM t) "
+        "GROUP BY a, b",
+        "SELECT a % 2 AS a, COUNT(*), (SELECT COUNT(*) FROM t u WHERE u.a = t.a) FROM t GROUP BY a",
+        "SELECT concat(b, a % 2) AS a, COUNT(*) AS n FROM t GROUP BY a, b",
         "SELECT t.b, COUNT(*) AS n FROM t JOIN (SELECT a % 2 AS a, COUNT(*) AS n FROM t GROUP BY a "
         "HAVING COUNT(*) > 0.5) s ON s.a = t.a GROUP BY t.b",
         "SELECT t.b, COUNT(*) AS n FROM t JOIN (SELECT a AS x, COUNT(*) AS y FROM t GROUP BY a"

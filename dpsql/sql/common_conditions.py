@@ -11,6 +11,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.sql.functions import INVERSE
+from dpsql.sql.rewritten import all_of
 from dpsql.sql.scope import conjuncts
 
 
@@ -23,7 +24,7 @@ def apart(tree: exp.Expr) -> exp.Expr:
     for node in tree.find_all(exp.Where, exp.Join):
         if _may_have(node):
             key = "this" if isinstance(node, exp.Where) else "on"
-            node.set(key, _all(_parts(node)))
+            node.set(key, all_of(_parts(node)))
     return tree
 
 
@@ -94,9 +95,9 @@ def _out(test: exp.Expr) -> list[exp.Expr]:
     left = [[one for one in each if _bare(one) not in said] for each in branches]
     if not all(left):
         return common  # one branch says nothing more: all that it says is enough
-    rest: exp.Expr = _all(left[0])
+    rest: exp.Expr = all_of(left[0])
     for each in left[1:]:
-        rest = exp.Or(this=exp.paren(rest, copy=False), expression=exp.paren(_all(each)))
+        rest = exp.Or(this=exp.paren(rest, copy=False), expression=exp.paren(all_of(each)))
     return [*common, rest]
 
 
@@ -122,8 +123,3 @@ def _is_join(test: exp.Expr) -> bool:
     return isinstance(inner, exp.EQ) and all(
         isinstance(side.unnest(), exp.Column) for side in (inner.this, inner.expression)
     )
-
-
-def _all(tests: list[exp.Expr]) -> exp.Expr:
-    kept = [exp.paren(test.copy(), copy=False) for test in tests]
-    return exp.and_(*kept, copy=False)

@@ -21,10 +21,14 @@ from dpsql.sql.correlated import is_by_unit
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import MIRRORED, has
 from dpsql.sql.key_sets import written_keys
+from dpsql.sql.rewritten import set_where
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
-_BOUNDED = ("distinct", "qualify", "limit", "offset", "having", "windows", "laterals", "pivots")
+_BOUNDED = (
+    *("distinct", "qualify", "limit", "offset", "having", "windows", "laterals", "pivots"),
+    "with_",
+)
 _CARRIED = "compared"
 MOST_MOVES = 20
 """Sub-queries that conditions move out of."""
@@ -151,8 +155,7 @@ def _moved(select: exp.Select, binder: SubqueryBinder) -> bool:
         for part, column in zip(each.around, columns[1:], strict=True):
             _replace(query, part, column)
         _and(around, each.kind(this=columns[0], expression=exp.Subquery(this=query)))
-    kept = [exp.paren(test.copy(), copy=False) for test in rest]
-    select.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)
+    set_where(select, rest)
     return True
 
 
@@ -164,9 +167,7 @@ def _replace(query: exp.Select, column: exp.Column, by: exp.Column) -> None:
 
 def _and(select: exp.Select, test: exp.Expr) -> None:
     where = select.args.get("where")
-    tests = [] if where is None else [exp.paren(where.this.copy(), copy=False)]
-    both = exp.and_(*tests, exp.paren(test.copy(), copy=False), copy=False)
-    select.set("where", exp.Where(this=both))
+    set_where(select, [*([] if where is None else [where.this]), test])
 
 
 @dataclass(slots=True)
@@ -295,8 +296,7 @@ class _Totals:
         group = [*(node.copy() for node in by), self.found.value.copy()]
         out.set("group", exp.Group(expressions=group))
         tests = conjuncts(self.select.args["where"].this)
-        rest = [exp.paren(t.copy(), copy=False) for t in tests if t.unnest() is not self.found.test]
-        out.set("where", exp.Where(this=exp.and_(*rest, copy=False)) if rest else None)
+        set_where(out, [each for each in tests if each.unnest() is not self.found.test])
         return out
 
     def running(self, node: exp.Expr, by: Sequence[exp.Expr]) -> exp.Expr:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.sql.relations import read_from
+from dpsql.sql.rewritten import set_where
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.sugar import has_aggregates
 
@@ -65,11 +66,11 @@ def _join(node: exp.Subquery, number: int, binder: SubqueryBinder) -> None:
     shown = value.copy() if by_unit else _of_some(value)
     inner.set("expressions", [*items, exp.alias_(shown, alias, quoted=True)])
     inner.set("group", exp.Group(expressions=[each.copy() for each in own]))
-    asked: list[exp.Paren | exp.EQ] = [exp.paren(test.copy(), copy=False) for test in tests.own]
+    asked = list(tests.own)
     stored = [inside.origin(each) for each in own if isinstance(each, exp.Column)]
     if math.prod(each.size for each in stored if each and each.domain is not None) > MOST_GROUPS:
         _restrict(inner, met, around, node, asked, binder)
-    inner.set("where", exp.Where(this=exp.and_(*asked, copy=False)) if asked else None)
+    set_where(inner, asked)
     quoted = exp.to_identifier(alias, quoted=True)
     on = [exp.EQ(this=_of(k, alias), expression=to) for k, (_, to) in zip(keys, met, strict=True)]
     join = exp.Join(
@@ -128,7 +129,7 @@ def _restrict(
     met: Sequence[tuple[exp.Expr, exp.Expr]],
     around: exp.Select,
     node: exp.Subquery,
-    asked: list[exp.Paren | exp.EQ],
+    asked: list[exp.Expr],
     binder: SubqueryBinder,
 ) -> None:
     """Ask for the groups that the SELECT around looks at, where that is over one public table."""
@@ -138,7 +139,7 @@ def _restrict(
     where = around.args.get("where")
     tests = [] if where is None else conjuncts(where.this)
     public = [
-        exp.paren(test.copy(), copy=False)
+        test
         for test in tests
         if not any(each is node for each in test.walk())
         and all(map(binder.is_public, test.find_all(exp.Query)))
@@ -147,8 +148,7 @@ def _restrict(
     listed = exp.Select(
         expressions=keys, from_=around.args["from_"].copy(), distinct=exp.Distinct()
     )
-    if public:
-        listed.set("where", exp.Where(this=exp.and_(*public, copy=False)))
+    set_where(listed, public)
     alias = exp.TableAlias(this=exp.to_identifier("looked at", quoted=True))
     inner.append("joins", exp.Join(this=exp.Subquery(this=listed, alias=alias)))
     for k, (own, _) in enumerate(met):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.logical.bind.subqueries import SubqueryBinder
+from dpsql.sql.rewritten import set_where
 
 _HALF = ("SEMI", "ANTI")
 
@@ -48,8 +49,7 @@ def _write_out(select: exp.Select) -> None:
         if join.args["kind"] == "ANTI":
             found = exp.Not(this=found)
         where = select.args.get("where")
-        known = [] if where is None else [exp.paren(where.this)]
-        select.set("where", exp.Where(this=exp.and_(*known, found, copy=False)))
+        set_where(select, [*([] if where is None else [where.this]), found])
         joins.remove(join)
     select.set("joins", joins)
 
@@ -84,7 +84,6 @@ def _as_membership(node: exp.Exists, binder: SubqueryBinder) -> exp.Expr | None:
     known = exp.Not(this=exp.Is(this=exp.paren(listed.copy()), expression=exp.null()))
     inner = query.copy()
     inner.set("expressions", [listed.copy()])
-    tests = [exp.paren(each.copy()) for each in found.own]
-    inner.set("where", exp.Where(this=exp.and_(*tests, known, copy=False)))
+    set_where(inner, [*found.own, known])
     member = exp.In(this=exp.paren(outer.copy()), query=exp.Subquery(this=inner))
     return exp.Coalesce(this=member, expressions=[exp.false()])

@@ -16,6 +16,7 @@ from dpsql.catalog import Catalog, Table
 from dpsql.records import dataclass
 from dpsql.sql.names import names_of
 from dpsql.sql.relations import Element, PublicRows, read_from
+from dpsql.sql.rewritten import set_where
 from dpsql.sql.scope import conjuncts
 
 _AROUND = ("where", "joins", "from_")
@@ -70,8 +71,7 @@ class _Picks:
         first, *others = (each.node.copy() for each in kept)
         out.set("from_", exp.From(this=first))
         out.set("joins", [exp.Join(this=other) for other in others])
-        both = [exp.paren(test.copy(), copy=False) for test in tests]
-        out.set("where", exp.Where(this=exp.and_(*both, copy=False)))
+        set_where(out, tests)
         return out
 
     def pick(
@@ -96,9 +96,7 @@ class _Picks:
             return None
         inner = exp.Select(expressions=[key.copy()])
         inner.set("from_", exp.From(this=each.node.copy()))
-        if own:
-            both = [exp.paren(test.copy(), copy=False) for test in own]
-            inner.set("where", exp.Where(this=exp.and_(*both, copy=False)))
+        set_where(inner, own)
         picked = exp.In(this=other.copy(), query=exp.Subquery(this=inner))
         rest = [test for test in tests if all(test is not one for one in own)]
         return [picked if test is written else test for test in rest]

@@ -53,6 +53,11 @@ def all_of(tests: Sequence[exp.Expr]) -> exp.Expr:
     return exp.and_(*(exp.paren(test) for test in tests), copy=False)
 
 
+def set_where(select: exp.Select, tests: Sequence[exp.Expr]) -> None:
+    """Let a SELECT have these conditions, and no others."""
+    select.set("where", exp.Where(this=all_of(tests)) if tests else None)
+
+
 def any_of(tests: Sequence[exp.Expr]) -> exp.Expr:
     """Conditions joined by OR: of a thousand, a tree ten deep, where a chain could not be walked.
 

@@ -13,6 +13,7 @@ from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.records import dataclass
 from dpsql.sql.kinds import cte_of
 from dpsql.sql.relations import PublicRows, read_from
+from dpsql.sql.rewritten import set_where
 from dpsql.sql.sugar import has_aggregates
 
 _KNOWN = {"expressions", "from_", "where"}
@@ -118,9 +119,7 @@ def _join(node: exp.Subquery, found: _Lookup, around: exp.Select, name: str) -> 
     value = exp.alias_(item.copy(), f"{name} v", quoted=True)
     keys = [exp.alias_(each.this, each.alias, quoted=True) for each in keys]
     inner = exp.Select(expressions=[*keys, value], from_=query.args["from_"].copy())
-    if found.rest:
-        tests = (exp.paren(each.copy(), copy=False) for each in found.rest)
-        inner.set("where", exp.Where(this=exp.and_(*tests, copy=False)))
+    set_where(inner, found.rest)
     if has_aggregates(item):
         inner.set("group", exp.Group(expressions=[key.copy() for key, _ in found.pairs]))
     inner.meta.update(query.meta)

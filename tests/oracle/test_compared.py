@@ -304,6 +304,9 @@ def test_a_comparison_has_one_answer_in_all_spellings(world: World) -> None:
         "BY b) s ON s.b = u.b WHERE k < v",
         "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) AND a < (SELECT AVG(m) FROM t)",
         "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) OR b = 'x'",
+        # a CTE within, which the SELECT around does not see
+        "SELECT COUNT(*) FROM (WITH names AS (SELECT * FROM t WHERE a > 3) SELECT b FROM t WHERE "
+        "a > (SELECT AVG(a) FROM names)) q",
     ],
 )
 def test_what_cannot_be_compared_is_refused_uncharged(world: World, sql: str) -> None:

@@ -80,6 +80,8 @@ class Keys:
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
         """Follow a position or an alias in GROUP BY to the select item it names."""
+        if isinstance(node, exp.Column) and node.name.casefold() in self.scope.table.columns:
+            return node  # as most keys are
         items = self.tree.expressions
         is_position = isinstance(node, exp.Literal) and not node.is_string
         if is_position and position_of(node, len(items)) is None:

@@ -216,6 +216,7 @@ def written_key(
     if isinstance(node, exp.Literal) and not node.is_string:
         place = position_of(node, len(items))
         found = None if place is None else items[place].unalias()
-    elif isinstance(node, exp.Column) and not has(node):
+    elif isinstance(node, exp.Column):
         found = find_alias(items, node)
+        found = None if found is not None and has(node) else found
     return node if found is None else found

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsql.catalog.domain import Bins, Domain, Value
+from dpsql.catalog.domain import Bins, Domain, Periods, Value
 from dpsql.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -128,6 +128,13 @@ class Column:
         others = (self.other is not None) + self.null
         size = 0 if self.domain is None else self.domain.size + others
         object.__setattr__(self, "size", size)
+
+    @property
+    def is_coarse(self) -> bool:
+        """True if different values may be in one cell: bins, months, hours."""
+        if isinstance(self.domain, Periods):
+            return self.type != "date" or (self.domain.unit, self.domain.length) != ("day", 1)
+        return isinstance(self.domain, Bins)
 
     @property
     def number_bounds(self) -> tuple[float, float] | None:

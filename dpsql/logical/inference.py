@@ -300,16 +300,12 @@ class FactReader:
         found = self._settled("project", (below,), plan, {})
         origins, units, partial = dict(found.origins), set(found.units), set(found.partial)
         for column, value in plan.added:
-            match value:
-                case ColumnRef(old):
-                    units |= {column} if old in units else set()
-                    partial |= {column} if old in partial else set()
-                    if old in origins:
-                        origins[column] = origins[old]
-                case ScalarCall("coalesce", (ColumnRef(one), ColumnRef(other))):
-                    left, right = found.halves
-                    if (one in left and other in right) or (one in right and other in left):
-                        units.add(column)
+            if isinstance(value, ColumnRef):
+                partial |= {column} if value.column in partial else set()
+                if value.column in origins:
+                    origins[column] = origins[value.column]
+            if _holds_unit(value, replace(found, units=frozenset(units))):
+                units.add(column)
         kept = found.kept
         for column, value in plan.added if kept else ():
             if {ref.column for ref in columns_in(value)} <= kept:
@@ -348,7 +344,7 @@ class FactReader:
     def _aggregate(self, plan: LogicalAggregate, below: PlanFacts) -> LevelledPlan:
         """Groups: rows of units where the unit is a key, or where a key is of one unit."""
         keys = enumerate(value for _, value in plan.keys)
-        of_unit = [place for place, value in keys if _is_in(value, below.units)]
+        of_unit = [place for place, value in keys if _holds_unit(value, below)]
         if below.is_private and not of_unit and below.pinned is None and plan.sets is None:
             unit = min(below.units, default=None)
             if unit is not None and any(self.is_key(value, below) for _, value in plan.keys):
@@ -630,8 +626,15 @@ def _refuse_shown(found: LevelledPlan, missing: PlanRefusal, statement: BoundSta
     refuse(missing, statement.place)
 
 
-def _is_in(value: Scalar, columns: frozenset[ColumnId]) -> bool:
-    return isinstance(value, ColumnRef) and value.column in columns
+def _holds_unit(value: Scalar, facts: PlanFacts) -> bool:
+    """Say whether an expression is the unit, which either side of a FULL JOIN may have."""
+    match value:
+        case ColumnRef(column):
+            return column in facts.units
+        case ScalarCall("coalesce", (ColumnRef(one), ColumnRef(other))):
+            left, right = facts.halves
+            return (one in left and other in right) or (one in right and other in left)
+    return False
 
 
 def _equal(one: ColumnId, other: ColumnId) -> Scalar:

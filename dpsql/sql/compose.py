@@ -56,14 +56,23 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
         statement = replace(parse(statement.fragment), parts=statement.parts)
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
+    if compiler.catalog.views:
+        from dpsql.sql.declared_views import with_views
+
+        tree = with_views(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
     is_plain, asked = tree.find(exp.Pivot, exp.Subquery, *_RELATING) is None, tree
-    if not is_plain or compiler.catalog.views or tree.find(exp.CTE) is not None:
+    if tree.find(exp.Pivot) is not None:
+        from dpsql.sql.pivots import write_out_pivots
+
+        facts = compiler.catalog, compiler.evaluator
+        tree = asked = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
+    if any(query is not tree for query in tree.find_all(exp.Query)):
         from dpsql.sql.absent import existing
 
-        tree = existing(tree, compiler.catalog)
+        tree = existing(tree, statement.fragment, compiler.catalog, public)
     is_asked = tree is not asked
     if not is_plain:
-        tree = _written_out(statement, tree, compiler, public)
+        tree = _written_out(tree, compiler, public)
     tree = together(grouped(tree, compiler.catalog), compiler.catalog)
     if not is_plain or tree is not asked:
         tree = _beside(tree, compiler.catalog, public)
@@ -85,15 +94,8 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     return compiled
 
 
-def _written_out(
-    statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
-) -> exp.Expr:
-    """Return the same without pivots, look-ups by sub-queries, and conditions that relate rows."""
-    if tree.find(exp.Pivot) is not None:
-        from dpsql.sql.pivots import write_out_pivots
-
-        facts = compiler.catalog, compiler.evaluator
-        tree = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
+def _written_out(tree: exp.Expr, compiler: Compiler, public: PublicRows) -> exp.Expr:
+    """Return the same without look-ups by sub-queries, and conditions that relate rows."""
     if tree.find(exp.Subquery) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.scalar_lookups import looked_up
@@ -124,11 +126,7 @@ def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
         from dpsql.sql.half_joins import as_conditions
 
         tree = as_conditions(apart(tree), SubqueryBinder(catalog, public))
-    if tree.find(exp.SetOperation) is None:
-        return tree
-    from dpsql.sql.counted_sides import counted
-
-    return counted(tree, catalog)
+    return tree
 
 
 def _outside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:

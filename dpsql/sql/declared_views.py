@@ -1,5 +1,6 @@
-"""Views of the catalog that declare more than their SQL: how many rows of a unit count, and what
-counts and sums by unit may be.
+"""Views of the catalog: CTEs, of which some declare more than their SQL.
+
+They declare how many rows of a unit count, and what counts and sums by unit may be.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dpsql.catalog.unit_local import FilterRows, PerUnit, Summary, UnitLocal, Wi
 from dpsql.errors import Span, printable
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.language import locate, refuse
+from dpsql.sql.kinds import cte_of
+from dpsql.sql.language import Locate, locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement, parse_view
 from dpsql.sql.products import Compiler
-from dpsql.sql.qualified import unqualified
+from dpsql.sql.qualified import OF_CATALOG, VIEW, unqualified
 from dpsql.sql.relations import PrivateRows, Relation
 
 _NUMBERS = (
@@ -32,9 +34,9 @@ _JOINS = "join public tables to the private one, or aggregate both sides in sub-
 
 @dataclass(frozen=True, slots=True)
 class DeclaredView:
-    """A view that a statement names at ``node``."""
+    """A view that a statement names first at ``node``."""
 
-    node: exp.Table
+    node: exp.Expr
     view: View
     statement: Statement
     compiler: Compiler
@@ -118,13 +120,72 @@ def _with(summary: Summary, given: Mapping[str, Column]) -> Summary:
     return replace(summary, column=replace(own, name=summary.column.name))
 
 
-def view_tree(node: exp.Table, catalog: Catalog) -> exp.Expr:
-    """The statement of a view; its parts are located where it is named."""
-    tree = unqualified(parse_view(catalog.views[node.name.casefold()].sql), catalog)
-    place = next((part.meta for part in node.walk() if "start" in part.meta), {})
-    for part in tree.walk():
-        for key in ("start", "end", "line", "col"):
-            part.meta.pop(key, None)
-        if isinstance(part, exp.Identifier | exp.Star):
-            part.meta.update(place)
-    return tree
+def with_views(tree: exp.Expr, catalog: Catalog, locate: Locate) -> exp.Expr:
+    """A statement in which the views that it names are CTEs before its own.
+
+    Raises: NotSupportedError (E_CTE) for a view of itself.
+    """
+    views = _Views(catalog, locate)
+    if not any(map(views.find, tree.find_all(exp.Table))):
+        return tree
+    copy = tree.copy()
+    views.taken = {cte.alias.casefold() for cte in copy.find_all(exp.CTE)}
+    views.name(copy)
+    clause = copy.args.get("with_")
+    own = [] if clause is None else clause.expressions
+    copy.set("with_", exp.With(expressions=[*views.ctes.values(), *own]))
+    return copy
+
+
+class _Views:
+    """Writes the views of one statement as CTEs, those that others name before these."""
+
+    def __init__(self, catalog: Catalog, locate: Locate) -> None:
+        self.catalog = catalog
+        self.locate = locate
+        self.taken: set[str] = set()
+        self.reading: list[str] = []
+        self.ctes: dict[str, exp.CTE] = {}
+
+    def find(self, node: exp.Table) -> View | None:
+        """Return the view that a name in FROM stands for."""
+        hidden = cte_of(node) is not None and OF_CATALOG not in node.meta
+        return (
+            None if hidden or node.args.get("db") else self.catalog.views.get(node.name.casefold())
+        )
+
+    def name(self, tree: exp.Expr) -> None:
+        """Let a query name the CTEs of its views."""
+        for node in list(tree.find_all(exp.Table)):
+            view = self.find(node)
+            if view is None:
+                continue
+            name = view.name.casefold()
+            own = exp.to_identifier(f"{name} of catalog" if name in self.taken else name, True)
+            own.meta.update(node.this.meta)
+            if name in self.reading:
+                what, hint = f"the view {printable(name)} of itself", "drop the cycle"
+                refuse(node, "E_CTE", what, hint, self.locate)
+            if name not in self.ctes:
+                self.reading.append(name)
+                inner = self.parsed(node, view)
+                self.name(inner)
+                self.reading.pop()
+                cte = exp.CTE(this=inner, alias=exp.TableAlias(this=own.copy()))
+                cte.meta[VIEW] = name
+                self.ctes[name] = cte
+            if not node.args.get("alias"):
+                node.set("alias", exp.TableAlias(this=node.this))
+            node.set("this", own)
+            node.meta.pop(OF_CATALOG, None)
+
+    def parsed(self, node: exp.Table, view: View) -> exp.Expr:
+        """Return the query of a view; its parts are located where the view is named."""
+        tree = unqualified(parse_view(view.sql), self.catalog)
+        place = next((part.meta for part in node.walk() if "start" in part.meta), {})
+        for part in tree.walk():
+            for key in ("start", "end", "line", "col"):
+                part.meta.pop(key, None)
+            if isinstance(part, exp.Identifier | exp.Star):
+                part.meta.update(place)
+        return tree

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.catalog import Column
-from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import Error
 from dpsql.sql.edges import check_edges
 from dpsql.sql.language import check_scalar
@@ -57,11 +56,4 @@ def _column_of(scope: Scope, value: exp.Expr) -> Column | None:
     if others or column.domain is None:
         return None
     own = isinstance(value, exp.Column) and scope.find_public(value) is None
-    return None if own and is_coarse(column) else column
-
-
-def is_coarse(column: Column) -> bool:
-    """Whether different values of a column may be in one cell: bins, months, hours."""
-    if isinstance(column.domain, Periods):
-        return column.type != "date" or (column.domain.unit, column.domain.length) != ("day", 1)
-    return isinstance(column.domain, Bins)
+    return None if own and column.is_coarse else column

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog
 from dpsql.sql.expressions import SHOWN, name_of
+from dpsql.sql.kinds import cte_of
 from dpsql.sql.sugar import has_aggregates
 
 CLAUSES = ("group", "having", "qualify")
@@ -74,22 +75,10 @@ def _is_of_keys(select: exp.Select, catalog: Catalog) -> bool:
         return False
     start = select.args.get("from_")
     source = start.this if start is not None else None
-    if not isinstance(source, exp.Table) or _is_common(select, source.name):
+    if not isinstance(source, exp.Table) or cte_of(source) is not None:
         return False
     table = catalog.tables.get(source.name.casefold())
     if table is None or table.public:
         return False
     refused = (exp.AggFunc, exp.Window, exp.Star, exp.Query)
     return not any(item.find(*refused) for item in select.expressions)
-
-
-def _is_common(select: exp.Select, name: str) -> bool:
-    """Whether a name is that of a WITH around a SELECT."""
-    node: exp.Expr | None = select
-    while node is not None:
-        clause = node.args.get("with_")
-        names = [each.alias.casefold() for each in clause.expressions] if clause else []
-        if name.casefold() in names:
-            return True
-        node = node.parent
-    return False

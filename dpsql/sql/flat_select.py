@@ -37,8 +37,6 @@ def is_flat(tree: exp.Select, compiler: Compiler, statement: Statement) -> bool:
         return False
     tables = compiler.catalog.tables
     names = [part.name.casefold() for part in found if isinstance(part, exp.Table)]
-    if any(name in compiler.catalog.views and name not in tables for name in names):
-        return False
     known = [tables[name] for name in names if name in tables]
     if any(needs_bounds(statement, tree, table) or _asks_keys(tree, table) for table in known):
         return False

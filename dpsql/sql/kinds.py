@@ -12,8 +12,6 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.catalog import Column
-from dpsql.catalog.domain import IntegerRange, Periods, Spans, Values
 from dpsql.records import dataclass, field
 from dpsql.sql.expressions import name_of
 from dpsql.sql.names import find_alias, names_of
@@ -101,7 +99,7 @@ class Kinds:
             table = self.catalog.tables.get(inner.name.casefold())
             if cte is not None:
                 return self.is_coarse(cte, name)
-            return table is not None and name in table.columns and is_coarse(table.columns[name])
+            return table is not None and name in table.columns and table.columns[name].is_coarse
         if not isinstance(inner, exp.Select):
             return isinstance(inner, exp.SetOperation)
         for item in inner.expressions:
@@ -119,37 +117,6 @@ class Kinds:
             for each in read_from(select)
             if column.table.casefold() in ("", each.alias)
         )
-
-    def has_cells(self, select: exp.Select, column: exp.Column) -> bool:
-        """Whether a column of FROM is made of columns with a domain, or of public ones, alone."""
-        name = column.name.casefold()
-        found = [
-            each.node
-            for each in read_from(select)
-            if column.table.casefold() in ("", each.alias) and name in (self.names(each.node) or ())
-        ]
-        return len(found) == 1 and self._has_cells(found[0], name)
-
-    @once
-    def _has_cells(self, node: exp.Expr, name: str) -> bool:
-        inner = _inside(node)
-        if isinstance(inner, exp.Table):
-            cte = cte_of(inner)
-            if cte is not None:
-                return self._has_cells(cte, name)
-            table = self.catalog.tables.get(inner.name.casefold())
-            known = None if table is None else table.columns.get(name)
-            return known is not None and (table is None or table.public or known.domain is not None)
-        if isinstance(inner, exp.Values):
-            return True
-        if not isinstance(inner, exp.Select):
-            return False
-        if inner.is_star:
-            return self.has_cells(inner, exp.column(name))
-        item = self.keys(node, inner).get(name)
-        if item is None or item.find(exp.AggFunc, exp.Window, exp.Query):
-            return False
-        return all(self.has_cells(inner, each) for each in item.find_all(exp.Column))
 
     def is_optional(self, node: exp.Expr, name: str) -> bool:
         """Whether a column of rows may be NULL, as far as the catalog says."""
@@ -195,7 +162,12 @@ class Kinds:
             cte = cte_of(inner)
             table = self.catalog.tables.get(inner.name.casefold())
             if cte is None:
-                return None if table is None else {name.casefold() for name, _ in names_of(table)}
+                unknown = table is None or bool(inner.args.get("db"))
+                return (
+                    None
+                    if table is None or unknown
+                    else {name.casefold() for name, _ in names_of(table)}
+                )
             return self.names(cte)
         while isinstance(inner, exp.SetOperation):
             inner = inner.this.unnest()
@@ -214,14 +186,6 @@ def _inside(node: exp.Expr) -> exp.Expr:
         found: exp.Expr = node.this.unnest()
         return found
     return node.unnest() if isinstance(node, exp.Subquery) else node
-
-
-def is_coarse(column: Column) -> bool:
-    """Whether a cell of a column has several values, of which keys show one."""
-    domain = column.domain
-    if isinstance(domain, Periods):
-        return isinstance(domain, Spans) or domain.unit != "day" or column.type == "timestamp"
-    return not isinstance(domain, IntegerRange | Values) and domain is not None
 
 
 def cte_of(node: exp.Table) -> exp.CTE | None:

@@ -16,6 +16,8 @@ SCHEMAS = ("main", "public")
 """What the schema of a catalog's tables may be called."""
 OF_CATALOG = "of catalog"
 """The mark of a table that was named with its schema: it is no CTE."""
+VIEW = "view"
+"""The mark of a CTE that is a view of the catalog, with its name."""
 
 
 def find_key(parts: Sequence[str], catalog: Catalog) -> str | None:

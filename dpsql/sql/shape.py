@@ -12,15 +12,15 @@ from typing import NoReturn
 
 from sqlglot import exp
 
+from dpsql.catalog import View
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
-from dpsql.sql.absent import ASKED, NOTE, existing
 from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import bind
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.decided import LIMITED
-from dpsql.sql.declared_views import DeclaredView, view_tree
+from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.flat_select import is_spread
 from dpsql.sql.inline import Flat, FlatSource
@@ -40,7 +40,7 @@ from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
 from dpsql.sql.public_picks import picked
 from dpsql.sql.public_subqueries import PublicSubqueries
-from dpsql.sql.qualified import OF_CATALOG
+from dpsql.sql.qualified import OF_CATALOG, VIEW
 from dpsql.sql.relations import (
     Element,
     Field,
@@ -68,11 +68,12 @@ _JOINS = "join public tables to the private one, or aggregate both sides in sub-
 
 @dataclass(slots=True, eq=False)
 class Named:
-    """A CTE or a view: read when it is first mentioned."""
+    """A CTE, or the view that is written as one: read when it is first mentioned."""
 
     tree: exp.Expr
     env: Env
-    alias: exp.Expr | None
+    alias: exp.Expr
+    view: View | None = None
     relation: Relation | None = None
 
 
@@ -88,8 +89,6 @@ class Shape:
         self.catalog = compiler.catalog
         self.tables = Tables(compiler, public, self.locate)
         self.named: list[Named] = []
-        self.views: dict[tuple[str, bool], Named] = {}
-        self.reading: set[str] = set()
         self.sides: dict[tuple[int, ...], tuple[Relation, object]] = {}
 
     def locate(self, node: exp.Expr) -> Span:
@@ -156,7 +155,8 @@ class Shape:
                     span=self.locate(each),
                 )
             added.add(name)
-            env[name] = Named(each.this, dict(env), each.args.get("alias"))
+            view = self.catalog.views.get(each.meta.get(VIEW, ""))
+            env[name] = Named(each.this, dict(env), each.args["alias"], view)
             self.named.append(env[name])
         return env
 
@@ -173,19 +173,19 @@ class Shape:
         """What a CTE or a view stands for."""
         if named.relation is None:
             named.relation = self.relation(named.tree, named.env)
+            if named.view is not None:
+                view = (named.view, self.statement, self.compiler)
+                named.relation = DeclaredView(named.alias, *view).rows(named.relation)
         return self.tables.aliased(named.relation, named.alias)
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A table of FROM by name: a CTE, a table of the catalog or a view."""
         self.check_clauses(node, ("this", "alias", "db", "catalog"))
         name = node.name.casefold()
-        if not node.args.get("db"):
-            if name in env and OF_CATALOG not in node.meta:
-                return self.read(env[name])
-            if name not in self.catalog.tables and name in self.catalog.views:
-                return self.view(node, name)
-        others = [*(view.name for view in self.catalog.views.values()), *env]
-        table = find_table(self.catalog, node, others, self.locate)
+        if name in env and not node.args.get("db") and OF_CATALOG not in node.meta:
+            return self.read(env[name])
+        others = {*(view.name for view in self.catalog.views.values()), *env}
+        table = find_table(self.catalog, node, sorted(others), self.locate)
         if table.public:
             return PublicTable(table, node)
         alias = node.alias_or_name
@@ -196,22 +196,6 @@ class Shape:
         source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         used = frozenset({alias.casefold()})
         return PrivateRows(source, (), (), fields, used, plain=True)
-
-    def view(self, node: exp.Table, name: str) -> Relation:
-        """A view of the catalog; its parts are located where the statement names it."""
-        asked = bool(node.meta.get(ASKED))
-        if (name, asked) not in self.views:
-            written = view_tree(node, self.catalog)
-            tree = existing(written, self.catalog, asked, is_view=True)
-            self.tables.notes += [NOTE] if tree is not written else []
-            self.views[name, asked] = Named(tree, {}, None)
-        if name in self.reading:
-            self.refuse(node, "E_CTE", f"the view {printable(name)} of itself", "drop the cycle")
-        self.reading.add(name)
-        found = self.read(self.views[name, asked])
-        self.reading.discard(name)
-        view = (self.catalog.views[name], self.statement, self.compiler)
-        return DeclaredView(node, *view).rows(found)
 
     def check_clauses(self, node: exp.Expr, known: tuple[str, ...]) -> None:
         """Refuse what follows a table or parentheses and is not ``known``."""

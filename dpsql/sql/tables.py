@@ -12,7 +12,6 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.combinations import Given
 from dpsql.sql.compiled import Select, cell_kinds
-from dpsql.sql.counted_sides import COUNTED, NOTE
 from dpsql.sql.expressions import name_of, refuse_rows
 from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
@@ -121,7 +120,6 @@ class Tables:
         listed = partial(_listed, select)
         known = Known(name, traits, rows, True, unique, chosen, (number,), listed)
         self.queries.append((leaf, known))
-        self.notes += [NOTE] if leaf.node.meta.get(COUNTED) else []
         self.selects.append(select)
         if sum(each.rows * len(each.query.shell.outputs) for each in self.selects) > (
             MAX_RESULT_CELLS

@@ -22,6 +22,8 @@ from dpsql.logical.facts import PlanFacts
 from dpsql.logical.inference import infer_facts
 from dpsql.logical.nodes import BoundStatement
 from dpsql.logical.rules import ruled
+from dpsql.sql.declared_views import with_views
+from dpsql.sql.language import locate
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.sql.qualified import unqualified
@@ -76,7 +78,10 @@ def level_of(connection: Connection, sql: str) -> tuple[BoundStatement, PlanFact
         return None
     catalog = connection.catalog
     schema = CatalogSchema(catalog, connection.engine._public_rows)
-    bound = bind_query(unqualified(statement.tree, catalog), schema, statement.fragment)
+    fragment = statement.fragment
+    tree = unqualified(statement.tree, catalog)
+    tree = with_views(tree, catalog, lambda node: locate(node, fragment))
+    bound = bind_query(tree, schema, fragment)
     return infer_facts(ruled(bound), catalog)
 
 

@@ -62,10 +62,6 @@ class StoredSchema:
         """None: no view here declares it."""
         return None
 
-    def view(self, name: str) -> exp.Query | None:
-        """None: what a view selects is known to the database alone."""
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class Shadowed:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-import sqlglot
-from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.binder import bind_query
@@ -35,7 +33,6 @@ TABLES = {
     "visits": [("ward", False), ("days", False), ("patient_id", True)],
     "patients": [("sex", False), ("patient_id", False)],
 }
-VIEWS = {"stays": "SELECT * FROM visits WHERE days > 1"}
 
 
 class Written:
@@ -49,13 +46,6 @@ class Written:
     def most_rows(self, view: str) -> int | None:
         """None: no view here declares it."""
         return None
-
-    def view(self, name: str) -> exp.Query | None:
-        """The query of a view."""
-        sql = VIEWS.get(name)
-        found = None if sql is None else sqlglot.parse_one(sql, dialect="duckdb")
-        assert found is None or isinstance(found, exp.Query)
-        return found
 
 
 def plan_of(sql: str) -> BoundStatement:
@@ -91,7 +81,10 @@ def kinds(sql: str) -> list[str]:
             "Aggregate Filter Apply Scan Project Filter Scan",
         ),
         ("SELECT ward FROM visits UNION SELECT sex FROM patients", "SetOperation Scan Scan"),
-        ("SELECT ward FROM stays", "Shared Filter Scan"),
+        (
+            "WITH s AS (SELECT * FROM visits WHERE days > 1) SELECT ward FROM s",
+            "Shared Filter Scan",
+        ),
         ("SELECT one FROM (SELECT 1 AS one)", "Project Values"),
     ],
 )

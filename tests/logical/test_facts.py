@@ -14,6 +14,7 @@ from dpsql.logical.levels import RelationLevel
 from dpsql.logical.nodes import BoundStatement, LogicalAggregate, LogicalBound, inputs_of, walk_plan
 from dpsql.logical.rules import ruled
 from dpsql.records import replace
+from dpsql.sql.declared_views import with_views
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from tests.logical.planned import COLUMNS, catalog
@@ -35,6 +36,7 @@ def bound(sql: str) -> BoundStatement:
     tree = parse(fragment).tree
     assert tree is not None
     schema = CatalogSchema(_catalog(), lambda table: COLUMNS[table.name])
+    tree = with_views(tree, _catalog(), lambda node: fragment.whole())
     return ruled(bind_query(tree, schema, fragment))
 
 

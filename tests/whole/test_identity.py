@@ -26,6 +26,8 @@ ALLOWED = {
     "plan/partition.py": "operators that the layout holds",
     "sql/absent.py": "nodes of the tree that is walked",
     "dialect/reading.py": "nodes of the tree that the caller holds",
+    "logical/existence.py": "plans that the plan that is read holds",
+    "logical/own_groups.py": "plans that the plan that is read holds",
     "logical/inference.py": "plans that the statement, or the cache itself, holds",
     "logical/rules/join_order.py": "plans that the cache itself holds",
     "logical/rules/pushdown.py": "plans that the cache itself holds",

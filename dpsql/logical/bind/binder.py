@@ -44,23 +44,29 @@ from dpsql.logical.nodes import (
 )
 from dpsql.records import replace
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.qualified import OF_CATALOG
+from dpsql.sql.qualified import OF_CATALOG, VIEW
 
 _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
 
 
-def bind_query(tree: exp.Expr, schema: BindingSchema, fragment: Fragment) -> BoundStatement:
+def bind_query(
+    tree: exp.Expr,
+    schema: BindingSchema,
+    fragment: Fragment,
+    selects: dict[ColumnId, exp.Select] | None = None,
+) -> BoundStatement:
     """Look up the names of a query.
 
     Args:
         tree: the query as it is parsed.
-        schema: the tables and views that it may name.
+        schema: the tables that it may name; views are CTEs.
         fragment: its text, for carets.
+        selects: the SELECTs by which groups are made are put here, by the columns of these.
 
     Raises: ProgrammingError with a caret where a name stands for nothing, or for several things;
         NotYetBoundError where a form is beyond the binder.
     """
-    numbers = ColumnNumbers(fragment)
+    numbers = ColumnNumbers(fragment, {} if selects is None else selects)
     found = StatementBinder(schema, numbers).query(tree, {}, None)
     first = next(iter(tree.selects), tree) if isinstance(tree, exp.Query) else tree
     shown = tuple((each.name, each.column) for each in found.shown)
@@ -73,7 +79,6 @@ class StatementBinder:
     def __init__(self, schema: BindingSchema, numbers: ColumnNumbers) -> None:
         self.schema = schema
         self.numbers = numbers
-        self._views: dict[str, SharedQuery] = {}
 
     def query(
         self, node: exp.Expr, shared: SharedQueries, around: Correlation | None
@@ -128,6 +133,10 @@ class StatementBinder:
             (plan, tuple(each.column for each in side))
             for plan, side in zip(plans, sides, strict=True)
         )
+        for side, part in ((node.this, left), (node.expression, right)):
+            if isinstance(side.unnest(), exp.Select):
+                for each in part.shown:
+                    self.numbers.selects.setdefault(each.column, side.unnest())
         every = not node.args.get("distinct", True)
         numbers = tuple(each.column for each in columns)
         place = self.numbers.place(node)
@@ -234,7 +243,7 @@ class StatementBinder:
         return tuple(replace(each, name=given.get(each.column, each.name)) for each in columns)
 
     def _table(self, node: exp.Table, shared: SharedQueries) -> BoundQuery:
-        """The rows of a table, a CTE or a view, in this order."""
+        """The rows of a CTE or of a table, in this order."""
         if not isinstance(node.this, exp.Identifier) or node.args.get("pivots"):
             raise NotYetBoundError("PIVOT" if node.args.get("pivots") else node.this.key)
         name = ".".join(part.name for part in node.parts).casefold()
@@ -248,14 +257,8 @@ class StatementBinder:
             )
             shown = tuple((each.column, each.name) for each in known)
             return BoundQuery(LogicalScan(name, shown, self.numbers.place(node)), known)
-        view = self.schema.view(name)
-        if view is None:
-            message = f"there is no table {node.name}"
-            self.numbers.refuse(node, "E_UNKNOWN_TABLE", message, "SHOW tables lists them")
-        if name not in self._views:
-            most = self.schema.most_rows(name)
-            self._views[name] = SharedQuery(view, (), {}, most=most)
-        return self._mentioned(node, self._views[name])
+        message = f"there is no table {node.name}"
+        self.numbers.refuse(node, "E_UNKNOWN_TABLE", message, "SHOW tables lists them")
 
     def _mentioned(self, node: exp.Table, query: SharedQuery) -> BoundQuery:
         """A CTE or a view where it is named: its plan is one, its columns are new."""
@@ -263,8 +266,9 @@ class StatementBinder:
             found = self.query(query.node, query.seen, None)
             columns = self._renamed(query.node, found.columns, query.names)
             plan = found.plan
-            if query.most is not None:
-                plan = LogicalBound(plan, query.most, place=self.numbers.place(node))
+            most = self.schema.most_rows(query.view) if query.view else None
+            if most is not None:
+                plan = LogicalBound(plan, most, place=self.numbers.place(node))
             query.bound = BoundQuery(plan, columns)
         once = dict.fromkeys(each.column for each in query.bound.columns)
         new = {column: self.numbers.fresh() for column in once}
@@ -387,7 +391,8 @@ def ctes_of(clause: exp.With, seen: SharedQueries, last: exp.Expr | None = None)
     for cte in clause.expressions:
         if cte is last:
             break
-        found[cte.alias.casefold()] = SharedQuery(cte.this, _given_names(cte), dict(found))
+        view = cte.meta.get(VIEW, "")
+        found[cte.alias.casefold()] = SharedQuery(cte.this, _given_names(cte), dict(found), view)
     return found
 
 

@@ -1,17 +1,13 @@
-"""The tables and views of a catalog, as statements may name them."""
+"""The tables of a catalog, as statements may name them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from sqlglot import exp
-
 from dpsql.catalog.catalog import Catalog, Table
 from dpsql.logical.bind.scope import SchemaColumn
 from dpsql.records import dataclass
 from dpsql.sql.names import names_of
-from dpsql.sql.parse import parse_view
-from dpsql.sql.qualified import unqualified
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +26,6 @@ class CatalogSchema:
             return [SchemaColumn(name) for name in self.public(found)]
         unit = found.unit.column if found.unit.through is not None else None
         return [SchemaColumn(name, hidden, name == unit) for name, hidden in names_of(found)]
-
-    def view(self, name: str) -> exp.Query | None:
-        """The query of a view, without places: its text is not that of the statement.
-
-        Raises: ProgrammingError; NotSupportedError.
-        """
-        view = self.catalog.views.get(name)
-        if view is None:
-            return None
-        tree = unqualified(parse_view(view.sql), self.catalog)
-        for part in tree.walk():
-            for key in ("start", "end", "line", "col"):
-                part.meta.pop(key, None)
-        assert isinstance(tree, exp.Query)
-        return tree
 
     def most_rows(self, view: str) -> int | None:
         """The rows of a view that each privacy unit has at most."""

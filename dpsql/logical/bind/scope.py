@@ -32,13 +32,10 @@ class SchemaColumn:
 
 
 class BindingSchema(Protocol):
-    """The tables and views that a statement may name, case-folded."""
+    """The tables that a statement may name, case-folded."""
 
     def columns(self, table: str) -> Sequence[SchemaColumn] | None:
         """The columns of a table; None: there is no such table."""
-
-    def view(self, name: str) -> exp.Query | None:
-        """The query of a view; None where there is no such view."""
 
     def most_rows(self, view: str) -> int | None:
         """The rows of a view that each privacy unit has at most; None where none is declared."""
@@ -56,9 +53,13 @@ class BoundColumn:
 
 @dataclass(slots=True)
 class ColumnNumbers:
-    """The numbers of the columns of one plan, and where its text is."""
+    """The numbers of the columns of one plan, and where its text is.
+
+    ``selects`` are those by which groups are made, and sides of set operations, by columns.
+    """
 
     fragment: Fragment
+    selects: dict[ColumnId, exp.Select] = field(default_factory=dict)
     _next: Iterator[int] = field(default_factory=itertools.count)
 
     def fresh(self) -> ColumnId:
@@ -205,14 +206,14 @@ class Siblings(Correlation):
 class SharedQuery:
     """A CTE or a view: its query, the CTEs that it sees, and its plan once it is first named.
 
-    ``most`` is how many of its rows count for each privacy unit, where that is declared.
+    ``view`` is the name of a view, of which the schema knows more than its query.
     """
 
     node: exp.Expr
     names: tuple[str, ...]
     seen: SharedQueries
+    view: str = ""
     bound: BoundQuery | None = None
-    most: int | None = None
 
 
 SharedQueries = Mapping[str, SharedQuery]

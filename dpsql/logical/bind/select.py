@@ -109,6 +109,7 @@ class SelectBinder:
             by = tuple((column, key) for key, column in terms.keys.items())
             plan = terms.applied(plan, Stage.ROWS)
             plan = LogicalAggregate(plan, by, calls, sets, self.numbers.place(self.node))
+            self.numbers.selects |= dict.fromkeys(columns_of(plan), self.node)
         plan = terms.applied(plan, Stage.ROWS)
         plan = terms.applied(plan, Stage.SHOWN)
         if having:
@@ -258,6 +259,7 @@ class SelectBinder:
         fresh = {each.column: self.numbers.fresh() for each in kept}
         by = tuple((new, ColumnRef(old)) for old, new in fresh.items())
         plan = LogicalAggregate(plan, by, (), None, self.numbers.place(self.node))
+        self.numbers.selects |= dict.fromkeys(columns_of(plan), self.node)
         order = []
         for key in keys:
             column = values.get(key.value)

@@ -10,6 +10,7 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.levels import RelationLevel
 from dpsql.records import replace
+from dpsql.sql.declared_views import with_views
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from dpsql.sql.qualified import unqualified
@@ -33,7 +34,7 @@ def tree_of(sql: str) -> exp.Expr:
     (fragment,) = split_statements(sql)
     tree = parse(fragment).tree
     assert tree is not None
-    return unqualified(tree, _catalog())
+    return with_views(unqualified(tree, _catalog()), _catalog(), lambda node: fragment.whole())
 
 
 def asked(sql: str) -> tuple[SubqueryBinder, exp.Select]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _RELATING = (exp.Join, exp.Exists, exp.Or, exp.In, exp.EQ, exp.NEQ, exp.SetOperation)
 """What may bring rows together."""
+_SEVERAL = (exp.Subquery, exp.CTE, exp.Exists, exp.SetOperation)
+"""What a statement of several queries has."""
 
 
 @ended_anywhere
@@ -61,12 +63,12 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
 
         tree = with_views(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
     is_plain, asked = tree.find(exp.Pivot, exp.Subquery, *_RELATING) is None, tree
-    if tree.find(exp.Pivot) is not None:
+    if not is_plain and tree.find(exp.Pivot) is not None:
         from dpsql.sql.pivots import write_out_pivots
 
         facts = compiler.catalog, compiler.evaluator
         tree = asked = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
-    if any(query is not tree for query in tree.find_all(exp.Query)):
+    if tree.find(*_SEVERAL) is not None:
         from dpsql.sql.absent import existing
 
         tree = existing(tree, statement.fragment, compiler.catalog, public)

@@ -36,8 +36,8 @@ def bound(sql: str) -> BoundStatement:
     tree = parse(fragment).tree
     assert tree is not None
     schema = CatalogSchema(_catalog(), lambda table: COLUMNS[table.name])
-    tree = with_views(tree, _catalog(), lambda node: fragment.whole())
-    return ruled(bind_query(tree, schema, fragment))
+    whole = with_views(tree, _catalog(), lambda node: fragment.whole())
+    return ruled(bind_query(whole, schema, fragment))
 
 
 def measured(sql: str) -> PlanFacts:

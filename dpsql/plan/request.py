@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
@@ -399,19 +399,15 @@ def _in_company(request: Request, noise: Noise, amount: Fraction, apart: Apart) 
     """Return what is planned for all statements together; None where it gains nothing."""
     targets = [apart.weighed(target) for target in request.targets]
     choose = partial(_known_or_chosen, request, noise, amount, apart)
-    planned: dict[int, list[PlannedAlone]] = {}
-    order = sorted(range(len(targets)), key=lambda place: len(targets[place].asked))
-    for left, place in zip(reversed(range(len(order))), order, strict=True):
-        target = targets[place]  # those of few answers leave what they do not need to others
-        with share(1 / (1 + left)) if left else nullcontext(), portion(1.0):
-            one = PlannedAlone(target, target, choose(target), amount)
-            found = [one]
-            if len(target.asked) > 1:
-                alone = (target.alone or {}).values()
-                whole = apart.share_of(target)
-                found = in_groups(one, choose, alone, whole) or apart.split(target, choose)
-        planned[place] = found
-    groups = eased([planned[place] for place in range(len(targets))])
+
+    def planned(target: Target) -> list[PlannedAlone]:
+        one = PlannedAlone(target, target, choose(target), amount)
+        if len(target.asked) == 1:
+            return [one]
+        alone = (target.alone or {}).values()
+        return in_groups(one, choose, alone, apart.share_of(target)) or apart.split(target, choose)
+
+    groups = eased(_in_turns(targets, planned))
     pieces = [piece for group in groups for piece in group]
     least = least_parts(groups, noise)
     errors = [piece.chosen.error for piece in pieces]
@@ -444,17 +440,25 @@ def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fr
     """Plan targets that share an amount."""
     count = len(targets)
     amount = total / max(1, count)
-    groups: list[list[PlannedAlone]] = []
-    for number, target in enumerate(targets, 1):
-        parted = nullcontext() if number == count else share(1 / (count + 1 - number))
-        with parted, portion(1.0):
-            groups.append(_pieces(request, target, noise, amount))
+    groups = _in_turns(targets, lambda target: _pieces(request, target, noise, amount))
     if len(groups) > 1 and not request.is_aimed:
         groups = eased(groups)
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
     least = () if len(pieces) == 1 or request.is_aimed else least_parts(groups, noise)
     return Divided(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
+
+
+def _in_turns(
+    targets: Sequence[Target], planned: Callable[[Target], list[PlannedAlone]]
+) -> list[list[PlannedAlone]]:
+    """Plan every target in a share of the work: those of few answers leave others what is left."""
+    found: dict[int, list[PlannedAlone]] = {}
+    order = sorted(range(len(targets)), key=lambda place: len(targets[place].asked))
+    for left, place in zip(reversed(range(len(order))), order, strict=True):
+        with share(1 / (1 + left)) if left else nullcontext(), portion(1.0):
+            found[place] = planned(targets[place])
+    return [found[place] for place in range(len(targets))]
 
 
 def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:

@@ -10,7 +10,7 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass, replace
 from dpsql.search.alike import Alike
-from dpsql.search.few_descent import STAGES, STRICT, Bounds
+from dpsql.search.few_descent import CHANGES, SEED, STAGES, STRICT, Bounds
 from dpsql.search.few_queries import Few
 from dpsql.search.meter import BRIEF, may_go_on
 from dpsql.search.opt0 import minimise
@@ -39,12 +39,6 @@ TOL = 1e-9
 
 OVERHEAD = 2e6
 """Overhead of a step beside its products of numbers, in these."""
-
-CHANGES = (0.03, 0.1, 0.3)
-"""By how much a start is changed, as a part of its largest number: in turns."""
-
-SEED = 21
-"""Of changes of starts: equal requests have equal plans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,15 @@ from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.records import replace
 from dpsql.search.alike import Alike, find_alike
 from dpsql.search.alike_descent import Combined, descend_alike
-from dpsql.search.few_descent import MOST_STEPS, STAGES, WORK, Bounds, descend, descent_cost
+from dpsql.search.few_descent import (
+    MOST_STEPS,
+    STAGES,
+    Bounds,
+    descend,
+    descend_near,
+    descent_cost,
+    variances_of,
+)
 from dpsql.search.few_queries import BINARY_PLACES, Few, distinct_queries, in_units, read_few
 from dpsql.search.meter import EIGEN, may_go_on, spend
 from dpsql.search.problem import FAST, Problem
@@ -80,10 +88,9 @@ def few_candidates(
     if not is_bounded or (alike is not None and not _is_quick(found)):
         return
     scales = np.cbrt(found.weights2 / np.abs(found.queries).max(axis=1))
-    starts = [found.coefficients * scales[:, np.newaxis], matrix]
-    both = 2 * len(STAGES) * MOST_STEPS * descent_cost(found, len(found.queries))
-    for start in starts if both <= effort * WORK else starts[:1]:
-        yield from ((e, lower) for e in _realise(problem, found, descend(found, start, effort)))
+    bases = [found.coefficients * scales[:, np.newaxis], matrix]
+    for each in descend_near(found, bases, effort):
+        yield from ((strategy, lower) for strategy in _realise(problem, found, each))
 
 
 def read_many(problem: Problem) -> Few | None:
@@ -182,8 +189,7 @@ def _is_within(combined: Combined) -> bool:
 
 def _combined(few: Few, matrix: Floats, bounds: Bounds) -> Combined:
     """Return combinations of an independent basis with their errors."""
-    norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
-    variances = np.square(few.coefficients @ np.linalg.pinv(matrix)).sum(axis=1) * norm**2
+    variances = variances_of(few, matrix)
     worst = float((bounds.shares @ variances / bounds.limits).max())
     return Combined(matrix, float(few.weights2 @ variances), worst)
 

@@ -11,7 +11,7 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
 from dpsql.search.few_queries import Few
-from dpsql.search.meter import EIGEN
+from dpsql.search.meter import EIGEN, may_go_on
 from dpsql.search.opt0 import minimise
 
 STAGES = ((1e-2, 8), (1e-3, 32), (1e-4, 128), (1e-5, 512))
@@ -22,6 +22,15 @@ WORK = 4e10
 
 FEWEST_STEPS, MOST_STEPS = 10, 150
 """Steps of one descent for each rounding of the corners."""
+
+STARTS, FIRST, FINISHED = 8, 2, 2
+"""Starts for effort 1, the stages that each of them has, and how many of them have all."""
+
+CHANGES = (0.03, 0.1, 0.3)
+"""By how much a start is changed, as a part of its largest number: in turns."""
+
+SEED = 21
+"""Of changes of starts: equal requests have equal plans."""
 
 LULL = 3e-5
 """Least gain of ten steps in the log of an error, as a part, for which a descent goes on."""
@@ -46,6 +55,48 @@ def descent_cost(few: Few, rows: int) -> float:
     rank, n = few.basis.shape
     products = np.count_nonzero(few.basis) if few.is_sparse else few.basis.size
     return float(4 * rows * products + CORNER * rows * n + EIGEN * rank**3)
+
+
+def descend_near(few: Few, bases: Sequence[Floats], effort: float = 1.0) -> list[Floats]:
+    """Return combinations of the basis that are local minima, of the least that are found.
+
+    Descents start from what is given and near it, later ones with more rows: queries have no signs,
+    and what has the least error may have them and be more than independent queries. As many start
+    as there is work for, one at least, and those that are ahead go to the end.
+
+    Args:
+        bases: each (rows, rank).
+        effort: scales the number of starts and of steps.
+    """
+    rng = np.random.default_rng(SEED)
+    found: list[Floats] = []
+    sizes = np.abs(few.basis).max(axis=1)  # sums are beside counts
+    cost = len(STAGES) * MOST_STEPS * descent_cost(few, len(bases[0]))
+    count = max(1, int(min(STARTS * max(1.0, effort), effort * WORK / cost)))
+    for number in range(count):
+        start = bases[number % len(bases)]
+        if number >= len(bases):
+            if not may_go_on():
+                break
+            more = np.zeros((number // len(bases) - 1, start.shape[1]))
+            change = CHANGES[number % len(CHANGES)] * float(np.abs(start * sizes).max()) / sizes
+            start = np.concatenate([start, more])
+            start = start + change * rng.standard_normal(start.shape)
+        found.append(descend(few, start, effort, STAGES[:FIRST]))
+    ahead = sorted(found, key=lambda each: error_of(few, each))[:FINISHED]
+    return [descend(few, each, effort, STAGES[FIRST:]) for each in ahead]
+
+
+def error_of(few: Few, matrix: Floats) -> float:
+    """Return the weighted error of combinations of the basis at a unit budget."""
+    return float(few.weights2 @ variances_of(few, matrix))
+
+
+def variances_of(few: Few, matrix: Floats) -> Floats:
+    """Return the variance of every query at a unit budget, (queries,)."""
+    norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
+    spread = few.coefficients @ np.linalg.pinv(matrix)
+    return np.asarray(np.square(spread).sum(axis=1) * norm**2)
 
 
 def descend(

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from benchmarks.signed import make_counts
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats
 from dpsql.records import replace
 from dpsql.search import few as few_module
 from dpsql.search import few_queries
-from dpsql.search.few import _shares, few_candidates, few_near
+from dpsql.search.few import _shares, few_candidates, few_near, gaussian_optimum
 from dpsql.search.few_descent import Bounds, _Loss, descend
 from dpsql.search.few_queries import Few, read_few
 from dpsql.search.problem import Problem
@@ -130,6 +131,19 @@ def test_a_descent_goes_to_the_end(seed: int) -> None:
     found = error_of(few, descend(few, start))
     assert found <= 1.01 * error_of(few, descend(few, start, effort=100.0, most=2000))
     assert found <= error_of(few, start)
+
+
+@pytest.mark.parametrize("seed", [4, 12])
+def test_signed_rows_are_found_near_the_queries(seed: int) -> None:
+    """From the queries and the L2 optimum alone, eight counts had 4 and 5.5 % more error."""
+    queries = make_counts("bands", seed).queries
+    products = [{"x": Dense(row[np.newaxis])} for row in queries]
+    problem = Problem(Workload({"x": queries.shape[1]}, products), "laplace")
+    few = few_of(problem)
+    bases = [few.coefficients, gaussian_optimum(few)[0]]
+    two = min(error_of(few, descend(few, base)) for base in bases)
+    found = [each for each, _ in few_candidates(problem, few, 1.0)]
+    assert min(each.unit_error(problem.workload) for each in found) < 0.94 * two
 
 
 LIMITED = effort(2)

@@ -20,10 +20,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy import optimize
 
 from benchmarks import floor
 from benchmarks.fair import compiled_of
@@ -31,6 +32,7 @@ from dpsql.plan.limits import CAP, EXACTLY
 from dpsql.plan.request import Request, expected_error, make_plan
 
 Floats = NDArray[np.float64]
+minimize: Any = optimize.minimize
 
 NAMES = ("workclass", "education", "marital_status", "relationship", "race", "sex")
 SIZES = (9, 16, 7, 6, 5, 2)

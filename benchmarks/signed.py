@@ -24,17 +24,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy import optimize
 
 import dpsql
 from benchmarks.fair import compiled_of
 from dpsql.plan.request import Request, expected_error, make_plan
 
 Floats = NDArray[np.float64]
+minimize: Any = optimize.minimize
 
 COUNT, STARTS, QUERIES = 60, 12, 8
 CAP = 1.1
@@ -150,7 +152,8 @@ def make_counts(kind: str, seed: int) -> Counts:
         tests: list[str] = []
         for name, n in domain.items():
             low, high = (0, n - 1) if name not in names else condition(rng, kind, n)
-            row = np.kron(row, (np.arange(n) >= low) & (np.arange(n) <= high))
+            kept = (np.arange(n) >= low) & (np.arange(n) <= high)
+            row = np.asarray(np.kron(row, kept), dtype=np.float64)
             if name in names:
                 tests.append(f"{name} BETWEEN {low} AND {high}")
         rows[f"SELECT COUNT(*) FROM t WHERE {' AND '.join(tests)}"] = row
@@ -173,7 +176,7 @@ def condition(rng: np.random.Generator, kind: str, n: int) -> tuple[int, int]:
 def search(queries: Floats, rng: np.random.Generator, starts: int) -> Iterator[float]:
     """Yield root mean squared errors at epsilon 1 of strategies that keep to the cap."""
     basis = independent(queries)
-    asked = np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T
+    asked: Floats = np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T.astype(np.float64)
     firsts = (asked, least_squares(queries, basis))
     most = CAP**2 * float(queries.sum(axis=0).max()) ** 2
     for turn in range(starts):

@@ -40,6 +40,8 @@ minimize: Any = optimize.minimize
 
 COUNT, STARTS, QUERIES = 60, 12, 8
 CAP = 1.1
+EFFORT = Fraction(4)
+"""Effort of ``auto``: eight starts."""
 FINE = Fraction(1, 100)
 """Epsilon of plans: noise on whole numbers is as that on all."""
 ROWS = (8, 9, 10, 11)
@@ -131,7 +133,7 @@ def planned(folder: Path, counts: Counts) -> tuple[float, str, float]:
         scribe.execute(f"COPY (SELECT {shown} WHERE false) TO '{folder}/t.parquet'")
     with dpsql.connect(catalog, epsilon=1) as connection:
         compiled = compiled_of(connection, counts.statements)
-    request = Request(compiled, FINE, Fraction(0), "laplace", metric="mean")
+    request = Request(compiled, FINE, Fraction(0), "laplace", effort=EFFORT, metric="mean")
     start = time.process_time()
     found = make_plan(request)
     spent = time.process_time() - start

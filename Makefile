@@ -34,7 +34,7 @@ check: $(VENV)/.test
 	$(TESTS)
 
 audit: $(VENV)/.test
-	$(TESTS) tests/audit tests/privacy/test_versions.py tests/privacy/test_claims.py \
+	$(TESTS) tests/audit tests/privacy/test_versions.py tests/privacy/test_source_claims.py \
 		tests/privacy/test_refusals.py tests/hostile/test_interrupts.py \
 		tests/hostile/test_granted.py tests/hostile/test_files.py
 

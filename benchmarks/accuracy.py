@@ -34,7 +34,7 @@ from dpsql.algebra.blocks import IdentityTotal, Prefix
 from dpsql.algebra.operator import Operator, Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan import Workload
-from dpsql.search.pairing import paired_bound
+from dpsql.search.isometry_bound import paired_bound
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
 from dpsql.strategy.convention import unit_variance

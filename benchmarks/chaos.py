@@ -33,9 +33,9 @@ import duckdb
 import psycopg
 
 from dpsql.dbapi.connection import raise_budget, verify_ledger
-from dpsql.dbapi.past import read_past
+from dpsql.dbapi.history import read_past
 from dpsql.records import dataclass, field
-from dpsql.server.control import ask_servers
+from dpsql.server.operator_socket import ask_servers
 from dpsql.server.users import Users
 
 CATALOG = """

@@ -32,7 +32,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.request import Request, make_plan
-from dpsql.plan.shown import shown_columns
+from dpsql.plan.shown_columns import shown_columns
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import law
 from dpsql.workload.target import mean_variances

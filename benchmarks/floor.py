@@ -37,7 +37,7 @@ from dpsql.errors import Error
 from dpsql.plan.baselines import plain_sensitivity, plain_variance
 from dpsql.plan.limits import FAIR
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
-from dpsql.plan.shown import shown_columns
+from dpsql.plan.shown_columns import shown_columns
 from dpsql.settings import FAMILIES
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.layout import Place

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsql.engine.key_counts import OTHERS
 from dpsql.privacy.accounting import rho_for
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.find import choose_counted, choose_weighed
+from dpsql.privacy.find_keys import choose_counted, choose_weighed
 from dpsql.privacy.noise import discrete_laplace
 from dpsql.privacy.partitions import WEIGHT_BITS, least_shown, weight
 

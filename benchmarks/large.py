@@ -21,8 +21,8 @@ from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.accounting import Policy, laplace_cost
 from dpsql.privacy.ledger import Ledger
 from dpsql.privacy.measure import measure
+from dpsql.privacy.vault.codes.tally import axis_of_cells, tally_rows
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.tally import axis_of_cells, tally_rows
 from dpsql.privacy.vaults import Vaults
 from dpsql.search.select import select
 from dpsql.workload.cells import Cells, Resolution

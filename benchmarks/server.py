@@ -28,7 +28,7 @@ import psycopg
 from pgserver.postgres_server import get_server
 
 from dpsql.dbapi.site import open_site
-from dpsql.server.lobby import SWITCHING
+from dpsql.server.idle_clients import SWITCHING
 from dpsql.server.server import Address, Server
 from dpsql.server.users import Users
 

@@ -24,7 +24,7 @@ from zlib import crc32
 import numpy as np
 
 from dpsql.engine.clip import make_rule, rule_of_batch, rule_of_one
-from dpsql.engine.cut import CHOSEN
+from dpsql.engine.clipped_workload import CHOSEN
 from dpsql.learn.batches import answer_sums
 from dpsql.learn.design import SumBatch, prefixes
 from dpsql.learn.handle import Candidate, Model

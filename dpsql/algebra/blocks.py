@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import (
     Array,
     Columns,
@@ -21,6 +20,7 @@ from dpsql.algebra.operator import (
     freeze,
 )
 from dpsql.algebra.ranges import AllRange, Hierarchy, Ranges, WidthRanges
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property, dataclass
 
 
@@ -238,7 +238,7 @@ class Prefix(Operator):
 REMEMBERED = 1 << 24
 """Numbers of the Gram matrices of explicit rows that are remembered, 128 MiB."""
 
-_grams: Keepsakes[Floats] = Keepsakes(REMEMBERED)
+_grams: WeakCache[Floats] = WeakCache(REMEMBERED)
 
 
 @dataclass(frozen=True, eq=False)

@@ -132,7 +132,7 @@ def _unagreed(release: Release | None, readings: Readings) -> tuple[str, ...]:
     apart: AbstractSet[int] = frozenset() if release is None else release.plan.unagreed
     if apart.isdisjoint(at for at, _, _ in readings.values()):
         return ()
-    from dpsql.plan.same_rows import DISAGREE  # most plans measure a table once
+    from dpsql.plan.shared_rows import DISAGREE  # most plans measure a table once
 
     return (DISAGREE,)
 

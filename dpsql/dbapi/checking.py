@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.view import RowView, leaves_out
-from dpsql.engine.desk import Desk
 from dpsql.engine.matrix import Measuring
+from dpsql.engine.planner import Planner
 from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
 from dpsql.plan.plan import Part, Plan
@@ -82,9 +82,9 @@ class Counting(Measuring):
         """The plan that is measured."""
         return self.counts
 
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """Return the names that identical counts on the same data share."""
-        return desk.run_names(self.counts.fingerprint, self.price.tables)
+        return planner.run_names(self.counts.fingerprint, self.price.tables)
 
 
 def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table, ...]:

@@ -24,10 +24,10 @@ from dpsql.dbapi.script import (
     joint_terms,
 )
 from dpsql.engine.charges import Charges, Rehearsed, interruptible
+from dpsql.engine.defects import told
 from dpsql.engine.engine import Engine
-from dpsql.engine.faults import told
-from dpsql.engine.granted import NOTHING, Granted, grant, grant_here
-from dpsql.engine.outlook import looking_ahead
+from dpsql.engine.granted_files import NOTHING, GrantedFiles, grant, grant_here
+from dpsql.engine.progress import looking_ahead
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
     InterfaceError,
@@ -59,7 +59,7 @@ from dpsql.sql.parse import Statement
 
 if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
-    from dpsql.dbapi.foresee import Foreseen
+    from dpsql.dbapi.column_types import ColumnTypes
     from dpsql.engine.explanation import Explanation
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class Connection(Exceptions):
         catalog: Catalog,
         terms: Terms,
         analyst: str | None = None,
-        granted: Granted = NOTHING,
+        granted: GrantedFiles = NOTHING,
         shared: Engine | None = None,
     ) -> None:
         self._catalog = catalog
@@ -341,14 +341,14 @@ class Connection(Exceptions):
         """The forecast of the open workload: free. Raises: ProgrammingError (E_STATEMENT)."""
         return self.engine.explain(*gathered(self.engine, self.collected, self.terms))
 
-    def describe(self, sql: str) -> tuple[Foreseen, ...]:
+    def describe(self, sql: str) -> tuple[ColumnTypes, ...]:
         """The columns that a SELECT would return, which is not asked.
 
         Free, from public facts only: the outer shell runs over
         zeros in place of noisy numbers. Raises: ProgrammingError, NotSupportedError.
         """
         text = check_text(sql)
-        from dpsql.dbapi.foresee import foresee  # most are asked for answers
+        from dpsql.dbapi.column_types import foresee  # most are asked for answers
 
         return self.told(lambda: foresee(self.engine, text, self.terms.dialect), text)
 

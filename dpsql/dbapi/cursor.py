@@ -29,8 +29,8 @@ from dpsql.sql.parse import QUERY, Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
-    from dpsql.engine.desk import Desk
     from dpsql.engine.explanation import Explanation
+    from dpsql.engine.planner import Planner
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 FORGOTTEN = "{} {} is forgotten; what it cost stays charged"
@@ -49,7 +49,9 @@ def refuse_unknown(options: dict[str, object]) -> None:
         raise TypeError(f"unexpected keyword argument {name!r}")
 
 
-def parse_script(sql: str, desk: Desk | None = None, dialect: str = "duckdb") -> list[Statement]:
+def parse_script(
+    sql: str, planner: Planner | None = None, dialect: str = "duckdb"
+) -> list[Statement]:
     """Read every statement of a script before any of them runs, each in the dialect set by then.
 
     It is read by a desk, or by its text alone.
@@ -57,7 +59,7 @@ def parse_script(sql: str, desk: Desk | None = None, dialect: str = "duckdb") ->
     found = []
     with uncollected():
         for fragment in split_statements(sql):
-            statement = parse(fragment) if desk is None else desk.read(fragment, dialect)
+            statement = parse(fragment) if planner is None else planner.read(fragment, dialect)
             found.append(statement)
             if statement.kind == "set" and statement.words[0] == "dialect":
                 dialect = SETTINGS["dialect"].read(statement.words[1].lower())
@@ -224,11 +226,11 @@ class Cursor(Fetching):
                     return [describe(engine, replace(statement, words=statement.words[1:]))]
                 return [show(engine, connection.terms, statement.words[0], text)]
             case "empty":
-                from dpsql.dbapi.reflect import empty_answer  # few statements ask for columns
+                from dpsql.dbapi.reflection import empty_answer  # few statements ask for columns
 
                 return [empty_answer(statement)]
             case "constant":
-                from dpsql.dbapi.foresee import constants  # few statements have no table
+                from dpsql.dbapi.column_types import constants  # few statements have no table
 
                 return [constants(statement)]
             case "describe":

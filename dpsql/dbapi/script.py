@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.engine.asked import explain_workload
-from dpsql.engine.desk import Desk
+from dpsql.engine.planner import Planner
+from dpsql.engine.statements import explain_workload
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError, decimal_text
 from dpsql.records import replace
@@ -45,7 +45,7 @@ def changes_domains(statement: Statement) -> bool:
     return statement.kind in ("find", "forget") and not statement.explain
 
 
-def plan_offered(desk: Desk, creation: Creation, terms: Terms) -> tuple[LearningTable, bool]:
+def plan_offered(planner: Planner, creation: Creation, terms: Terms) -> tuple[LearningTable, bool]:
     """The run that makes a synthetic table, and whether its epsilon was assumed.
 
     Raises: as ``plan_table``.
@@ -54,10 +54,10 @@ def plan_offered(desk: Desk, creation: Creation, terms: Terms) -> tuple[Learning
 
     assumed = terms.epsilon is None and "epsilon" not in dict(creation.options)
     offered = terms.having(epsilon=Fraction(1)) if assumed else terms
-    return plan_table(desk, creation, offered), assumed
+    return plan_table(planner, creation, offered), assumed
 
 
-def offered_search(desk: Desk, search: Search, terms: Terms) -> tuple[Finding, bool]:
+def offered_search(planner: Planner, search: Search, terms: Terms) -> tuple[Finding, bool]:
     """The release of a domain or of bounds, and whether its epsilon was assumed.
 
     Raises: as ``plan_search``.
@@ -66,27 +66,27 @@ def offered_search(desk: Desk, search: Search, terms: Terms) -> tuple[Finding, b
     offered = terms.having(epsilon=Fraction(1)) if assumed else terms
     from dpsql.engine.discover import plan_search  # few scripts find domains
 
-    return plan_search(desk, search, offered), assumed
+    return plan_search(planner, search, offered), assumed
 
 
-def explain_search(desk: Desk, search: Search, terms: Terms) -> Explanation:
+def explain_search(planner: Planner, search: Search, terms: Terms) -> Explanation:
     """The forecast of a domain or of bounds: of what was found before, where that will do.
 
     Raises: as ``plan_search``.
     """
     from dpsql.engine.discover import found_before  # few statements find domains
 
-    desk.catch_up()
-    known = found_before(desk, search)
+    planner.catch_up()
+    known = found_before(planner, search)
     if known is None:
-        planned, assumed = offered_search(desk, search, terms)
-        return planned.explain(desk, assumed)
+        planned, assumed = offered_search(planner, search, terms)
+        return planned.explain(planner, assumed)
     from dpsql.engine.key_counts import explain_counts  # fewer find them again
 
-    return explain_counts(desk, known, False)
+    return explain_counts(planner, known, False)
 
 
-def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) -> None:
+def check_synthetics(planner: Planner, statements: Sequence[Statement], terms: Terms) -> None:
     """Refuse, before anything of a script runs, what is wrong about its synthetic tables.
 
     Raises: ProgrammingError, NotSupportedError, DataError, OperationalError.
@@ -95,12 +95,12 @@ def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) 
     for statement in statements:
         creation, wanted = statement.creation, statement.rows
         if creation is not None and statement.explain:
-            plan_offered(desk, creation, terms)
+            plan_offered(planner, creation, terms)
         elif creation is not None:
             from dpsql.answer.synthetics import check_name  # few scripts learn models
             from dpsql.engine.learn import plan_table
 
-            plan_table(desk, creation, terms)
+            plan_table(planner, creation, terms)
             check_name(creation.name, made)
             made[creation.name.casefold()] = creation
         if wanted is not None:
@@ -108,11 +108,11 @@ def check_synthetics(desk: Desk, statements: Sequence[Statement], terms: Terms) 
             from dpsql.answer.synthetics import find_synthetic
 
             if wanted.name.casefold() not in made:
-                find_synthetic(desk.models, wanted.name)
-            check_target(desk.granted.find(wanted.path))
+                find_synthetic(planner.models, wanted.name)
+            check_target(planner.granted.find(wanted.path))
 
 
-def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) -> Explanation:
+def explain_script(planner: Planner, statements: Sequence[Statement], terms: Terms) -> Explanation:
     """The forecast of a script that makes synthetic tables: of every run and of its SELECTs.
 
     SELECTs from the tables that it makes are free and not forecast. Amounts are sums.
@@ -122,11 +122,11 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
     found: list[Explanation] = []
     for statement in statements:
         if statement.creation is not None and not statement.explain:
-            run, assumed = plan_offered(desk, statement.creation, terms)
-            found.append(run.explain(desk, assumed))
+            run, assumed = plan_offered(planner, statement.creation, terms)
+            found.append(run.explain(planner, assumed))
             rows += [("synthetic", run.name), *found[-1].rows()]
     if selects:
-        whole = explain_workload(desk, desk.compile(selects), joint_terms(terms, selects))
+        whole = explain_workload(planner, planner.compile(selects), joint_terms(terms, selects))
         rows = [*whole.rows(), *rows]
         paid = [*found, *([] if whole.free else [whole])]
     else:
@@ -137,16 +137,16 @@ def explain_script(desk: Desk, statements: Sequence[Statement], terms: Terms) ->
     return replace(whole, epsilon=epsilon, delta=delta, free=False, whole=tuple(rows))
 
 
-def is_new(desk: Desk, statement: Statement) -> bool:
+def is_new(planner: Planner, statement: Statement) -> bool:
     """True if a statement finds what was not found before."""
     if statement.search is None or statement.explain:
         return False
     from dpsql.engine.discover import found_before  # few scripts find domains
 
-    return found_before(desk, statement.search) is None
+    return found_before(planner, statement.search) is None
 
 
-def explain_finding(desk: Desk, statements: Sequence[Statement], terms: Terms) -> Explanation:
+def explain_finding(planner: Planner, statements: Sequence[Statement], terms: Terms) -> Explanation:
     """The forecast of a script that finds domains: of these, and of what is known of the rest.
 
     Errors of SELECTs depend on how many keys there will be. Amounts are sums.
@@ -154,13 +154,13 @@ def explain_finding(desk: Desk, statements: Sequence[Statement], terms: Terms) -
     rows: list[Row] = []
     found: list[Explanation] = []
     for statement in statements:
-        if is_new(desk, statement):
+        if is_new(planner, statement):
             assert statement.search is not None
-            planned, assumed = offered_search(desk, statement.search, terms)
-            found.append(planned.explain(desk, assumed))
+            planned, assumed = offered_search(planner, statement.search, terms)
+            found.append(planned.explain(planner, assumed))
             rows += [("find", statement.search.name), *found[-1].rows()]
     selects = list(asked_now(statements).values())
-    desk.foresee(selects)
+    planner.foresee(selects)
     epsilon = sum((each.epsilon for each in found), Fraction(0))
     if selects:
         own = joint_terms(terms, selects).epsilon or Fraction(1)
@@ -192,7 +192,7 @@ def joint_terms(terms: Terms, selects: Sequence[Statement]) -> Terms:
 
 
 def gathered(
-    desk: Desk, collected: Sequence[Statement] | None, terms: Terms
+    planner: Planner, collected: Sequence[Statement] | None, terms: Terms
 ) -> tuple[tuple[Compiled, ...], Terms]:
     """The statements of an open workload and their terms.
 
@@ -201,7 +201,7 @@ def gathered(
     if not collected:
         what = "no workload is open" if collected is None else "it is empty"
         raise ProgrammingError("E_STATEMENT", what, hint="BEGIN WORKLOAD; SELECT ...;")
-    return desk.compile(collected), joint_terms(terms, collected)
+    return planner.compile(collected), joint_terms(terms, collected)
 
 
 def _own_terms(terms: Terms, statement: Statement) -> Terms:

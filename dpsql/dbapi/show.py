@@ -11,9 +11,9 @@ from dpsql.answer.synthetics import find_synthetic
 from dpsql.catalog import Column
 from dpsql.catalog.describe import describe_column, describe_table, find_column
 from dpsql.catalog.view import left_out
-from dpsql.dbapi.foresee import foresee
-from dpsql.engine.desk import Desk
+from dpsql.dbapi.column_types import foresee
 from dpsql.engine.engine import Engine
+from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, ProgrammingError, decimal_text, printable
 from dpsql.privacy.chain import budget_text
@@ -159,25 +159,25 @@ def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ..
     return list(found)
 
 
-def describe(desk: Desk, statement: Statement) -> Result:
+def describe(planner: Planner, statement: Statement) -> Result:
     """DESCRIBE a table: its declared columns; a synthetic one, a domain: how it came about.
 
     Of a query it is the columns that it would have. Raises: ProgrammingError (E_UNKNOWN_TABLE).
     """
-    name, kind, catalog = statement.words[0], statement.words[1:], desk.known
+    name, kind, catalog = statement.words[0], statement.words[1:], planner.known
     if kind == QUERY:
         text = statement.fragment.body
-        asked = foresee(desk, _FIRST.sub("", text, count=1), statement.fragment.dialect)
+        asked = foresee(planner, _FIRST.sub("", text, count=1), statement.fragment.dialect)
         return listing(("column", "type", "noisy"), [each[:3] for each in asked], text)
     if kind and kind[0] in WORDS:
-        found = find_named(desk.found, name, kind[0].upper())
+        found = find_named(planner.found, name, kind[0].upper())
         facts = listing((kind[0], found.name), found.rows(), statement.fragment.body)
         try:
-            return replace(facts, notes=desk.aged([found]))
+            return replace(facts, notes=planner.aged([found]))
         except DataUnavailable:
             return facts
     if kind:
-        made = find_synthetic(desk.models, name)
+        made = find_synthetic(planner.models, name)
         return listing(("synthetic", made.name), made.facts(), statement.fragment.body)
     key = find_key([name], catalog) or find_key(name.split("."), catalog) or ""
     table, view = catalog.tables.get(key), catalog.views.get(key)

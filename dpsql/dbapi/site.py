@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection, open_catalog
-from dpsql.dbapi.repeats import Repeats
+from dpsql.dbapi.repetitions import Repetitions
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import LedgerError
@@ -31,7 +31,7 @@ class Site:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.engine = Engine(catalog, anchor_folder(catalog))
-        self.repeats = Repeats(ledger_files(catalog))
+        self.repeats = Repetitions(ledger_files(catalog))
         self._past: WeakSet[Any] = WeakSet()
         self._read_at = _time_of(catalog.path)
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class Site:
         """
         return self.admit(analyst)[0]
 
-    def admit(self, analyst: str | None) -> tuple[Connection, Repeats]:
+    def admit(self, analyst: str | None) -> tuple[Connection, Repetitions]:
         """A connection, and the repetitions of the catalog that it is on. Raises: as ``connect``.
 
         The catalog is read anew where a curator has changed it.
@@ -101,7 +101,7 @@ class Site:
             self._past.add(vaults)
             vaults.close_unused()
         self.catalog, self.engine = catalog, engine
-        self.repeats = Repeats(ledger_files(catalog))
+        self.repeats = Repetitions(ledger_files(catalog))
 
     def close(self) -> None:
         """Close the ledger and let go of the rows."""

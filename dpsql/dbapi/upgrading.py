@@ -15,8 +15,8 @@ from dpsql.dbapi.connection import (
     inspect,
     verify_ledger,
 )
-from dpsql.engine.desk import Desk
 from dpsql.engine.explanation import Explanation
+from dpsql.engine.planner import Planner
 from dpsql.errors import Error, ProgrammingError
 from dpsql.privacy.accounting import epsilon_for
 from dpsql.privacy.chain import ANALYST
@@ -143,16 +143,16 @@ class _Asking:
         return self._open[analyst]
 
 
-def _deltas(desk: Desk) -> Iterator[tuple[int, Fraction]]:
+def _deltas(planner: Planner) -> Iterator[tuple[int, Fraction]]:
     """The delta of every release by the entry that paid for it."""
-    for release in desk.store.releases.all().values():
+    for release in planner.store.releases.all().values():
         yield release.seq, release.plan.delta
-    for clipped in desk.store.clipped.all().values():
+    for clipped in planner.store.clipped.all().values():
         yield clipped.receipt[1], clipped.delta
-    for shelf in (desk.store.learned, desk.store.tables):
+    for shelf in (planner.store.learned, planner.store.tables):
         for model in shelf.all().values():
             yield model.receipt[1], model.delta
-    for keys in desk.store.domains.all().values():
+    for keys in planner.store.domains.all().values():
         yield keys.receipt[1], keys.delta
 
 

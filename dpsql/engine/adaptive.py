@@ -11,8 +11,8 @@ from dpsql.catalog import Table
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import DataError, Error, NotSupportedError, ProgrammingError
 from dpsql.learn.candidates import attributes_of
-from dpsql.learn.choose import Metric
 from dpsql.learn.handle import Query
+from dpsql.learn.mechanism_choice import Metric
 from dpsql.learn.task import Task, make_task
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.plan.rounds import AUTO, Rounds

@@ -15,9 +15,9 @@ from dpsql.answer.result import Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
-from dpsql.engine.desk import Desk
 from dpsql.engine.explanation import ColumnForecast, Explanation, Row, StatementForecast
 from dpsql.engine.job import Looking, Price, price_of_run, without_cells
+from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
@@ -95,9 +95,9 @@ class Clipping(Looking[ClippedSums]):
         """The price of the run."""
         return price_of_run(self.run, self.epsilon)
 
-    def shelf(self, desk: Desk) -> Shelf[ClippedSums]:
+    def shelf(self, planner: Planner) -> Shelf[ClippedSums]:
         """Return the shelf of clipped sums."""
-        return desk.store.clipped
+        return planner.store.clipped
 
     @property
     def run(self) -> Run:
@@ -173,18 +173,18 @@ class Clipping(Looking[ClippedSums]):
             find_released([self.item]),
         )
 
-    def results(self, desk: Desk, found: ClippedSums, free: bool) -> tuple[Result, ...]:
+    def results(self, planner: Planner, found: ClippedSums, free: bool) -> tuple[Result, ...]:
         """The answer to the statement, with what has to be said about it."""
         variance = np.square(found.stddev)
         filled = Filled((Vector.of(found.values),), {(0, 0): variance})
-        plain = build_result(self.item, [filled], found.cost(free), found.proof, desk.sealed)
+        plain = build_result(self.item, [filled], found.cost(free), found.proof, planner.sealed)
         standing = notes_of(self.item, find_views([self.item]))
         notes = (*found.notes(self.summed.column, free), *self.item.decided, *standing)
         return (replace(plain, notes=notes, biased=found.is_unknown, standing=standing),)
 
-    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+    def explain(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast: from public facts only."""
-        remaining, known = desk.remaining([self.run.table]), self.foreseen(desk)
+        remaining, known = planner.remaining([self.run.table]), self.foreseen(planner)
         entry = None if known is None else known.receipt[1]
         rmse = math.sqrt(self._error() / len(self.summed.queries))
         name = self.item.columns[-1]

@@ -20,9 +20,9 @@ from dpsql.catalog.domain import Bins
 from dpsql.catalog.joint_keys import MOST_PARTS, joint_column, parts_of
 from dpsql.catalog.sought import KEYS, Key
 from dpsql.catalog.view import RowView, left_out
-from dpsql.engine.desk import Desk
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, price_of_run
+from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, ProgrammingError, decimal_text, printable
 from dpsql.learn.thresholds import enclosing, powers
@@ -58,38 +58,38 @@ class Finding(Job[Discovered]):
         """The statement, as the ledger notes it."""
         return (self.search.text,)
 
-    def shelf(self, desk: Desk) -> Shelf[Discovered]:
+    def shelf(self, planner: Planner) -> Shelf[Discovered]:
         """Return the shelf of domains."""
-        return desk.store.domains
+        return planner.store.domains
 
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """One for all: who else finds anything is awaited, for its column and its name."""
         return ("found",)
 
-    def find(self, desk: Desk) -> Discovered | None:
+    def find(self, planner: Planner) -> Discovered | None:
         """Return an earlier find of the column, which is not repeated, where that was allowed for.
 
         Raises: ProgrammingError (E_STATEMENT), where it was not.
         """
-        desk.know()
-        known = found_before(desk, self.search)
+        planner.know()
+        known = found_before(planner, self.search)
         if known is None:
-            check_free(self.search, self.table, self.column, desk.found)
-            known = self._dropped(desk)
+            check_free(self.search, self.table, self.column, planner.found)
+            known = self._dropped(planner)
         return known
 
-    def taken(self, desk: Desk, found: Discovered) -> Discovered:
+    def taken(self, planner: Planner, found: Discovered) -> Discovered:
         """The domain that was found; where it was dropped, it is declared again."""
-        return self.keep(desk, replace(found, dropped=False)) if found.dropped else found
+        return self.keep(planner, replace(found, dropped=False)) if found.dropped else found
 
-    def _dropped(self, desk: Desk) -> Discovered | None:
+    def _dropped(self, planner: Planner) -> Discovered | None:
         """A domain found on the same terms in the same data and dropped since: it is paid for."""
-        if self.anew or not any(each.dropped for each in desk.found.values()):
+        if self.anew or not any(each.dropped for each in planner.found.values()):
             return None
         terms = (self.search.what, *self._place, self.noise, self.epsilon)
         stated = "discovery_delta" in dict(self.search.options)
-        versions = desk.versions([self._place[0]])
-        for each in desk.found.values():
+        versions = planner.versions([self._place[0]])
+        for each in planner.found.values():
             same = (each.what, each.table, each.column, each.noise, each.epsilon)
             is_counted = (each.counted is not None) == self.is_counted
             if stated and each.delta != self.price.delta:
@@ -103,15 +103,15 @@ class Finding(Job[Discovered]):
         """True if keys come with their counts."""
         return False
 
-    def keep(self, desk: Desk, found: Discovered) -> Discovered:
+    def keep(self, planner: Planner, found: Discovered) -> Discovered:
         """Store what was found, and know it from now on."""
-        made = self.shelf(desk).add(found.head, found)
-        desk.know()
+        made = self.shelf(planner).add(found.head, found)
+        planner.know()
         return made
 
     def made(
         self,
-        desk: Desk,
+        planner: Planner,
         receipt: tuple[str, int, str],
         keys: tuple[Key, ...] = (),
         bounds: tuple[Fraction, Fraction] | None = None,
@@ -126,7 +126,7 @@ class Finding(Job[Discovered]):
             self.epsilon,
             self.price.delta,
             self.noise,
-            desk.versions([self._place[0]])[0],
+            planner.versions([self._place[0]])[0],
             receipt,
             self.facts()[1:],
             joint=bool(parts_of(self.column)),
@@ -145,7 +145,7 @@ class Finding(Job[Discovered]):
     def standing(self) -> tuple[str, ...]:
         """Sentences on the rows that do not count."""
 
-    def results(self, desk: Desk, found: Discovered, free: bool) -> tuple[Result, ...]:
+    def results(self, planner: Planner, found: Discovered, free: bool) -> tuple[Result, ...]:
         """Return the find and its cost; where others found it, that they did."""
         if free:
             what = THERE.format(found.what.lower(), found.name)
@@ -158,16 +158,16 @@ class Finding(Job[Discovered]):
         result = replace(result, cost=cost, receipt=receipt, notes=notes)
         return (replace(result, standing=self.standing),)
 
-    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+    def explain(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast: from public facts only."""
-        remaining = desk.remaining([self._place[0]])
+        remaining = planner.remaining([self._place[0]])
         cost = f"epsilon {decimal_text(self.epsilon)} ({self.noise})"
         cost += " (assumed)" if assumed else ""
         if self.price.delta:
-            left = desk.status().discovery_left(desk.within([self._place[0]]))
+            left = planner.status().discovery_left(planner.within([self._place[0]]))
             cost += f", discovery_delta {float(self.price.delta):g} of {float(left):g}"
         cost += f"; at most {decimal_text(remaining)} can still be asked for"
-        known = self.foreseen(desk)
+        known = self.foreseen(planner)
         if known is not None:
             cost = f"free: from entry {known.receipt[1]} of the ledger"
         rows = (*self.facts(), *(("left out", note) for note in self.standing), ("cost", cost))
@@ -206,10 +206,10 @@ class FindingKeys(Finding):
         sought = (*self._place, self.discovery.sought)
         return Price((table,), self.noise, self.epsilon, rho, name, reads, self.chance, sought)
 
-    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
+    def perform(self, planner: Planner, doors: Doors, receipt: Receipt) -> Discovered:
         """Find the keys; what fails stays paid."""
         keys = doors.find(self.discovery, receipt)
-        return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), keys)
+        return self.made(planner, (receipt.ledger_id, receipt.seq, receipt.head), keys)
 
     def facts(self) -> tuple[Row, ...]:
         """Describe the choice of keys, and the units that one needs: not how many will be found."""
@@ -261,14 +261,14 @@ class FindingBounds(Finding):
         """The price of the run."""
         return price_of_run(self.run, self.epsilon)
 
-    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
+    def perform(self, planner: Planner, doors: Doors, receipt: Receipt) -> Discovered:
         """Look at the bins once; what fails stays paid."""
         name, size = self._place[1], len(self.edges) - 1
         with doors.look(self.run, receipt) as handle:
             cells = np.eye(size, self.run.seen.size if self.run.seen else size, dtype=np.int64)
             (measured,) = handle.measure([(Product({name: Dense(cells)}),)], self.amount)
         bounds = enclosing(measured, self.edges)
-        return self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), (), bounds)
+        return self.made(planner, (receipt.ledger_id, receipt.seq, receipt.head), (), bounds)
 
     def facts(self) -> tuple[Row, ...]:
         """Describe the choice of bounds."""
@@ -330,21 +330,21 @@ def check_free(
         _refuse("E_STATEMENT", what, "letters and digits")
 
 
-def found_before(desk: Desk, search: Search) -> Discovered | None:
+def found_before(planner: Planner, search: Search) -> Discovered | None:
     """Return the find to which CREATE ... IF NOT EXISTS adds nothing; None for another CREATE."""
     parts = {name.casefold() for name in search.columns}
     place = (search.table.casefold(), parts, search.what)
-    known = [each for each in desk.found.values() if not each.dropped and search.lenient]
+    known = [each for each in planner.found.values() if not each.dropped and search.lenient]
     return next((e for e in known if (e.table, {*e.parts}, e.what) == place), None)
 
 
-def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | FindingBounds:
+def plan_search(planner: Planner, search: Search, terms: Terms) -> FindingKeys | FindingBounds:
     """Read CREATE DOMAIN or CREATE BOUNDS: a function of public facts only.
 
     Raises: ProgrammingError, DataError.
     """
-    table, column = _find_column(desk, search)
-    check_free(search, table, column, desk.found)
+    table, column = _find_column(planner, search)
+    check_free(search, table, column, planner.found)
     options = dict(search.options)
     chance = options.pop("discovery_delta", None)
     for name, text in options.items():
@@ -366,8 +366,8 @@ def plan_search(desk: Desk, search: Search, terms: Terms) -> FindingKeys | Findi
     if law(noise).is_pure and epsilon / most < LEAST_EPSILON:
         least = decimal_text(LEAST_EPSILON * most)
         raise DataError("E_EPSILON", "epsilon is too small to find keys", hint=f"{least} or more")
-    place = desk.within([table.name.casefold()])
-    usual = desk.status().discovery_part(place, epsilon)
+    place = planner.within([table.name.casefold()])
+    usual = planner.status().discovery_part(place, epsilon)
     part = usual if chance is None else SETTINGS["discovery_delta"].read(chance)
     if not part:
         raise DataError(
@@ -385,10 +385,10 @@ def _amount(noise: Noise, epsilon: Fraction, delta: Fraction) -> Fraction:
     return budget_for(noise, epsilon, delta)
 
 
-def _find_column(desk: Desk, search: Search) -> tuple[Table, Column]:
-    table = desk.catalog.tables.get(search.table.casefold())
+def _find_column(planner: Planner, search: Search) -> tuple[Table, Column]:
+    table = planner.catalog.tables.get(search.table.casefold())
     if table is None or table.public:
-        names = ", ".join(t.name for t in desk.catalog.tables.values() if not t.public)
+        names = ", ".join(t.name for t in planner.catalog.tables.values() if not t.public)
         what = f"there is no private table {printable(search.table)!r} in the catalog"
         _refuse("E_UNKNOWN_TABLE", what, f"tables: {names}")
     columns = [_find_part(table, name, search.what) for name in search.columns]
@@ -434,21 +434,21 @@ def _refuse(code: str, what: str, hint: str) -> NoReturn:
     raise ProgrammingError(code, what, hint=hint)
 
 
-def forget(desk: Desk, found: Discovered) -> None:
+def forget(planner: Planner, found: Discovered) -> None:
     """Forget a domain, or bounds: its column is as it was, and what it cost stays spent.
 
     Where analysts are declared, those of one are not another's to forget, nor those by which
     another has measured, clipped or learned. Found again on the same terms they are free.
     Raises: ProgrammingError (E_STATEMENT).
     """
-    if desk.analyst is not None:
-        own, (scope,) = analyst_name(desk.analyst), desk.scopes((), [found.told])
+    if planner.analyst is not None:
+        own, (scope,) = analyst_name(planner.analyst), planner.scopes((), [found.told])
         what = f"{found.what.lower()} {printable(found.name)}"
-        if own not in desk.paid_within(found.receipt[1]):
+        if own not in planner.paid_within(found.receipt[1]):
             hint = "whoever paid for it, or the curator, can drop it"
             _refuse("E_STATEMENT", f"{what} was paid for by another analyst", hint)
-        if any(own not in desk.paid_within(seq) for seq in desk.store.built_on(found, scope)):
+        if any(own not in planner.paid_within(seq) for seq in planner.store.built_on(found, scope)):
             hint = "the curator can drop it"
             _refuse("E_STATEMENT", f"another analyst has paid for answers over {what}", hint)
-    desk.store.domains.add(found.head, replace(found, dropped=True))
-    desk.know()
+    planner.store.domains.add(found.head, replace(found, dropped=True))
+    planner.know()

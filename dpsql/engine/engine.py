@@ -22,21 +22,21 @@ from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.derive import bases_of
-from dpsql.engine.asked import explain_workload, read_job
 from dpsql.engine.charges import Rehearsed
-from dpsql.engine.desk import Desk, Versions
-from dpsql.engine.granted import NOTHING, Granted
+from dpsql.engine.disk_space import PLENTY, refuse_full
+from dpsql.engine.granted_files import NOTHING, GrantedFiles
 from dpsql.engine.job import Charge, Job, Price, Step
-from dpsql.engine.room import PLENTY, refuse_full
+from dpsql.engine.planner import Planner, Versions
+from dpsql.engine.request_locks import turn
+from dpsql.engine.statements import explain_workload, read_job
 from dpsql.engine.terms import Terms
-from dpsql.engine.turns import turn
 from dpsql.errors import DataUnavailable, OperationalError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.chain import subkey
-from dpsql.privacy.claims import Sources
 from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
 from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
 from dpsql.privacy.measure import certify, check_noise, measure
+from dpsql.privacy.source_claims import Sources
 from dpsql.privacy.vaults import Vaults, public_version, read_public, stored_in
 from dpsql.records import replace
 from dpsql.sql.compiled import Compiled
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpsql.answer.synthetics import Synthetic
     from dpsql.catalog.sought import Key
     from dpsql.engine.explanation import Explanation
-    from dpsql.engine.seek import Seeking
+    from dpsql.engine.key_search import KeySearch
     from dpsql.learn.task import Report
     from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
     from dpsql.privacy.filter import Run
@@ -56,7 +56,7 @@ PublicRows: TypeAlias = "dict[str, tuple[str, Sequence[Any]]]"
 PublicVersion: TypeAlias = "tuple[Table, object]"
 
 
-class Engine(Desk):
+class Engine(Planner):
     """Answers workloads over one catalog; owns the ledger, and the vaults unless it shares them.
 
     ``shared`` is another engine over the same catalog, with whose threads it takes turns, and whose
@@ -69,7 +69,7 @@ class Engine(Desk):
         catalog: Catalog,
         anchors: Path,
         analyst: str | None = None,
-        granted: Granted = NOTHING,
+        granted: GrantedFiles = NOTHING,
         shared: Engine | None = None,
         before: Engine | None = None,
     ) -> None:
@@ -122,10 +122,10 @@ class Engine(Desk):
         results = self.run(read_job(self, seeking.compiled(self), seeking.rest, report))
         return tuple(seeking.told(result, found) for result in results)
 
-    def _seeking(self, workload: Sequence[Compiled], terms: Terms) -> Seeking | None:
+    def _seeking(self, workload: Sequence[Compiled], terms: Terms) -> KeySearch | None:
         if not any(item.seeks for item in workload):
             return None
-        from dpsql.engine.seek import plan_seeking  # most keys are listed
+        from dpsql.engine.key_search import plan_seeking  # most keys are listed
 
         return plan_seeking(self, workload, terms)
 
@@ -345,8 +345,8 @@ class Engine(Desk):
 class Membrane:
     """The two doors of one engine, for one job."""
 
-    def __init__(self, desk: Desk, ledger: Ledger, vaults: Vaults) -> None:
-        self._desk = desk
+    def __init__(self, planner: Planner, ledger: Ledger, vaults: Vaults) -> None:
+        self._planner = planner
         self._ledger = ledger
         self._vaults = vaults
 
@@ -355,7 +355,7 @@ class Membrane:
 
         Raises: BudgetExceeded, LedgerError; OperationalError (E_NOISE, E_BACKEND).
         """
-        charge = Charge(price.cost(self._ledger.policy), self._desk.within(price.tables))
+        charge = Charge(price.cost(self._ledger.policy), self._planner.within(price.tables))
         self._ledger.afford(*charge)
         check_noise(price.noise, self._vaults)
         return charge
@@ -388,12 +388,12 @@ class Membrane:
 
     def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
         """The keys of a column that enough privacy units have, sorted."""
-        from dpsql.privacy.find import find_keys  # most keys are listed
+        from dpsql.privacy.find_keys import find_keys  # most keys are listed
 
         return find_keys(asked, receipt, self._vaults)
 
     def count(self, asked: CountedDiscovery, receipt: Receipt) -> KeyCounts:
         """The keys whose noisy counts of privacy units reach a threshold, and these counts."""
-        from dpsql.privacy.find import count_keys  # most keys are listed
+        from dpsql.privacy.find_keys import count_keys  # most keys are listed
 
         return count_keys(asked, receipt, self._vaults)

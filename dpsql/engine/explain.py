@@ -25,7 +25,7 @@ from dpsql.plan.limits import plain_cost
 from dpsql.plan.machine import show_bytes
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
-from dpsql.plan.shown import shown_columns
+from dpsql.plan.shown_columns import shown_columns
 from dpsql.records import replace
 from dpsql.search.meter import ROOM
 from dpsql.sql.compiled import Compiled
@@ -165,7 +165,7 @@ def _unagreed(plan: Plan, readings: Readings) -> tuple[Row, ...]:
     """One line where answers of some statements may disagree with those of others."""
     if not plan.unagreed:
         return ()
-    from dpsql.plan.same_rows import DISAGREE  # most plans measure a table once
+    from dpsql.plan.shared_rows import DISAGREE  # most plans measure a table once
 
     found = sorted({place[0] + 1 for place, (at, _, _) in readings.items() if at in plan.unagreed})
     which = ", ".join(map(str, found[:SHOWN])) + (", ..." if len(found) > SHOWN else "")
@@ -259,7 +259,7 @@ def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
     Noise is integer, and at a given cost smallest beside the integers that it is added to where
     their sensitivity is one. Numbers of privacy units are not linear in the cells.
     """
-    from dpsql.search.alone import bound_alone  # a forecast alone
+    from dpsql.search.single_answer_bound import bound_alone  # a forecast alone
 
     used = law(planned.plan.noise)
     found: dict[Place, float] = {}
@@ -276,7 +276,7 @@ def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
 def cheap_bound(workload: Workload) -> float:
     """The best lower bound on the unit error of any strategy that takes little time, else 0."""
     from dpsql.search.bounds import is_cheap, svd_bound  # a forecast alone
-    from dpsql.search.pairing import is_quick, paired_bound
+    from dpsql.search.isometry_bound import is_quick, paired_bound
     from dpsql.search.problem import Problem
 
     by_values = svd_bound(workload) if is_cheap(workload) else 0.0

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
 from dpsql.catalog.view import RowView
-from dpsql.engine.desk import Desk
-from dpsql.engine.room import FEW
+from dpsql.engine.disk_space import FEW
+from dpsql.engine.planner import Planner
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
 from dpsql.privacy.accounting import Cost, Policy, cost_of
@@ -126,41 +126,41 @@ class Step(ABC, Generic[T]):
         return FEW
 
     @abstractmethod
-    def shelf(self, desk: Desk) -> Shelf[T]:
+    def shelf(self, planner: Planner) -> Shelf[T]:
         """Return the shelf on which its results are published."""
 
     @abstractmethod
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """Keys of identical steps on the same data: the one it is stored under first."""
 
-    def key(self, desk: Desk) -> str:
+    def key(self, planner: Planner) -> str:
         """The key that it is stored under."""
-        return self.keys(desk)[0]
+        return self.keys(planner)[0]
 
-    def find(self, desk: Desk) -> T | None:
+    def find(self, planner: Planner) -> T | None:
         """Find a published result that will do, for free."""
-        shelf = self.shelf(desk)
-        found = (shelf.find(key) for key in self.keys(desk))
+        shelf = self.shelf(planner)
+        found = (shelf.find(key) for key in self.keys(planner))
         return next((each for each in found if each is not None), None)
 
-    def taken(self, desk: Desk, found: T) -> T:
+    def taken(self, planner: Planner, found: T) -> T:
         """The published result that will do, once it is taken."""
         return found
 
-    def known(self, desk: Desk) -> T | None:
+    def known(self, planner: Planner) -> T | None:
         """Find it as far as is known without waiting for those who are at the same."""
-        return self.find(desk)
+        return self.find(planner)
 
-    def check(self, desk: Desk, doors: Doors) -> None:
+    def check(self, planner: Planner, doors: Doors) -> None:
         """Refuse, before anything is charged, what its price does not tell."""
 
     @abstractmethod
-    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> T:
+    def perform(self, planner: Planner, doors: Doors, receipt: Receipt) -> T:
         """Go through a door, once."""
 
-    def keep(self, desk: Desk, found: T) -> T:
+    def keep(self, planner: Planner, found: T) -> T:
         """Store what was paid for, and return it as stored."""
-        return self.shelf(desk).add(self.key(desk), found)
+        return self.shelf(planner).add(self.key(planner), found)
 
 
 class Job(Step[T]):
@@ -168,26 +168,26 @@ class Job(Step[T]):
 
     __slots__ = ()
 
-    def decided(self, desk: Desk) -> Job[T]:
+    def decided(self, planner: Planner) -> Job[T]:
         """The job once public facts and what is published have decided how it is done."""
         return self
 
-    def following(self, desk: Desk, found: T, free: bool) -> Job[Any] | None:
+    def following(self, planner: Planner, found: T, free: bool) -> Job[Any] | None:
         """The job that answers with what this one has found; None where it answers itself."""
         return None
 
     @abstractmethod
-    def results(self, desk: Desk, found: T, free: bool) -> tuple[Result, ...]:
+    def results(self, planner: Planner, found: T, free: bool) -> tuple[Result, ...]:
         """One result for each statement."""
 
     @abstractmethod
-    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+    def explain(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast; ``assumed`` says that no epsilon was set."""
 
-    def foreseen(self, desk: Desk) -> T | None:
+    def foreseen(self, planner: Planner) -> T | None:
         """Find what will answer it for free; nothing while the data cannot be opened."""
         try:
-            return None if self.fresh else self.find(desk)
+            return None if self.fresh else self.find(planner)
         except DataUnavailable:
             return None
 
@@ -211,12 +211,14 @@ class Looking(Job[T]):
         """The runs that earlier versions made of the same statement: what they told is owned."""
         return without_cells(self.run)
 
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """Return the names that identical runs on the same data share."""
-        named = [desk.run_names(run.fingerprint, [run.table]) for run in (self.run, *self.earlier)]
+        named = [
+            planner.run_names(run.fingerprint, [run.table]) for run in (self.run, *self.earlier)
+        ]
         return tuple(name for names in named for name in names)
 
-    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> T:
+    def perform(self, planner: Planner, doors: Doors, receipt: Receipt) -> T:
         """Look; a run that fails stays paid."""
         with doors.look(self.run, receipt) as handle:
             return self.learn(handle, (receipt.ledger_id, receipt.seq, receipt.head))

@@ -20,10 +20,10 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import left_out
-from dpsql.engine.desk import Desk
 from dpsql.engine.discover import Finding, FindingKeys
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors
+from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, decimal_text, printable
 from dpsql.privacy.discovery import CountedDiscovery
@@ -61,11 +61,11 @@ class CountingKeys(FindingKeys):
         """True if keys come with their counts."""
         return True
 
-    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Discovered:
+    def perform(self, planner: Planner, doors: Doors, receipt: Receipt) -> Discovered:
         """Count the keys; what fails stays paid."""
         asked = self.discovery
         found = doors.count(asked, receipt)
-        made = self.made(desk, (receipt.ledger_id, receipt.seq, receipt.head), found.keys)
+        made = self.made(planner, (receipt.ledger_id, receipt.seq, receipt.head), found.keys)
         scales = asked.scale, asked.rest_scale if asked.rest else Fraction(0)
         counts = CountedKeys(found.counts, found.null, found.other, scales, asked.level)
         return replace(made, counted=counts)
@@ -148,25 +148,25 @@ def counting(first: Finding) -> CountingKeys:
     )
 
 
-def find_counted(desk: Desk, place: tuple[str, str], terms: Terms) -> Discovered | None:
+def find_counted(planner: Planner, place: tuple[str, str], terms: Terms) -> Discovered | None:
     """The counts that a column's keys were released with, as long as they are as accurate."""
-    column: Column = desk.declared.tables[place[0]].columns[place[1]]
-    found = desk.found.get(column.released)
+    column: Column = planner.declared.tables[place[0]].columns[place[1]]
+    found = planner.found.get(column.released)
     if found is None or found.counted is None or terms.fresh or terms.epsilon is None:
         return None
     try:
-        is_same = found.data in desk.versions([place[0]])
+        is_same = found.data in planner.versions([place[0]])
     except DataUnavailable:
         return None
     return found if is_same and found.epsilon >= terms.epsilon else None
 
 
-def explain_counts(desk: Desk, found: Discovered, assumed: bool) -> Explanation:
+def explain_counts(planner: Planner, found: Discovered, assumed: bool) -> Explanation:
     """The forecast of what is published: free."""
     entry = found.receipt[1]
     paid = f"epsilon {decimal_text(found.epsilon)}"
     rows = (*found.facts, ("cost", f"free: from entry {entry} of the ledger ({paid})"))
-    remaining, nothing = desk.remaining([found.table]), math.nan
+    remaining, nothing = planner.remaining([found.table]), math.nan
     return Explanation(
         (),
         "keys",
@@ -183,7 +183,7 @@ def explain_counts(desk: Desk, found: Discovered, assumed: bool) -> Explanation:
     )
 
 
-def read_counts(desk: Desk, item: Compiled, found: Discovered, free: bool) -> Result:
+def read_counts(planner: Planner, item: Compiled, found: Discovered, free: bool) -> Result:
     """The answer to a statement that the counts of keys are all of."""
     assert found.counted is not None
     (select,) = item.selects
@@ -198,7 +198,7 @@ def read_counts(desk: Desk, item: Compiled, found: Discovered, free: bool) -> Re
     pairs = dict.fromkeys(itertools.combinations_with_replacement(size, 2), variances)
     filled = Filled((Vector.of(values),) * len(size), pairs)
     cost = CostInfo(found.epsilon, found.delta, found.noise, free)
-    result = build_result(item, [filled], cost, ReceiptInfo(*found.receipt), desk.sealed)
+    result = build_result(item, [filled], cost, ReceiptInfo(*found.receipt), planner.sealed)
     column, view = select.table.columns[found.column], find_views([item])[select.query.table]
     assert column.sought is not None
     keys = None if _is_one(select.table) else (column.sought.max_keys, printable(column.name))

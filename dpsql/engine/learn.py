@@ -18,11 +18,11 @@ from dpsql.catalog import Table
 from dpsql.catalog.view import RowView, left_out
 from dpsql.engine.adaptive import form_task, matrix_rmse, metric_of, quietest, read_workload
 from dpsql.engine.clip import given_levels
-from dpsql.engine.desk import Desk
 from dpsql.engine.explain import explain_learned
 from dpsql.engine.explanation import Explanation, Row
-from dpsql.engine.granted import OF_A_CREATION, unquoted, workload_of
+from dpsql.engine.granted_files import OF_A_CREATION, unquoted, workload_of
 from dpsql.engine.job import Looking, Price, price_of_run
+from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
     DataError,
@@ -157,35 +157,35 @@ class LearningTable(Learning):
         """The statement, as the ledger notes it."""
         return (self.text,)
 
-    def shelf(self, desk: Desk) -> Shelf[Synthetic]:
+    def shelf(self, planner: Planner) -> Shelf[Synthetic]:
         """Return the shelf of synthetic tables."""
-        return desk.store.tables
+        return planner.store.tables
 
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """The name of the table, among those that its maker sees."""
-        return (desk.table_key(self.name),)
+        return (planner.table_key(self.name),)
 
-    def find(self, desk: Desk) -> None:
+    def find(self, planner: Planner) -> None:
         """Find nothing: what has the name already is another table, perhaps of another process.
 
         Raises: ProgrammingError (E_STATEMENT).
         """
-        desk.know()
-        check_name(self.name, desk.models)
-        if desk.known.tables[self.table.name.casefold()] != self.table:
+        planner.know()
+        check_name(self.name, planner.models)
+        if planner.known.tables[self.table.name.casefold()] != self.table:
             raise ProgrammingError(
                 "E_STATEMENT",
                 f"domains of {self.table.name} changed meanwhile; nothing was charged",
                 hint="the same statement again",
             )
 
-    def keep(self, desk: Desk, found: Synthetic) -> Synthetic:
+    def keep(self, planner: Planner, found: Synthetic) -> Synthetic:
         """Store the table, and know it from now on."""
-        made = self.shelf(desk).add(self.key(desk), found)
-        desk.know()
+        made = self.shelf(planner).add(self.key(planner), found)
+        planner.know()
         return made
 
-    def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:
+    def results(self, planner: Planner, found: Synthetic, free: bool) -> tuple[Result, ...]:
         """Return the facts of what was learned, and its cost."""
         cost, receipt = released(found)
         notes = (INTERRUPTED,) if found.interrupted else ()
@@ -194,9 +194,9 @@ class LearningTable(Learning):
         result = listing(("synthetic", found.name), found.facts(), self.text)
         return (replace(result, cost=replace(cost, free=False), receipt=receipt, notes=notes),)
 
-    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+    def explain(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast: from public facts only."""
-        remaining = desk.remaining([self.table.name.casefold()])
+        remaining = planner.remaining([self.table.name.casefold()])
         task = self.task
         facts = (task.choice.mechanism, task.noise, self.epsilon, self.delta, math.nan, ())
         rows = self.rows(remaining, assumed)
@@ -215,26 +215,26 @@ class LearningWorkload(Learning):
         """The statements, as the ledger notes them."""
         return tuple(item.text for item in self.request.statements)
 
-    def shelf(self, desk: Desk) -> Shelf[Synthetic]:
+    def shelf(self, planner: Planner) -> Shelf[Synthetic]:
         """Return the shelf of models without a name of their own."""
-        return desk.store.learned
+        return planner.store.learned
 
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """Return the names that identical requests on the same data share."""
-        return desk.request_names(self.request)
+        return planner.request_names(self.request)
 
-    def results(self, desk: Desk, found: Synthetic, free: bool) -> tuple[Result, ...]:
+    def results(self, planner: Planner, found: Synthetic, free: bool) -> tuple[Result, ...]:
         """The answers of the model."""
         cost, receipt = released(found)
-        cost, models = replace(cost, free=free), desk.models
+        cost, models = replace(cost, free=free), planner.models
         return assemble_results(
-            self.request, {}, {}, cost, receipt, desk.sealed, models, learned=found
+            self.request, {}, {}, cost, receipt, planner.sealed, models, learned=found
         )
 
-    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+    def explain(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast: what is known about the run, not its errors."""
-        remaining = desk.remaining(self.request.tables)
-        known = self.foreseen(desk)
+        remaining = planner.remaining(self.request.tables)
+        known = self.foreseen(planner)
         choice, task = self.task.choice, self.task
         facts = choice.describe()
         name = choice.mechanism + (f", {choice.model} model" if choice.model else "")
@@ -253,17 +253,17 @@ def _tables(count: int) -> str:
 
 
 def plan_table(
-    desk: Desk, creation: Creation, terms: Terms, report: Report | None = None
+    planner: Planner, creation: Creation, terms: Terms, report: Report | None = None
 ) -> LearningTable:
     """Read CREATE SYNTHETIC TABLE: a function of public facts only.
 
     Raises: ProgrammingError, NotSupportedError, DataError.
     """
-    fragments = workload_of(creation, desk.granted)
+    fragments = workload_of(creation, planner.granted)
     with unquoted(creation):
-        workload = desk.compile([parse_select(fragment) for fragment in fragments])
+        workload = planner.compile([parse_select(fragment) for fragment in fragments])
     with unquoted(creation, OF_A_CREATION):
-        return _plan_table(creation, desk.known.tables, workload, terms, report)
+        return _plan_table(creation, planner.known.tables, workload, terms, report)
 
 
 def _plan_table(

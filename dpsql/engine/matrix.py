@@ -15,8 +15,8 @@ from dpsql.answer.codec import Release, most_bytes
 from dpsql.answer.reprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.store import Shelf, Stored
-from dpsql.engine.desk import Desk
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
+from dpsql.engine.planner import Planner
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.plan import PartFacts, Plan
 from dpsql.plan.request import Planned, Request
@@ -143,18 +143,18 @@ class Measuring(Step[Release]):
         """The bytes that its release may take, from public sizes."""
         return most_bytes(self.plan)
 
-    def shelf(self, desk: Desk) -> Shelf[Release]:
+    def shelf(self, planner: Planner) -> Shelf[Release]:
         """Return the shelf of releases."""
-        return desk.store.releases
+        return planner.store.releases
 
-    def check(self, desk: Desk, doors: Doors) -> None:
+    def check(self, planner: Planner, doors: Doors) -> None:
         """Refuse a plan that does not fit the tables."""
         doors.certify(self.plan)
 
-    def perform(self, desk: Desk, doors: Doors, receipt: Receipt) -> Release:
+    def perform(self, planner: Planner, doors: Doors, receipt: Receipt) -> Release:
         """Measure the plan."""
         values = doors.measure(self.plan, receipt)
-        scopes = desk.scopes([part.table for part in self.plan.parts], self.released)
+        scopes = planner.scopes([part.table for part in self.plan.parts], self.released)
         return Release(self.plan, values, receipt.ledger_id, receipt.seq, receipt.head, scopes)
 
 
@@ -191,30 +191,30 @@ class Asking(Measuring, Job[Release]):
         """The domains that had to be found, of columns that the request mentions."""
         return self.request.released
 
-    def decided(self, desk: Desk) -> Asking:
+    def decided(self, planner: Planner) -> Asking:
         """The job with its choice; what cannot be read off a new plan is refused."""
-        choice = choose(desk, self.request, self.reuse)
+        choice = choose(planner, self.request, self.reuse)
         choice.check(self.request)
         return replace(self, choice=choice)
 
-    def keys(self, desk: Desk) -> tuple[str, ...]:
+    def keys(self, planner: Planner) -> tuple[str, ...]:
         """Return the names that identical requests on the same data share."""
         return (self._chosen.name,)
 
-    def known(self, desk: Desk) -> Release | None:
+    def known(self, planner: Planner) -> Release | None:
         """The release that was chosen."""
         known = self._chosen.known
         return None if known is None else known.release
 
-    def find(self, desk: Desk) -> Release | None:
+    def find(self, planner: Planner) -> Release | None:
         """The release that was chosen, else what another process has measured since."""
-        choice, store = self._chosen, desk.store.releases
+        choice, store = self._chosen, planner.store.releases
         if choice.known is None and choice.changes == store.file.counter.read():
             return None  # nothing was stored since
-        known = choice.known or find_own(desk, self.request, choice.name)
+        known = choice.known or find_own(planner, self.request, choice.name)
         return None if known is None else known.release
 
-    def results(self, desk: Desk, found: Release, free: bool) -> tuple[Result, ...]:
+    def results(self, planner: Planner, found: Release, free: bool) -> tuple[Result, ...]:
         """The answers, and what has to be said of earlier releases."""
         choice = self._chosen
         if free and choice.known is None:
@@ -222,11 +222,11 @@ class Asking(Measuring, Job[Release]):
 
             choice = Choice(choice.name, imply(self.request, choice.name, found))
         if choice.link is not None:
-            desk.store.releases.link(choice.name, choice.link)
-        results = self._read(desk, choice, found, free)
+            planner.store.releases.link(choice.name, choice.link)
+        results = self._read(planner, choice, found, free)
         heads = [each.rpartition("@")[2] for each in self.released]
-        aged = desk.aged([desk.found[head] for head in heads if head in desk.found])
-        notes = (*choice.notes, *aged, *desk.unread_notes(self.request.tables))
+        aged = planner.aged([planner.found[head] for head in heads if head in planner.found])
+        notes = (*choice.notes, *aged, *planner.unread_notes(self.request.tables))
         pairs = zip(results, self._advice(found.plan), strict=True)
         return tuple(
             r if r.cost is None else replace(r, notes=(*r.notes, *notes, *advice))
@@ -244,7 +244,9 @@ class Asking(Measuring, Job[Release]):
         found = [advise_clip(item, plan) for item in statements]
         return [() if each is None else (each,) for each in found]
 
-    def _read(self, desk: Desk, choice: Choice, release: Release, free: bool) -> tuple[Result, ...]:
+    def _read(
+        self, planner: Planner, choice: Choice, release: Release, free: bool
+    ) -> tuple[Result, ...]:
         plan, readings = release.plan, choice.readings
         needed = {index for index, _, _ in readings.values()}
         estimates = {
@@ -255,21 +257,28 @@ class Asking(Measuring, Job[Release]):
         cost = CostInfo(plan.epsilon, plan.delta, plan.noise, free)
         receipt = ReceiptInfo(release.ledger_id, release.seq, release.head)
         return assemble_results(
-            self.request, readings, estimates, cost, receipt, desk.sealed, desk.models, release
+            self.request,
+            readings,
+            estimates,
+            cost,
+            receipt,
+            planner.sealed,
+            planner.models,
+            release,
         )
 
-    def explain(self, desk: Desk, assumed: bool) -> Explanation:
+    def explain(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast, with thresholds that statements give."""
         from dpsql.engine.clip import given_levels  # most are asked for answers
 
-        return self.forecast(desk, assumed).adding(given_levels(self.request.statements))
+        return self.forecast(planner, assumed).adding(given_levels(self.request.statements))
 
-    def forecast(self, desk: Desk, assumed: bool) -> Explanation:
+    def forecast(self, planner: Planner, assumed: bool) -> Explanation:
         """The forecast: of a new measurement, or of the release that answers."""
         from dpsql.engine.explain import explain  # most are asked for answers
 
-        remaining = desk.remaining(self.request.tables)
-        choice = foresee(desk, self.request, self.reuse)
+        remaining = planner.remaining(self.request.tables)
+        choice = foresee(planner, self.request, self.reuse)
         known, planned = choice.known, choice.planned
         if known is not None:
             plan = known.release.plan
@@ -284,25 +293,25 @@ class Asking(Measuring, Job[Release]):
                 advise,
             )  # forecasts alone look at what would be learned
 
-            found = advise(self.request, planned, forecast).adding(desk.said_of(planned.plan))
+            found = advise(self.request, planned, forecast).adding(planner.said_of(planned.plan))
             if self.request.mechanism in PUBLISHED:
-                found = found.adding(self._beside_auto(desk, assumed, found))
+                found = found.adding(self._beside_auto(planner, assumed, found))
         advice = dict.fromkeys(each for some in self._advice(plan) for each in some)
         if any(item.demands for item in self.request.statements):
-            from dpsql.engine.demands import told  # few statements demand an error
+            from dpsql.engine.error_targets import told  # few statements demand an error
             from dpsql.engine.explanation import SHOWN
 
             readings = choice.readings
-            found = found.adding(told(self.request, plan, readings, desk.sealed, SHOWN))
+            found = found.adding(told(self.request, plan, readings, planner.sealed, SHOWN))
         return found.adding(choice.rows).adding(("hint", each) for each in advice)
 
-    def _beside_auto(self, desk: Desk, assumed: bool, own: Explanation) -> tuple[Row, ...]:
+    def _beside_auto(self, planner: Planner, assumed: bool, own: Explanation) -> tuple[Row, ...]:
         """Forecast the same under ``mechanism = 'auto'``, in place of the algorithm named."""
         from dpsql.engine.explain import explain
         from dpsql.engine.explanation import SHOWN
 
         request = replace(self.request, mechanism="auto")
-        auto = explain(request, desk.plan(request), assumed, own.remaining)
+        auto = explain(request, planner.plan(request), assumed, own.remaining)
         strategy = f"mechanism = 'auto' has {auto.method}, {auto.noise} noise"
         if not own.mixed:
             ratio = own.rmse / auto.rmse
@@ -316,7 +325,7 @@ class Asking(Measuring, Job[Release]):
         return (("auto", strategy), *(("", each) for each in columns[:SHOWN]))
 
 
-def choose(desk: Desk, request: Request, reuse: str) -> Choice:
+def choose(planner: Planner, request: Request, reuse: str) -> Choice:
     """Choose the release that answers a request again, or plan a new measurement.
 
     The release of an identical request answers at once. Any other that determines the request
@@ -325,26 +334,26 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     was paid for by the same statements on the same terms, however they are planned by now.
     Public facts and published numbers alone decide. Raises: as planning; DataUnavailable.
     """
-    names, scopes = desk.known_by(request)
+    names, scopes = planner.known_by(request)
     name = names[0]
     if reuse == "never":
-        return Choice(name, planned=desk.plan(request))
-    releases, may = desk.store.releases, partial(may_determine, request)
+        return Choice(name, planned=planner.plan(request))
+    releases, may = planner.store.releases, partial(may_determine, request)
     stored = releases.candidates(names, scopes, may)
     changes = stored.changes
     if stored.own is not None:
-        found = _own(desk, request, name, stored.own)
+        found = _own(planner, request, name, stored.own)
         if found is not None:
             return Choice(name, found)
         stored = releases.candidates(names, scopes, may, own=False)
     implied = tuple(
         each
-        for each in _determining(desk, request, stored)
+        for each in _determining(planner, request, stored)
         if not each.is_on_grid
         or each.name in stored.answered
-        or _is_owned(desk, request, each.release)
+        or _is_owned(planner, request, each.release)
     )
-    planned = _plan(desk, request, bool(implied))
+    planned = _plan(planner, request, bool(implied))
     if planned is None:
         return Choice(name, implied[0])
     if not implied:
@@ -356,13 +365,13 @@ def choose(desk: Desk, request: Request, reuse: str) -> Choice:
     beside = [(known, compare(request, known, planned)) for known in implied]
     for at, (known, compared) in enumerate(beside):
         if compared.is_no_worse:
-            shown = shown_ratio(request, known, planned, desk.sealed, desk.models)
+            shown = shown_ratio(request, known, planned, planner.sealed, planner.models)
             compared = replace(compared, most=max(compared.most, shown))
             beside[at] = known, compared
         if compared.is_no_worse:
             return Choice(name, known, planned, None, compared)
     for known, compared in beside:
-        if _is_owned(desk, request, known.release):
+        if _is_owned(planner, request, known.release):
             return Choice(name, known, planned, None, compared)
     return replace(Choice(name, None, planned, *beside[0]), changes=changes)
 
@@ -381,7 +390,7 @@ def may_determine(request: Request, kinds: Sequence[PartFacts]) -> bool:
     )
 
 
-def _is_owned(desk: Desk, request: Request, release: Release) -> bool:
+def _is_owned(planner: Planner, request: Request, release: Release) -> bool:
     """True if a release was paid for by the statements of a request, on the usual terms.
 
     A version that plans better would give smaller errors for more budget: nobody has to buy again
@@ -393,33 +402,33 @@ def _is_owned(desk: Desk, request: Request, release: Release) -> bool:
     usual = request.metric in ("fair", "mean")  # each was the default of some version
     if not usual or (request.mechanism, request.aims) != ("auto", {}):
         return False
-    return desk.was_paid(release.seq, [item.text for item in request.statements])
+    return planner.was_paid(release.seq, [item.text for item in request.statements])
 
 
-def find_own(desk: Desk, request: Request, name: str) -> Implied | None:
+def find_own(planner: Planner, request: Request, name: str) -> Implied | None:
     """The release that was made for an identical request."""
-    own = desk.store.releases.find(name)
-    return None if own is None else _own(desk, request, name, own)
+    own = planner.store.releases.find(name)
+    return None if own is None else _own(planner, request, name, own)
 
 
-def _own(desk: Desk, request: Request, name: str, release: Release) -> Implied | None:
+def _own(planner: Planner, request: Request, name: str, release: Release) -> Implied | None:
     from dpsql.answer.implied import imply  # nothing is known to a new catalog
 
     found = imply(request, name, release)
-    return found if found is not None and _keeps(desk, request, found) else None
+    return found if found is not None and _keeps(planner, request, found) else None
 
 
-def foresee(desk: Desk, request: Request, reuse: str) -> Choice:
+def foresee(planner: Planner, request: Request, reuse: str) -> Choice:
     """Choose what will answer a request; a new measurement while the data cannot be opened."""
-    if reuse != "never" and desk.store.releases.file.path.exists():
+    if reuse != "never" and planner.store.releases.file.path.exists():
         try:
-            return choose(desk, request, reuse)
+            return choose(planner, request, reuse)
         except DataUnavailable:
             pass
-    return Choice("", planned=desk.plan(request))
+    return Choice("", planned=planner.plan(request))
 
 
-def _determining(desk: Desk, request: Request, stored: Stored) -> Iterator[Implied]:
+def _determining(planner: Planner, request: Request, stored: Stored) -> Iterator[Implied]:
     """The releases that determine a request: the one it was answered from, then the best.
 
     Those that were measured with a domain that was dropped since are of other rows.
@@ -430,28 +439,28 @@ def _determining(desk: Desk, request: Request, stored: Stored) -> Iterator[Impli
         return
     from dpsql.answer.implied import find_implied  # nothing is known to a new catalog
 
-    declared = set(desk.scopes((), desk.released))
+    declared = set(planner.scopes((), planner.released))
     for group in groups:
         found = {n: e for n, e in group.items() if declared >= {*e.scopes[len(e.plan.parts) :]}}
-        yield from (each for each in find_implied(request, found) if _keeps(desk, request, each))
+        yield from (each for each in find_implied(request, found) if _keeps(planner, request, each))
 
 
-def _keeps(desk: Desk, request: Request, known: Implied) -> bool:
+def _keeps(planner: Planner, request: Request, known: Implied) -> bool:
     """True if a release keeps to what a request demands of any: errors, and how it is read."""
     plan, readings = known.release.plan, known.readings
     try:
         check_methods(request, plan, readings)
     except (NotSupportedError, ProgrammingError):
         return False
-    from dpsql.engine.demands import worst_ratio  # nothing is known to a new catalog
+    from dpsql.engine.error_targets import worst_ratio  # nothing is known to a new catalog
 
-    return worst_ratio(request, plan, readings, desk.sealed) <= 1
+    return worst_ratio(request, plan, readings, planner.sealed) <= 1
 
 
-def _plan(desk: Desk, request: Request, is_determined: bool) -> Planned | None:
+def _plan(planner: Planner, request: Request, is_determined: bool) -> Planned | None:
     """Plan a new measurement; None where there can be none, if a release answers as well."""
     try:
-        return desk.plan(request)
+        return planner.plan(request)
     except (NotSupportedError, ProgrammingError):
         if is_determined:
             return None

@@ -143,7 +143,7 @@ def form_request(
     measured = (item for item in workload if not (item.is_static or item.is_modelled))
     if any(item.demands for item in measured):
         # few statements demand an error
-        from dpsql.engine.demands import worst_ratio
+        from dpsql.engine.error_targets import worst_ratio
         from dpsql.plan.goal import least_epsilon
 
         ratio = partial(worst_ratio, sealed=sealed)

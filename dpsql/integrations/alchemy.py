@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.exc import ArgumentError, NoSuchTableError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from dpsql.dbapi.reflect import columns_of, comment_of, view_text
+from dpsql.dbapi.reflection import columns_of, comment_of, view_text
 from dpsql.settings import Taker, taken_by
 
 TYPES: dict[str, type[types.TypeEngine[Any]]] = {

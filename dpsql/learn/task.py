@@ -22,7 +22,8 @@ from dpsql.learn.candidates import (
     norm,
     rows,
 )
-from dpsql.learn.choose import (
+from dpsql.learn.handle import Candidate, Handle, Measured, Model, Query
+from dpsql.learn.mechanism_choice import (
     COUNT_SHARE,
     THRESHOLDS,
     Facts,
@@ -34,7 +35,6 @@ from dpsql.learn.choose import (
     near_marginal,
     settled,
 )
-from dpsql.learn.handle import Candidate, Handle, Measured, Model, Query
 from dpsql.learn.mwem import Settings, check
 from dpsql.learn.schedule import constants_of, total_share
 from dpsql.learn.transcript import Learned, Recorder

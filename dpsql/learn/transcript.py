@@ -10,8 +10,8 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.learn.candidates import attributes_of
-from dpsql.learn.choose import MechanismChoice
 from dpsql.learn.handle import Handle, Measured, Model, Query
+from dpsql.learn.mechanism_choice import MechanismChoice
 from dpsql.pgm.linear import clique_of, is_whole
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, Noise, law

@@ -1,6 +1,6 @@
 """The page: what a browser shows of a server, to analysts and to the curator.
 
-``open_page`` serves an application over HTTP, in a thread of its own. A ``Fence`` stands around it;
-whoever passes the ``Entrance`` gets a ``Visit``, whose SQL runs in a thread of its own under the
-eyes of a ``Teller``; ``shapes`` are what is sent.
+``open_page`` serves an application over HTTP, in a thread of its own. A ``SiteGuard`` stands around
+it; whoever passes the ``SignIn`` gets a ``BrowserSession``, whose SQL runs in a thread of its own
+under the eyes of a ``PageWorkers``; ``shapes`` are what is sent.
 """

@@ -15,21 +15,21 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dpsql.errors import Error
-from dpsql.page.entrance import REFUSED, Entrance, Welcome
-from dpsql.page.lexicon import shape_vocabulary
-from dpsql.page.shapes import (
+from dpsql.page.browser_sessions import BrowserSession, BrowserSessions
+from dpsql.page.editor_words import shape_vocabulary
+from dpsql.page.json_shapes import (
     Shape,
     shape_analysts,
     shape_budget,
     shape_entry,
 )
-from dpsql.page.teller import Busy, Gone, Teller
-from dpsql.page.visits import Visit, Visits
+from dpsql.page.sign_in import REFUSED, SignIn, Welcome
+from dpsql.page.workers import Busy, Gone, PageWorkers
 from dpsql.records import dataclass
-from dpsql.server.copying import copied
+from dpsql.server.copy_rows import copied
 from dpsql.server.events import Events
 from dpsql.server.messages import MOST_SECRET
-from dpsql.server.returned import ResultTable
+from dpsql.server.result_stream import ResultTable
 from dpsql.server.sqlstates import told_of
 
 TYPES = {
@@ -42,7 +42,7 @@ TYPES = {
 MOST_ENTRIES = 200
 """Entries of the ledger that are sent at once; older ones are asked for by number."""
 
-Act = Callable[[Request, Visit], Awaitable[Response]]
+Act = Callable[[Request, BrowserSession], Awaitable[Response]]
 
 
 class Unfit(Exception):
@@ -53,9 +53,9 @@ class Unfit(Exception):
 class Application:
     """Answers for one server; ``secure`` says that it is reached by TLS."""
 
-    entrance: Entrance
-    visits: Visits
-    teller: Teller
+    entrance: SignIn
+    visits: BrowserSessions
+    teller: PageWorkers
     secure: bool
     events: Events
 
@@ -149,10 +149,10 @@ class Application:
             "catalog": self.visits.site.catalog.path.stem,
         }
 
-    async def _who(self, request: Request, visit: Visit) -> Response:
+    async def _who(self, request: Request, visit: BrowserSession) -> Response:
         return _shaped(self._whom(visit.who))
 
-    async def _leave(self, request: Request, visit: Visit) -> Response:
+    async def _leave(self, request: Request, visit: BrowserSession) -> Response:
         self.visits.end(request.cookies[self.cookie])
         found = _shaped({})
         found.delete_cookie(
@@ -160,7 +160,7 @@ class Application:
         )
         return found
 
-    async def _vocabulary(self, request: Request, visit: Visit) -> Response:
+    async def _vocabulary(self, request: Request, visit: BrowserSession) -> Response:
         if not visit.who.may_ask:
             return _shaped(shape_vocabulary(self.visits.site.catalog))
 
@@ -170,7 +170,7 @@ class Application:
 
         return _shaped(await self.teller.look(request, visit, look))
 
-    async def _budget(self, request: Request, visit: Visit) -> Response:
+    async def _budget(self, request: Request, visit: BrowserSession) -> Response:
         _check_asks(visit)
 
         def look() -> Shape:
@@ -179,7 +179,7 @@ class Application:
 
         return _shaped(await self.teller.look(request, visit, look))
 
-    async def _history(self, request: Request, visit: Visit) -> Response:
+    async def _history(self, request: Request, visit: BrowserSession) -> Response:
         """Answer with the charges of this analyst; with all where no analysts are declared."""
         _check_asks(visit)
         own = f"analyst:{visit.who.analyst}"
@@ -188,7 +188,7 @@ class Application:
             entries = tuple(each for each in entries if own in each.within.split("\n"))
         return _shaped(_latest(entries, _before(request)))
 
-    async def _curator(self, request: Request, visit: Visit) -> Response:
+    async def _curator(self, request: Request, visit: BrowserSession) -> Response:
         """Every budget and every request, for the curator alone."""
         if not visit.who.is_curator:
             return _told(403, "this is for the curator")
@@ -201,20 +201,20 @@ class Application:
         found["whole"] = shape_budget(status, whole, None) | {"requests": status.entries}
         return _shaped(found)
 
-    async def _forecast(self, request: Request, visit: Visit) -> Response:
+    async def _forecast(self, request: Request, visit: BrowserSession) -> Response:
         _check_asks(visit)
         asked = await _read(request, sql=str, epsilon=str)
         return _shaped(
             await self.teller.forecast(request, visit, asked["sql"], _epsilon(asked["epsilon"]))
         )
 
-    async def _run(self, request: Request, visit: Visit) -> Response:
+    async def _run(self, request: Request, visit: BrowserSession) -> Response:
         _check_asks(visit)
         asked = await _read(request, sql=str, epsilon=str, price=str)
         epsilon, price = _epsilon(asked["epsilon"]), _price(asked["price"])
         return _shaped(await self.teller.run(request, visit, asked["sql"], epsilon, price))
 
-    async def _save(self, request: Request, visit: Visit) -> Response:
+    async def _save(self, request: Request, visit: BrowserSession) -> Response:
         number = request.path_params["number"]
         if not 0 < number <= len(visit.results):
             return _told(404, "there is no such result any more")
@@ -229,7 +229,7 @@ class Application:
         return Response(body, media_type="text/csv; charset=utf-8", headers=head)
 
 
-def _check_asks(visit: Visit) -> None:
+def _check_asks(visit: BrowserSession) -> None:
     if not visit.who.may_ask:
         raise Unfit("a curator who is no analyst asks nothing")
 

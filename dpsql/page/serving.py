@@ -14,10 +14,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpsql.page.application import Application
-from dpsql.page.entrance import Entrance
-from dpsql.page.fence import Fence
-from dpsql.page.teller import Teller
-from dpsql.page.visits import Visits
+from dpsql.page.browser_sessions import BrowserSessions
+from dpsql.page.sign_in import SignIn
+from dpsql.page.site_guard import SiteGuard
+from dpsql.page.workers import PageWorkers
 from dpsql.records import dataclass
 from dpsql.server.server import Address, Server, read_tls
 
@@ -76,7 +76,7 @@ def protocol_of(server: Server) -> type[PatientProtocol]:
 class Page:
     """A page that is served, until it is closed."""
 
-    visits: Visits
+    visits: BrowserSessions
     port: int
     tls: ssl.SSLContext | None
     _server: uvicorn.Server
@@ -96,10 +96,10 @@ def open_page(
     secure = read_tls(cert, key, address) is not None
     listening = address.listen()
     port: int = listening.getsockname()[1]
-    visits = Visits(server.site, server.most, server.ticks, events=server.events)
-    entrance = Entrance(server.users, server.site.analysts, server.failures)
-    app = Application(entrance, visits, Teller(), secure, server.events).build()
-    fence = Fence(app, "https" if secure else "http", () if secure else _names(address, port))
+    visits = BrowserSessions(server.site, server.most, server.ticks, events=server.events)
+    entrance = SignIn(server.users, server.site.analysts, server.failures)
+    app = Application(entrance, visits, PageWorkers(), secure, server.events).build()
+    fence = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(
         fence,
         http=protocol_of(server),

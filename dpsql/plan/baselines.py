@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.algebra.kron import outer_sum
+from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.algebra.worst import worst_cell
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.coarsen import label_rows

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan.chosen import (
+from dpsql.plan.answer_weights import DEAR, Weighing
+from dpsql.plan.candidate_plan import (
     WORTHWHILE,
-    Chosen,
+    CandidatePlan,
     by_error,
     least_error,
     where_it_fits,
@@ -20,11 +21,10 @@ from dpsql.plan.chosen import (
 )
 from dpsql.plan.limits import find_limits, plain_error
 from dpsql.plan.memory import NUMBER
-from dpsql.plan.weighing import DEAR, Weighing
 from dpsql.records import dataclass, replace
-from dpsql.search.itself import measure_queries
 from dpsql.search.meter import BRIEF, has_room, may_go_on, portion
 from dpsql.search.select import ALIKE
+from dpsql.search.workload_rows import measure_queries
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.query_block import MOST_ROWS
 from dpsql.workload.cells import Nodes
@@ -92,11 +92,11 @@ or family that did."""
 class Chooser(Weighing):
     """Layouts, strategies and families, of which the least error is chosen."""
 
-    def best(self) -> Chosen:
+    def best(self) -> CandidatePlan:
         """Return the least total error that keeps every answer within the cap."""
         return min(self.within(self.selected()), key=by_error)
 
-    def hopeless(self) -> Chosen | None:
+    def hopeless(self) -> CandidatePlan | None:
         """Return cells with weights if these stay so far from the limits that nothing comes within.
 
         Seen in a small part of the time that a search takes. None where there is hope, or where
@@ -114,13 +114,13 @@ class Chooser(Weighing):
         with portion(WEIGHING):
             return start if cells.weighed(start, limits).worst > FARTHEST else None
 
-    def unweighed(self, cells: Chosen) -> list[Chosen]:
+    def unweighed(self, cells: CandidatePlan) -> list[CandidatePlan]:
         """Return ``within`` where there is no hope but for queries measured themselves."""
         limits = find_limits(self.target, self.noise, self.own)
         found = [*self.queries(), *self.in_threes()]
         return [each for each in found if worst_of(each, limits) <= 1] or [cells]
 
-    def within(self, selected: Sequence[Chosen]) -> list[Chosen]:
+    def within(self, selected: Sequence[CandidatePlan]) -> list[CandidatePlan]:
         """Return what keeps every answer within the cap, or the least error where nothing does.
 
         ``selected`` are the best strategies of every layout.
@@ -157,12 +157,12 @@ class Chooser(Weighing):
         within += [each for each in self.in_threes() if worst_of(each, limits) <= 1]
         return within or [best]
 
-    def as_published(self) -> Chosen:
+    def as_published(self) -> CandidatePlan:
         """Return the least total error of one algorithm on any layout, without limits.
 
         Raises: ProgrammingError (E_SETTING, E_TOO_LARGE) where it fits none.
         """
-        found: list[Chosen] = []
+        found: list[CandidatePlan] = []
         failures: list[ProgrammingError] = []
         for layout in reversed(self.layouts()):  # that on fewest attributes comes last
             try:
@@ -173,16 +173,16 @@ class Chooser(Weighing):
             raise failures[-1]
         return min(found, key=by_error)
 
-    def selected(self) -> list[Chosen]:
+    def selected(self) -> list[CandidatePlan]:
         """Return the best strategy of every layout."""
-        found: list[Chosen] = []
+        found: list[CandidatePlan] = []
         for layout in self.layouts():
             if any(self.is_least(each) for each in found):
                 break
             found.append(self.select(layout))
         return [*found, *self.many(found)] if len(self.target.asked) > 1 else found
 
-    def many(self, known: Sequence[Chosen]) -> list[Chosen]:
+    def many(self, known: Sequence[CandidatePlan]) -> list[CandidatePlan]:
         """Return combinations of all queries over one attribute, where most of many are alike."""
         is_searched = self.mechanism == "auto" and law(self.noise).norm == 1
         together = self._together if is_searched and not any(map(self.is_least, known)) else None
@@ -192,7 +192,7 @@ class Chooser(Weighing):
             return [self.select(together, family=ALIKE)]
         return []
 
-    def is_least(self, chosen: Chosen) -> bool:
+    def is_least(self, chosen: CandidatePlan) -> bool:
         """True if no layout can have noticeably less error: nodes of squares are more than cells.
 
         Those of the first degree are cells, of which all others are mixtures.
@@ -208,10 +208,10 @@ class Chooser(Weighing):
         many = 1.0 if law(self.noise).norm == 2 else MANY_DOUBTFUL
         return DOUBTFUL if self.target.layouts[0].workload.rows <= MOST_ROWS else many
 
-    def _is_near_plain(self, known: Sequence[Chosen]) -> bool:
+    def _is_near_plain(self, known: Sequence[CandidatePlan]) -> bool:
         return least_error(known) > plain_error(self.target, self.noise) / self.doubtful
 
-    def others(self, known: Sequence[Chosen]) -> list[Chosen]:
+    def others(self, known: Sequence[CandidatePlan]) -> list[CandidatePlan]:
         """Return what families come to where answers are sums of products.
 
         The search adds up the errors of products, and what they share may make another one better.
@@ -229,12 +229,12 @@ class Chooser(Weighing):
 
     def by_name(
         self, names: Iterable[str], enough: float = 0.0, than: float = math.inf
-    ) -> list[Chosen]:
+    ) -> list[CandidatePlan]:
         """Return the plans of families that fit, until one has an error that is small enough.
 
         Those with a larger error ``than`` this before any limits are not kept within them.
         """
-        found: list[Chosen] = []
+        found: list[CandidatePlan] = []
         with portion(1.0):  # each of them has all parts of its own, as it has by name
             for name in names:
                 if least_error(found) <= enough or (name != FREE and not may_go_on(COMPARING)):
@@ -244,8 +244,8 @@ class Chooser(Weighing):
         return found
 
     def simpler(
-        self, limits: Mapping[Place, float], known: Sequence[Chosen], best: Chosen
-    ) -> list[Chosen]:
+        self, limits: Mapping[Place, float], known: Sequence[CandidatePlan], best: CandidatePlan
+    ) -> list[CandidatePlan]:
         """Return what families come to by themselves within the limits, until one is near enough.
 
         Nothing is better than the best without limits, so that what is near it ends the search.
@@ -269,7 +269,9 @@ class Chooser(Weighing):
         layout = next((each for each in self.target.layouts if each.is_single), None)
         return layout is not None and not self.apart and layout.workload.rows <= MOST_ROWS
 
-    def queries(self, known: Sequence[Chosen] = (), alone: bool = False) -> list[Chosen]:
+    def queries(
+        self, known: Sequence[CandidatePlan] = (), alone: bool = False
+    ) -> list[CandidatePlan]:
         """Return the queries themselves as a strategy, where they are few, and may be better.
 
         Those of one answer ``alone`` are not where they are many and the gain is large already.
@@ -285,19 +287,19 @@ class Chooser(Weighing):
         strategy = measure_queries(layout.workload, self.noise)
         return [] if strategy is None else [self.rated(layout, strategy, 0.0)]
 
-    def in_threes(self) -> list[Chosen]:
+    def in_threes(self) -> list[CandidatePlan]:
         """Return conditions on columns of their own, measured in threes, where they are many."""
         if self.apart or self.target.units or self.mechanism != "auto":
             return []
-        from dpsql.search.opposites import in_threes  # most requests do without
+        from dpsql.search.opposite_cells import in_threes  # most requests do without
 
         found = in_threes(self.target.apart, self.noise, self.effort)
         return [] if found is None else [self.rated(*found, 0.0)]
 
-    def _ease(self, best: Chosen) -> Callable[[Chosen], tuple[bool, float]]:
+    def _ease(self, best: CandidatePlan) -> Callable[[CandidatePlan], tuple[bool, float]]:
         """Return the order to weigh anew in: first one attribute, quick to plan, if not far off."""
 
-        def key(chosen: Chosen) -> tuple[bool, float]:
+        def key(chosen: CandidatePlan) -> tuple[bool, float]:
             slow = len(chosen.layout.workload.domain) > 1 or chosen.error > FAR * best.error
             return slow, chosen.error
 

@@ -11,8 +11,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Protocol
 
-from dpsql.plan.chosen import Chosen
-from dpsql.plan.drawn import counted_of, error_at, least_part, used
+from dpsql.plan.candidate_plan import CandidatePlan
+from dpsql.plan.drawn_variance import counted_of, error_at, least_part, used
 from dpsql.plan.limits import plain_cost
 from dpsql.plan.plan import NO_ERROR, Part, joined_of, shared_error, split_amount
 from dpsql.records import cached_property, dataclass, replace
@@ -47,7 +47,7 @@ ROOM = 1.5
 
 GAIN = 1.1
 """Ratio of variances that pieces have to gain, five per cent of the standard error: their answers
-are estimated together after that (``plan/same_rows.py``), but not planned so."""
+are estimated together after that (``plan/shared_rows.py``), but not planned so."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PlannedAlone:
 
     whole: Target
     target: Target
-    chosen: Chosen
+    chosen: CandidatePlan
     amount: Fraction
 
     @cached_property
@@ -125,7 +125,7 @@ class Divided:
 class Choose(Protocol):
     """Plans answers by themselves: without a search where that seems hopeless, or in earnest."""
 
-    def __call__(self, part: Target, earnest: bool = False) -> Chosen:
+    def __call__(self, part: Target, earnest: bool = False) -> CandidatePlan:
         """Return the layout and the strategy with the least expected error."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpsql.plan.baselines import plain_variance
-from dpsql.plan.chosen import total_error
+from dpsql.plan.candidate_plan import total_error
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Place, Wanted

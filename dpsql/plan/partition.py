@@ -14,12 +14,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.algebra.worst import worst_cell
 from dpsql.plan.limits import find_limits
 from dpsql.plan.plan import shared_error
 from dpsql.records import dataclass
-from dpsql.search.itself import are_few
+from dpsql.search.workload_rows import are_few
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.coarsen import label_cells, label_rows
 from dpsql.workload.layout import Place

@@ -230,7 +230,7 @@ def joined_of(parts: Sequence[Part]) -> AgreeingStrategies | None:
     """Return parts with what they have in common, where several are of one table."""
     if len({part.table for part in parts}) == len(parts):
         return None
-    from dpsql.plan.same_rows import joined  # most plans measure a table once
+    from dpsql.plan.shared_rows import joined  # most plans measure a table once
 
     return joined(parts)
 
@@ -267,7 +267,7 @@ class Plan:
         """The places of parts whose answers may disagree with those of others of the same rows."""
         if not self.joined or len({part.table for part in self.parts}) == len(self.parts):
             return frozenset()
-        from dpsql.plan.same_rows import unagreed  # most plans measure a table once
+        from dpsql.plan.shared_rows import unagreed  # most plans measure a table once
 
         return unagreed(self.parts)
 

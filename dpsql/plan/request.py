@@ -11,10 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError
-from dpsql.plan.aims import aimed
-from dpsql.plan.apart import Apart
+from dpsql.plan.candidate_plan import CandidatePlan, count_units
 from dpsql.plan.choice import Chooser
-from dpsql.plan.chosen import Chosen, count_units
 from dpsql.plan.division import (
     GAIN,
     ONE,
@@ -27,11 +25,13 @@ from dpsql.plan.division import (
     least_parts,
     split_error,
 )
-from dpsql.plan.drawn import best_drawn
+from dpsql.plan.drawn_variance import best_drawn
+from dpsql.plan.error_aims import aimed
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import SHARE_GRID, Plan, shared_error, split_amount
 from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.plan.shown import emphasis_of, shown_columns
+from dpsql.plan.shown_columns import emphasis_of, shown_columns
+from dpsql.plan.statement_split import StatementSplit
 from dpsql.privacy.accounting import rho_for
 from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.search.meter import (
@@ -380,7 +380,7 @@ def _together(
         return plan(request.targets, amount), {}
     whole = find_targets(request.statements, request.views)
     brief = partial(_shared, replace(request, effort=min(request.effort, Fraction(BRIEF))), noise)
-    apart = Apart.of(request.statements, whole, noise, amount, plan, brief)
+    apart = StatementSplit.of(request.statements, whole, noise, amount, plan, brief)
     if apart is None:
         return plan(request.targets, amount), {}
     if apart.is_coarse:  # all of the budget has far less noise than shares: one plan may be enough
@@ -395,7 +395,9 @@ def _together(
     return found, apart.baseline
 
 
-def _in_company(request: Request, noise: Noise, amount: Fraction, apart: Apart) -> Divided | None:
+def _in_company(
+    request: Request, noise: Noise, amount: Fraction, apart: StatementSplit
+) -> Divided | None:
     """Return what is planned for all statements together; None where it gains nothing."""
     targets = [apart.weighed(target) for target in request.targets]
     choose = partial(_known_or_chosen, request, noise, amount, apart)
@@ -420,10 +422,10 @@ def _known_or_chosen(
     request: Request,
     noise: Noise,
     amount: Fraction,
-    apart: Apart,
+    apart: StatementSplit,
     target: Target,
     earnest: bool = False,
-) -> Chosen:
+) -> CandidatePlan:
     """Plan answers by themselves, if that was not done already."""
     known = apart.known(target)
     if known is not None:
@@ -467,7 +469,7 @@ def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) ->
         request.mechanism != "auto" or request.is_aimed or target.units or len(target.asked) == 1
     )
 
-    def choose(part: Target, earnest: bool = False) -> Chosen:
+    def choose(part: Target, earnest: bool = False) -> CandidatePlan:
         return choose_one(request, part, noise, amount, earnest)
 
     with nullcontext() if is_one else share(ONE):
@@ -485,7 +487,7 @@ def choose_one(
     amount: Fraction,
     earnest: bool = True,
     most: float = math.inf,
-) -> Chosen:
+) -> CandidatePlan:
     """The layout and the strategy with the least expected error, at about this budget.
 
     Where errors are aimed at, the budget is still looked for, and plans do not depend on it. Unless

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from dpsql.errors import DataError, decimal_text
 from dpsql.privacy.accounting import Cost, Policy
+from dpsql.privacy.budget_sums import BudgetSums
 from dpsql.privacy.refusals import tampered, unchangeable
-from dpsql.privacy.spent import Spent
 from dpsql.records import dataclass, field, replace
 
 Kind = Literal["created", "debit", "policy", "adopted"]
@@ -235,7 +235,7 @@ class State:
     ledger_id: str
     terms: BudgetTerms
     known: Mapping[str, Policy]
-    spent: Mapping[str, Spent]
+    spent: Mapping[str, BudgetSums]
     seq: int
     head: str
     debits: int
@@ -295,7 +295,7 @@ class State:
     def _old(self, terms: BudgetTerms) -> set[str]:
         return self.known.keys() & terms.budgets.keys()
 
-    def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, Spent] | None:
+    def charge(self, cost: Cost, within: tuple[str, ...]) -> dict[str, BudgetSums] | None:
         """Return every budget's sums after a debit, or None when one of them refuses."""
         if cost.delta and cost.delta > self.undiscovered:
             return None
@@ -344,9 +344,9 @@ class State:
                 found.append(name)
         return (WHOLE,) if WHOLE in found else tuple(found)
 
-    def spent_in(self, name: str) -> Spent:
+    def spent_in(self, name: str) -> BudgetSums:
         """Return the sums of one budget, zero for one that does not exist."""
-        return self.spent.get(name, Spent())
+        return self.spent.get(name, BudgetSums())
 
     def remaining(self, cost: Cost, within: tuple[str, ...]) -> Fraction:
         """Return the largest epsilon of the same noise law that all budgets still admit."""
@@ -472,7 +472,7 @@ def first_state(entry: Entry) -> State:
     if entry.seq != 0 or entry.kind != "created" or entry.hash != entry.digest(""):
         raise tampered("the first entry is not a creation")
     ledger_id, terms = read_terms(entry)
-    spent = {name: Spent() for name in terms.budgets}
+    spent = {name: BudgetSums() for name in terms.budgets}
     return State(ledger_id, terms, terms.budgets, spent, 0, entry.hash, 0)
 
 
@@ -527,7 +527,7 @@ def read_checkpoint(entry: Entry) -> State:
         sums = json.loads(entry.detail)["sums"]
         known = {str(name): _read_policy(*found) for name, found in sums["known"].items()}
         spent = {
-            str(name): Spent(int(pure), int(renyi), bool(gaussian), int(releases))
+            str(name): BudgetSums(int(pure), int(renyi), bool(gaussian), int(releases))
             for name, (pure, renyi, gaussian, releases) in sums["spent"].items()
         }
         shares = {str(name): Fraction(each) for name, each in sums["discovered_in"].items()}

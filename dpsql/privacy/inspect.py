@@ -23,17 +23,12 @@ from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import LEFT_OUT
+from dpsql.privacy.vault.codes.encode import OUTSIDE
 from dpsql.privacy.vault.data_engine import Flags, Form, StoredTable
-from dpsql.privacy.vault.encode import OUTSIDE
 from dpsql.privacy.vault.failures import sealed
-from dpsql.privacy.vault.frame import Frame, Key
-from dpsql.privacy.vault.held import one_snapshot
-from dpsql.privacy.vault.lines import REMEDIES
-from dpsql.privacy.vault.local_rows import take_stock
-from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.people import together
-from dpsql.privacy.vault.rows import Rows
-from dpsql.privacy.vault.spelled import spelling
+from dpsql.privacy.vault.files.lines import REMEDIES
+from dpsql.privacy.vault.files.spellings import spelling
+from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.stored_rows import (
     ask_all,
     check_keys,
@@ -42,6 +37,11 @@ from dpsql.privacy.vault.stored_rows import (
     position,
     read_rows,
 )
+from dpsql.privacy.vault.unit.frame import Frame, Key
+from dpsql.privacy.vault.unit.local_rows import take_stock
+from dpsql.privacy.vault.unit.rows import Rows
+from dpsql.privacy.vault.unit.shared_units import together
+from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.privacy.vault.unread import find_unread
 from dpsql.records import dataclass, replace
 

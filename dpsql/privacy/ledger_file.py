@@ -12,9 +12,9 @@ from dpsql import files
 from dpsql.errors import LedgerError
 from dpsql.files import journal_of, sync_directory
 from dpsql.interrupts import AGAIN
+from dpsql.privacy.budget_sums import BudgetSums
 from dpsql.privacy.chain import COLUMNS, Entry
 from dpsql.privacy.refusals import tampered, unwritable
-from dpsql.privacy.spent import Spent
 
 HEADER = 28
 """Bytes at the beginning of a journal that say what it is of."""
@@ -119,7 +119,7 @@ def _settle_settings(db: sqlite3.Connection) -> None:
         raise unwritable()
 
 
-def create(path: Path, first: Entry, budgets: Mapping[str, Spent], salt: bytes) -> None:
+def create(path: Path, first: Entry, budgets: Mapping[str, BudgetSums], salt: bytes) -> None:
     """Write a new file at once and whole. Raises: OSError, FileExistsError, LedgerError."""
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, journal_of(fresh), journal_of(path)):
@@ -171,7 +171,7 @@ def check_format(db: sqlite3.Connection) -> None:
         raise tampered("its tables are not the ones dpsql made")
 
 
-def append(db: sqlite3.Connection, entry: Entry, budgets: Mapping[str, Spent]) -> None:
+def append(db: sqlite3.Connection, entry: Entry, budgets: Mapping[str, BudgetSums]) -> None:
     """Add an entry and write the sums and the head that follow from it."""
     marks = ", ".join("?" * len(COLUMNS))
     db.execute(f"INSERT INTO entry VALUES ({marks})", [getattr(entry, c) for c in COLUMNS])
@@ -201,10 +201,10 @@ def hash_at(db: sqlite3.Connection, seq: int) -> str | None:
     return None if row is None else str(row[0])
 
 
-def totals(db: sqlite3.Connection) -> tuple[dict[str, Spent], tuple[int, str, bytes]]:
+def totals(db: sqlite3.Connection) -> tuple[dict[str, BudgetSums], tuple[int, str, bytes]]:
     """Return the stored sums, and the stored last seq and hash with the salt."""
     budgets = {
-        name: Spent(epsilon, renyi, bool(gaussian))
+        name: BudgetSums(epsilon, renyi, bool(gaussian))
         for name, epsilon, renyi, gaussian in db.execute("SELECT * FROM budget")
     }
     heads = db.execute("SELECT seq, hash, salt FROM head").fetchall()

@@ -36,7 +36,7 @@ from dpsql.privacy.sensitivity import (
     whole_penalties,
     whole_weights,
 )
-from dpsql.privacy.truth import Tally, Truth
+from dpsql.privacy.true_answers import Tally, TrueAnswers
 from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
@@ -95,7 +95,7 @@ class _Looker:
         self._filter, self._backend = Filter(run), vaults.backend
         self._vault = vaults.narrowed(run.table, run.rows)
         self._reader = Reader(run.domain)
-        self._truth = Truth(self._vault, run.classes)
+        self._truth = TrueAnswers(self._vault, run.classes)
         if run.view is not None:
             self._truth = Tally(self._vault, (run.view.levels, *run.view.within))
 
@@ -148,7 +148,7 @@ class _Looker:
         pieces: Sequence[tuple[Piece, ...]],
         norm: int,
         unit: int,
-        truth: Truth,
+        truth: TrueAnswers,
         amount: Fraction,
     ) -> tuple[list[NDArray[Any]], float]:
         """Noisy answers and the deviation of their noise.

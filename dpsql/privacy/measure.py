@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.cores import share_out
 from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
+from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.levels import Structured
-from dpsql.algebra.worst import worst_cell
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.entropy import Bits

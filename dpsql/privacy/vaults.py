@@ -17,13 +17,13 @@ from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError, OperationalError, ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.privacy.chain import subkey
-from dpsql.privacy.vault import readers
+from dpsql.privacy.vault.codes.spill import MOST_DERIVED, fit_beside
 from dpsql.privacy.vault.data_engine import unavailable
-from dpsql.privacy.vault.held import one_snapshot
+from dpsql.privacy.vault.files import readers
 from dpsql.privacy.vault.open_tables import OpenTables, Reads, close_all
-from dpsql.privacy.vault.pile import MOST_DERIVED, fit_beside
-from dpsql.privacy.vault.rows import fits
+from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.stored_rows import find_engine
+from dpsql.privacy.vault.unit.rows import fits
 from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.records import replace
 from dpsql.workload.cells import AnyResolution
@@ -121,7 +121,7 @@ class Vaults:
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
         """Tell, in a forecast, of tables on servers; a function of public facts alone."""
-        from dpsql.privacy.vault.sent import said_of  # what few catalogs need
+        from dpsql.privacy.vault.servers.sent_sql import said_of  # what few catalogs need
 
         found: dict[tuple[str, str], None] = {}
         for part in plan.parts:
@@ -138,7 +138,7 @@ class Vaults:
         vault = self.tables.found.get(table.name.casefold())
         if vault is None:
             return {}
-        from dpsql.privacy.vault.counter import as_counting  # what few catalogs need
+        from dpsql.privacy.vault.servers.counter import as_counting  # what few catalogs need
 
         counting = as_counting(vault.stored)
         return {} if counting is None else {n.casefold(): kind for n, kind in counting.types}
@@ -201,7 +201,7 @@ def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
     Raises: DataUnavailable.
     """
     # only for what opens a source
-    from dpsql.privacy.vault.described import describe_data as describe
+    from dpsql.privacy.vault.files.descriptions import describe_data as describe
 
     return describe(path, blind)
 
@@ -212,7 +212,7 @@ def refuse_unreadable(catalog: Catalog) -> None:
     From the types that Parquet files declare, never from a row. Raises: DataUnavailable (E_DATA).
     """
     # only for what opens a source
-    from dpsql.privacy.vault.risky import refuse_unreadable as refuse
+    from dpsql.privacy.vault.files.refused_types import refuse_unreadable as refuse
 
     refuse(catalog.tables.values())
 
@@ -223,7 +223,7 @@ def share_room(catalog: Catalog) -> Catalog:
     By numbers that the catalog states and the memory of the machine. Raises: DataUnavailable
     (E_DATA) where it states more than there is.
     """
-    from dpsql.privacy.vault.pile import share_room as share  # only for what opens a source
+    from dpsql.privacy.vault.codes.spill import share_room as share  # only for what opens a source
 
     return replace(catalog, tables=share(catalog.tables))
 
@@ -254,7 +254,7 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
 
     Raises: InternalError for any other table; DataUnavailable, also when values are looked at.
     """
-    from dpsql.privacy.vault.public import read_public as read  # only for what opens a source
+    from dpsql.privacy.vault.public_rows import read_public as read  # only for what opens a source
 
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")

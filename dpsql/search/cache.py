@@ -30,7 +30,7 @@ from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.workload import Workload
 
 if TYPE_CHECKING:
-    from dpsql.search.near import Near
+    from dpsql.search.neighbourhood import Neighbourhood
 
 SCHEMA = 40
 """Part of every key; a change of the templates or of the file layout raises it."""
@@ -53,7 +53,7 @@ def cached_choice(
     noise: Noise = LAPLACE.name,
     mechanism: str = "auto",
     effort: float = 1.0,
-    near: Near | None = None,
+    near: Neighbourhood | None = None,
 ) -> Selection:
     """Return ``choose`` of the same arguments, instantly if it was planned before.
 
@@ -76,7 +76,7 @@ def cached_choice(
     if near is None:
         found = choose(workload, noise, mechanism, effort)
     else:
-        from dpsql.search.near import choose_near  # searches that most requests do without
+        from dpsql.search.neighbourhood import choose_near  # searches that most requests do without
 
         found = choose_near(workload, near, mechanism, effort)
     if left_in_all() <= 0:  # it may have ended for what was planned before it
@@ -106,7 +106,7 @@ def cache_key(
     noise: Noise,
     mechanism: str,
     effort: float,
-    near: Near | None = None,
+    near: Neighbourhood | None = None,
 ) -> str:
     """Return the digest under which a strategy is remembered.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import outer_sum
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
-from dpsql.search.masks import as_array, subsets_of
+from dpsql.search.attribute_masks import as_array, subsets_of
 
 Masks: TypeAlias = NDArray[np.int64]
 

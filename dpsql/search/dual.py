@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 
 from dpsql.algebra.blocks import AllRange, Columns, Prefix
+from dpsql.algebra.disjoint_parts import MOST_OF_PART, by_size, parts_of
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.algebra.parts import MOST_OF_PART, by_size, parts_of
 from dpsql.records import dataclass
 from dpsql.search.meter import EIGEN, may_go_on, spend, threads_for
 from dpsql.search.problem import FAST

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpsql.algebra import marginals
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property
-from dpsql.search.masks import as_array, bits_of, subsets_of
+from dpsql.search.attribute_masks import as_array, bits_of, subsets_of
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.coarsen import label_rows
 

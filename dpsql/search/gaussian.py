@@ -7,18 +7,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
+from dpsql.algebra.weak_cache import WeakCache
+from dpsql.search.distinct_queries import read_few
 from dpsql.search.family import Family
-from dpsql.search.few import few_candidates
-from dpsql.search.few_queries import read_few
+from dpsql.search.isometry_bound import paired_bound
 from dpsql.search.joint import Objective
 from dpsql.search.laplace import JOINT, KRON, SIMPLE, identity_candidates, room
+from dpsql.search.low_rank import few_candidates
 from dpsql.search.meter import BRIEF, may_go_on, within
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
-from dpsql.search.pairing import paired_bound
 from dpsql.search.problem import Problem
 from dpsql.search.residual import (
     MOST_STEPS,
@@ -44,7 +44,7 @@ DENSE = 1 << 10
 REMEMBERED = 1 << 22
 """Numbers of inverse Grams that are remembered, 32 MiB."""
 
-_inverses: Keepsakes[Floats] = Keepsakes(REMEMBERED)
+_inverses: WeakCache[Floats] = WeakCache(REMEMBERED)
 
 
 def inverse_gram(rows: Floats) -> Floats:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from dpsql.algebra.blocks import Dense
+from dpsql.algebra.disjoint_parts import are_small, by_size, parts_of
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.algebra.parts import are_small, by_size, parts_of
 from dpsql.search.meter import spend
 from dpsql.search.opt0 import minimise
 

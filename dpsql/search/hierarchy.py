@@ -15,8 +15,8 @@ import numpy as np
 from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass, field
-from dpsql.search.energies import SAMPLE, drawn, energy, remember_steps
-from dpsql.search.fade import fading_rows
+from dpsql.search.fading_totals import fading_rows
+from dpsql.search.interval_energy import SAMPLE, drawn, energy, remember_steps
 from dpsql.search.joint import realise
 from dpsql.search.meter import spend
 from dpsql.search.opt0 import minimise

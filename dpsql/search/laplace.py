@@ -10,9 +10,8 @@ from dpsql.algebra.marginals import outer
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
 from dpsql.search import opt0 as p_identity
+from dpsql.search.distinct_queries import read_few
 from dpsql.search.family import DENSE_LIMIT, Family
-from dpsql.search.few import few_candidates, read_many
-from dpsql.search.few_queries import read_few
 from dpsql.search.gram_parts import learn_parts
 from dpsql.search.joint import (
     Found,
@@ -23,6 +22,7 @@ from dpsql.search.joint import (
     random_thetas,
     realise,
 )
+from dpsql.search.low_rank import few_candidates, read_many
 from dpsql.search.meter import BRIEF, may_go_on, within
 from dpsql.search.opt_kron import best_identities, search_kron, search_union, split_weights
 from dpsql.search.opt_m import search_weights

@@ -12,12 +12,12 @@ from typing import cast
 
 import numpy as np
 
+from dpsql.algebra.disjoint_parts import are_small
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.algebra.parts import are_small
 from dpsql.records import dataclass, replace
 from dpsql.search.bounds import cells_bound, operator_bound
-from dpsql.search.few_queries import read_few
+from dpsql.search.distinct_queries import read_few
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.joint import realise
 from dpsql.search.meter import has_room, may_go_on, spend

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import AllRange, Dense, Identity, IdentityTotal, Prefix
+from dpsql.algebra.disjoint_parts import gram_of_parts, parts_of
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
-from dpsql.algebra.parts import gram_of_parts, parts_of
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.errors import ProgrammingError
 from dpsql.records import cached_property, dataclass
+from dpsql.search.attribute_masks import axes_of, cells_of, names_of
 from dpsql.search.components import Components
-from dpsql.search.masks import axes_of, cells_of, names_of
 from dpsql.search.meter import has_room, has_work
 from dpsql.search.p_inverse import AppliedGram, LeanInverse, applied, is_structured
 from dpsql.strategy.noise_law import Noise, law
@@ -42,7 +42,7 @@ FAST = (Prefix, AllRange)
 REMEMBERED = 1 << 14
 """Factors whose sizes are remembered: weights of the same ones change again and again."""
 
-_known: Keepsakes[tuple[float, float]] = Keepsakes(REMEMBERED)
+_known: WeakCache[tuple[float, float]] = WeakCache(REMEMBERED)
 
 TRIVIAL = (Identity, IdentityTotal)
 """Factors for which the identity is the matrix of choice within a union of marginals."""

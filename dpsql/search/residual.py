@@ -18,7 +18,7 @@ from dpsql.search.joint import minimise_log, normalised_weights, shared_groups
 from dpsql.search.meter import threads_for
 from dpsql.search.opt0 import steps_within
 from dpsql.search.problem import Problem
-from dpsql.search.recall import Recall
+from dpsql.search.search_cache import SearchCache
 
 LULL = 5e-5
 """Relative gain of ten steps together below which a descent ends: what comes after is a few times
@@ -44,7 +44,7 @@ RIDGE = 1e-6
 REMEMBERED = 1 << 22
 """Numbers of the rows of starts that are remembered, 32 MiB."""
 
-_starts: Recall[tuple[Floats, float]] = Recall(REMEMBERED)
+_starts: SearchCache[tuple[Floats, float]] = SearchCache(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)

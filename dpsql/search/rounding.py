@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property
 from dpsql.search.problem import Problem
 from dpsql.search.residual import Traces, identity_tables, inside_of
@@ -32,7 +32,7 @@ EVEN = 1e-9
 REMEMBERED = 1 << 22
 """Numbers of rows whose axes are remembered, 32 MiB."""
 
-_rounded: Keepsakes[dict[tuple[int, float | None], Axis | None]] = Keepsakes(REMEMBERED)
+_rounded: WeakCache[dict[tuple[int, float | None], Axis | None]] = WeakCache(REMEMBERED)
 
 
 def realise_residual(

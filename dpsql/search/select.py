@@ -12,10 +12,10 @@ from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
 from dpsql.search.bounds import cells_bound, svd_bound
-from dpsql.search.coarse import Contest, error_of, is_coarse
-from dpsql.search.itself import count_cells, workload_rows
+from dpsql.search.coarse_noise import Contest, error_of, is_coarse
 from dpsql.search.meter import SELECTION, may_begin, metered, portion
-from dpsql.search.shortened import shortened
+from dpsql.search.shortened_rows import shortened
+from dpsql.search.workload_rows import count_cells, workload_rows
 from dpsql.settings import FAMILIES, PUBLISHED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
@@ -280,8 +280,8 @@ def _separate(workload: Workload, noise: Noise) -> Selection:
 
 def _in_groups(workload: Workload, noise: Noise, effort: float) -> Selection:
     """Return OPT_+ as it is published."""
-    from dpsql.search.papers import in_groups  # few requests name it
     from dpsql.search.problem import Problem
+    from dpsql.search.published_algorithms import in_groups  # few requests name it
 
     problem = Problem(workload, noise)
     problem.check_sizes(CELL_LIMIT)
@@ -293,7 +293,7 @@ def _in_groups(workload: Workload, noise: Noise, effort: float) -> Selection:
 
 def _alike(workload: Workload, noise: Noise, effort: float) -> Selection:
     """Return combinations of many queries of one attribute, most of them alike."""
-    from dpsql.search.few import combine_many  # searches that most requests do without
+    from dpsql.search.low_rank import combine_many  # searches that most requests do without
     from dpsql.search.problem import Problem
 
     found = combine_many(Problem(workload, noise), effort)
@@ -327,7 +327,7 @@ def candidates(
     Args: as of ``select``.
     """
     if mechanism in PUBLISHED:
-        from dpsql.search.papers import published  # few requests name one
+        from dpsql.search.published_algorithms import published  # few requests name one
 
         yield from published(problem, mechanism, CELL_LIMIT, effort)
         return

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import Matrix, largest_entry
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers, Operator
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows, inverse_gram
 from dpsql.search.hierarchy import base_of
@@ -43,7 +43,7 @@ LONG = 1 << 6
 REMEMBERED = 1 << 22
 """Numbers of the inverse Grams that are remembered, 32 MiB, or those of the latest."""
 
-_latest: Keepsakes[Floats | None] = Keepsakes(REMEMBERED)
+_latest: WeakCache[Floats | None] = WeakCache(REMEMBERED)
 
 Reach: TypeAlias = Literal["own", "near", "far"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dpsql.records import dataclass
 from dpsql.server.messages import Head
-from dpsql.server.returned import Returned, Write
+from dpsql.server.result_stream import ResultStream, Write
 from dpsql.server.values import BadValue
 
 MOST_KEPT = 1000
@@ -31,7 +31,7 @@ class Fetched:
     ``holds`` says that it outlives the transaction in which it was declared.
     """
 
-    table: Returned
+    table: ResultStream
     holds: bool = False
     at: int = 0
 
@@ -98,7 +98,7 @@ class Cursors(dict[str, Fetched]):
 class FetchedRows:
     """Some rows of a table."""
 
-    table: Returned
+    table: ResultStream
     places: range
 
     @property

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dpsql import __version__
 from dpsql.errors import printable
 from dpsql.records import dataclass, field
+from dpsql.server.client_socket import ClientSocket
 from dpsql.server.events import Events
 from dpsql.server.messages import (
     CANCEL_REQUEST,
@@ -32,7 +33,6 @@ from dpsql.server.messages import (
 )
 from dpsql.server.scram import BOUND, MECHANISM, Exchange, ScramError, Verifier
 from dpsql.server.users import Users
-from dpsql.server.wire import Wire
 
 PATIENCE = 60.0
 """Seconds that a client may take until it has signed in, as in PostgreSQL."""
@@ -154,7 +154,7 @@ class Door:
     events: Events = field(default_factory=Events)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
-    def welcome(self, wire: Wire) -> Guest | None:
+    def welcome(self, wire: ClientSocket) -> Guest | None:
         """Let a client in; None for one that only came to cancel.
 
         Raises: Refusal; ProtocolError; Hangup.
@@ -176,7 +176,7 @@ class Door:
         wire.expect(None)
         return guest
 
-    def _admit(self, wire: Wire, options: dict[str, str]) -> Guest:
+    def _admit(self, wire: ClientSocket, options: dict[str, str]) -> Guest:
         """The guest that a client has shown to be. Raises: Refusal; ProtocolError; Hangup."""
         user = options["user"]
         key = user.casefold()
@@ -190,7 +190,7 @@ class Door:
         analyst = key if self.analysts else None
         return Guest(user, analyst, options, self.number(), secrets.randbits(32), verifier)
 
-    def _greet(self, wire: Wire) -> dict[str, str] | None:
+    def _greet(self, wire: ClientSocket) -> dict[str, str] | None:
         """The options of a client's startup message, under TLS where that is wanted."""
         is_secure = False
         for _ in range(4):
@@ -216,7 +216,7 @@ class Door:
                 raise Refusal("0A000", "unsupported frontend protocol: only 3.0 is supported")
         raise ProtocolError("too many requests before the startup message")
 
-    def _read_options(self, wire: Wire, minor: int, body: bytes) -> dict[str, str]:
+    def _read_options(self, wire: ClientSocket, minor: int, body: bytes) -> dict[str, str]:
         options = parse_options(body)
         unknown = [name for name in options if name.startswith("_pq_.")]
         if minor or unknown:
@@ -232,7 +232,7 @@ class Door:
             raise Refusal("22023", text, "UTF8")
         return options
 
-    def _sign_in(self, wire: Wire, user: str) -> Verifier:
+    def _sign_in(self, wire: ClientSocket, user: str) -> Verifier:
         """SCRAM; a name that nobody has fails as a wrong password does. Raises: Refusal."""
         known = self.users.find(user)
         verifier = known or Verifier.mock(self.secret, user.casefold())
@@ -268,13 +268,13 @@ class Door:
             told = {"user": user, "address": address, "method": "wire", "seconds": seconds}
             self.events.note("delay", **told)
 
-    def _answer(self, wire: Wire) -> bytes:
+    def _answer(self, wire: ClientSocket) -> bytes:
         found = read_message(wire, MOST_SECRET)
         if found.kind != b"p":
             raise ProtocolError("expected SASL response")
         return found.body
 
-    def _introduce(self, wire: Wire, guest: Guest) -> None:
+    def _introduce(self, wire: ClientSocket, guest: Guest) -> None:
         told = {
             "server_version": f"{VERSION} (dpsql {__version__})",
             "server_encoding": "UTF8",

@@ -17,7 +17,7 @@ from dpsql.server.arrivals import PAUSES, name_of
 from dpsql.server.events import Events
 
 if TYPE_CHECKING:
-    from dpsql.server.twin import Twin
+    from dpsql.server.catalog_twin import Twin
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_WATCHING = 32

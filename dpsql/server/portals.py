@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from dpsql.records import dataclass, field
-from dpsql.server.asking import Reply
-from dpsql.server.clerk import Clerk
+from dpsql.server.client_socket import ClientSocket
 from dpsql.server.cursors import MOST_KEPT
 from dpsql.server.messages import (
     BIND_COMPLETE,
@@ -27,11 +26,12 @@ from dpsql.server.messages import (
 )
 from dpsql.server.parameters import bind, sample, types_of
 from dpsql.server.prepared import Prepared
-from dpsql.server.returned import formatted, spread
+from dpsql.server.result_stream import formatted, spread
 from dpsql.server.route import Errand
+from dpsql.server.session_worker import SessionWorker
+from dpsql.server.statements import Reply
 from dpsql.server.transaction import IDLE
 from dpsql.server.values import BadValue, decode
-from dpsql.server.wire import Wire
 from dpsql.sql.lexemes import split_statements
 
 
@@ -51,7 +51,7 @@ class Portal:
 class Portals:
     """Prepared and bound statements of one session; ``text`` is that of the statement in hand."""
 
-    def __init__(self, wire: Wire, clerk: Clerk) -> None:
+    def __init__(self, wire: ClientSocket, clerk: SessionWorker) -> None:
         self._wire = wire
         self._clerk = clerk
         self._portals: dict[str, Portal] = {}

@@ -17,21 +17,21 @@ from pathlib import Path
 from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field
+from dpsql.server.answer_ticks import Ticks
 from dpsql.server.arrivals import arrivals, name_of
-from dpsql.server.asking import Asker
-from dpsql.server.bursts import Remembered
-from dpsql.server.dialogue import Dialogue
+from dpsql.server.catalog_twin import Twin
+from dpsql.server.client_connection import ClientConnection
+from dpsql.server.client_socket import ClientSocket
 from dpsql.server.events import Events
 from dpsql.server.handshake import Door, Failures, Refusal
-from dpsql.server.lobby import Lobby
+from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, ProtocolError, Told
-from dpsql.server.presence import Presence
+from dpsql.server.pipelined import Remembered
+from dpsql.server.reload import Certificate, Reload
+from dpsql.server.signed_in import SignedIn
 from dpsql.server.sqlstates import tell
-from dpsql.server.ticks import Ticks
-from dpsql.server.twin import Twin
+from dpsql.server.statements import StatementRunner
 from dpsql.server.users import Users
-from dpsql.server.watch import Certificate, Watch
-from dpsql.server.wire import Wire
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings hold SQL
 MOST_SESSIONS = 200
@@ -152,9 +152,9 @@ class Server:
     idle: float = 0.0
     lifetime: float = 0.0
     certificate: Certificate | None = None
-    _here: dict[tuple[int, int], Presence] = field(default_factory=dict)
-    _open: dict[Wire, None] = field(default_factory=dict)
-    _arriving: dict[Wire, None] = field(default_factory=dict)
+    _here: dict[tuple[int, int], SignedIn] = field(default_factory=dict)
+    _open: dict[ClientSocket, None] = field(default_factory=dict)
+    _arriving: dict[ClientSocket, None] = field(default_factory=dict)
     _threads: set[threading.Thread] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_closed: bool = False
@@ -176,8 +176,8 @@ class Server:
             self.site.engine.key_of("salts of names that nobody has"),
         )
         self._socket = self.address.listen()
-        self._lobby, self._remembered = Lobby(), Remembered()
-        self.watch = Watch(self)
+        self._lobby, self._remembered = IdleClients(), Remembered()
+        self.watch = Reload(self)
 
     @property
     def port(self) -> int:
@@ -190,7 +190,7 @@ class Server:
         """The number of clients that have signed in and are here."""
         return len(self._here)
 
-    def present(self) -> list[Presence]:
+    def present(self) -> list[SignedIn]:
         """The clients that have signed in and are here."""
         with self._lock:
             return list(self._here.values())
@@ -220,7 +220,7 @@ class Server:
 
     def _take(self, connection: socket.socket, address: str) -> None:
         """Give a client a thread; one that cannot have any is hung up on."""
-        wire = Wire(connection, address)
+        wire = ClientSocket(connection, address)
         thread = threading.Thread(target=self._attend, args=(wire,), daemon=True)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -235,13 +235,13 @@ class Server:
             if not isinstance(error, OSError):
                 self._bear(name_of(error))
 
-    def _forget(self, wire: Wire, thread: threading.Thread) -> None:
+    def _forget(self, wire: ClientSocket, thread: threading.Thread) -> None:
         with self._lock:
             self._open.pop(wire, None)
             self._arriving.pop(wire, None)
             self._threads.discard(thread)
 
-    def _admit(self, wire: Wire, number: int) -> None:
+    def _admit(self, wire: ClientSocket, number: int) -> None:
         """Let somebody begin to sign in; in a flood, who has not done so for longest makes room.
 
         Those who know a password are done in a moment, and those who only hold places are not.
@@ -257,7 +257,7 @@ class Server:
                 oldest.hang_up()
             self._open[wire] = self._arriving[wire] = None
 
-    def _attend(self, wire: Wire) -> None:
+    def _attend(self, wire: ClientSocket) -> None:
         told: Told | None = None
         try:
             self._receive(wire)
@@ -278,7 +278,7 @@ class Server:
                 wire.close()
             self._forget(wire, threading.current_thread())
 
-    def _receive(self, wire: Wire) -> None:
+    def _receive(self, wire: ClientSocket) -> None:
         guest = self._door.welcome(wire)
         with self._lock:
             self._arriving.pop(wire, None)
@@ -286,8 +286,10 @@ class Server:
             return
         key = (guest.process, guest.secret)
         events = self.events.bound(user=guest.user, address=wire.address, method="wire")
-        asker = Asker(self.site, self.twin, guest.analyst, self.ticks, self.shows_errors, events)
-        presence = Presence(guest, asker, wire)
+        asker = StatementRunner(
+            self.site, self.twin, guest.analyst, self.ticks, self.shows_errors, events
+        )
+        presence = SignedIn(guest, asker, wire)
         with self._lock:
             is_full = len(self._here) >= self.most
             if not is_full:
@@ -297,7 +299,7 @@ class Server:
             raise Refusal("53300", "sorry, too many clients already")
         try:
             asker.begin(guest.settings)
-            Dialogue(wire, asker, events, self._lobby, self._remembered, presence).run()
+            ClientConnection(wire, asker, events, self._lobby, self._remembered, presence).run()
         finally:
             with self._lock:
                 del self._here[key]

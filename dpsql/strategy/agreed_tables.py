@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Floats, Integers
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property
 from dpsql.strategy.agreement import Matrices, Partitions, agreement
 from dpsql.strategy.separate_table import BlockTable
@@ -89,7 +89,7 @@ class AgreedTables:
         return found
 
 
-_latest: Keepsakes[AgreedTables] = Keepsakes(1)
+_latest: WeakCache[AgreedTables] = WeakCache(1)
 
 
 def agreed_tables(domain: Mapping[str, int], blocks: Sequence[Matrices]) -> AgreedTables:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity, Prefix
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Columns, Floats, Integers, Operator
 from dpsql.algebra.ranges import AllRange, Ranges
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import dataclass, replace
 from dpsql.strategy.inverse import RANK, STRUCTURED_FROM, inverse_of
 
@@ -56,8 +56,8 @@ WHOLE_NUMBERS = 1 << 26
 APART = (Identity, Groups)
 """Operators whose columns have one entry at most."""
 
-_latest: Keepsakes[Axis] = Keepsakes(REMEMBERED)
-_latest_residual: Keepsakes[Axis] = Keepsakes(REMEMBERED)
+_latest: WeakCache[Axis] = WeakCache(REMEMBERED)
+_latest_residual: WeakCache[Axis] = WeakCache(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def full_axis(size: int, rows: Integers | None, mixed: bool) -> Axis:
     return _remembered(_latest, rows, lambda: _full_axis(size, rows, mixed))
 
 
-def _remembered(latest: Keepsakes[Axis], rows: Integers, find: Callable[[], Axis]) -> Axis:
+def _remembered(latest: WeakCache[Axis], rows: Integers, find: Callable[[], Axis]) -> Axis:
     """Return constants without their rows, which a cache would keep in use, and with them again."""
     count = 2 * min(rows.shape) * rows.shape[1]
     return replace(latest.of(rows, count, lambda: replace(find(), rows=None)), rows=rows)

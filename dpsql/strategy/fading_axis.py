@@ -8,9 +8,9 @@ import numpy as np
 
 from dpsql.algebra.fading import Fading
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import AllRange
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.strategy.axis import Indices
 from dpsql.strategy.structured_axis import StructuredAxis, few_pieces, interval_bounds
 
@@ -23,7 +23,7 @@ FEW = 4
 REMEMBERED = 1 << 12
 """Factors whose widths are not counted again."""
 
-_widths: Keepsakes[int] = Keepsakes(REMEMBERED)
+_widths: WeakCache[int] = WeakCache(REMEMBERED)
 
 AT_ONCE = 1 << 22
 """Numbers that are transformed at once, 32 MiB."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpsql.algebra.disjoint_parts import inverse_of_parts
 from dpsql.algebra.operator import Floats
-from dpsql.algebra.parts import inverse_of_parts
 from dpsql.strategy.quantise import (
     extended_diagonal_inverse,
     is_diagonal,

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.algebra.worst import worst_cell
 from dpsql.records import dataclass, field
 from dpsql.strategy.base import (
     Estimate,

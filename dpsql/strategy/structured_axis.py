@@ -10,11 +10,11 @@ import numpy as np
 
 from dpsql.algebra.blocks import Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
-from dpsql.algebra.keepsakes import Keepsakes
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
 from dpsql.algebra.ranges import AllRange
 from dpsql.algebra.stepwise import Stepwise, pieces_of, some_rows, together
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property
 from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of
 
@@ -26,7 +26,7 @@ REMEMBERED = 1 << 20
 RUNS = 1 << 21
 """Ends of the runs of classes of cells that are kept, 16 MiB."""
 
-_latest_runs: Keepsakes[tuple[Indices, Indices] | None] = Keepsakes(RUNS)
+_latest_runs: WeakCache[tuple[Indices, Indices] | None] = WeakCache(RUNS)
 
 STEPS = 8
 """Most steps of a row whose variance is found from those of intervals between two of them."""

@@ -15,7 +15,7 @@ import click
 from dpsql.errors import UsageError, decimal_text, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
 from dpsql.ui.grid import floor_text
-from dpsql.ui.tell import describe_error, tell
+from dpsql.ui.narration import describe_error, tell
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import BudgetStatus
@@ -84,7 +84,7 @@ def show(
     The ledger can be read whatever has become of its catalog; what is wrong is told, and is the
     exit status.
     """
-    from dpsql.dbapi.past import read_past
+    from dpsql.dbapi.history import read_past
     from dpsql.ui.entries import brief_grid, full_grid, of_analyst, summed_grid
     from dpsql.ui.session import choose_format, write_grid
     from dpsql.ui.streams import OutputFile
@@ -185,7 +185,7 @@ def export(catalog: str, jsonl: bool, after: int) -> int:
 
     What is wrong with the ledger or its catalog is told, and is the exit status.
     """
-    from dpsql.dbapi.past import read_past
+    from dpsql.dbapi.history import read_past
     from dpsql.ui.entries import json_line
 
     if not jsonl:

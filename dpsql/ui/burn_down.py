@@ -13,7 +13,7 @@ from dpsql.ui.formats import render_html
 from dpsql.ui.style import Style
 
 if TYPE_CHECKING:
-    from dpsql.dbapi.past import Moment
+    from dpsql.dbapi.history import Moment
 
 POINTS = 200
 """Steps of the line: what is left is worked out for each, which takes milliseconds."""

@@ -16,7 +16,7 @@ from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.view import ROOM
 from dpsql.errors import DatabaseError, UsageError, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
-from dpsql.ui.tell import describe_error, tell
+from dpsql.ui.narration import describe_error, tell
 
 if TYPE_CHECKING:
     from fractions import Fraction

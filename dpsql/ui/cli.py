@@ -28,7 +28,7 @@ from dpsql.ui.connect import (
     sit,
     with_settings,
 )
-from dpsql.ui.tell import describe_error, tell, tell_note
+from dpsql.ui.narration import describe_error, tell, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -248,7 +248,7 @@ def init(
 def _run_demanding(
     connection: Connection, demanded: tuple[str | None, str | None], order: Order
 ) -> None:
-    from dpsql.dbapi.manner import demand
+    from dpsql.dbapi.run_options import demand
     from dpsql.ui.run import run_batch
 
     demand(connection.engine, *demanded)
@@ -368,7 +368,7 @@ def run_command_line(arguments: list[str]) -> int:
         _report_error(_unwritten(error))
         return _close_stdout(USAGE)
     except Exception as error:
-        from dpsql.engine.faults import unexpected
+        from dpsql.engine.defects import unexpected
 
         return _report_error(unexpected(error))
 

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Iterable
 
 from dpsql.errors import ProgrammingError, UsageError, printable
-from dpsql.ui import facts, output
+from dpsql.ui import output, public_facts
 from dpsql.ui.command import command, find_command, on_or_off, paths, read_switch, split_words
 from dpsql.ui.grid import Grid
+from dpsql.ui.narration import speaks_unicode, tell
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import read_text
-from dpsql.ui.tell import speaks_unicode, tell
 from dpsql.ui.texts import run_text
 
-OTHERS = (facts, output)
+OTHERS = (public_facts, output)
 """Modules with more commands, which register themselves when they are imported."""
 
 

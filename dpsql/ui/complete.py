@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dpsql.dbapi.words import FUNCTIONS, KEYWORDS, STARTERS
+from dpsql.dbapi.keywords import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.errors import Error
 from dpsql.records import dataclass
 from dpsql.settings import SETTINGS, Taker, shown, taken_by

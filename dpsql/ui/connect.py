@@ -11,7 +11,7 @@ import click
 
 from dpsql.errors import DataError, UsageError
 from dpsql.settings import SETTINGS, Taker, taken_by
-from dpsql.ui.tell import tell
+from dpsql.ui.narration import tell
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -66,7 +66,7 @@ def open_connection(
 
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
     """
-    from dpsql.dbapi.early import open_early
+    from dpsql.dbapi.preload import open_early
     from dpsql.engine.charges import Charges, interruptible
 
     def connect() -> Connection:

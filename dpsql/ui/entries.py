@@ -12,7 +12,7 @@ from dpsql.ui.grid import Grid
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import LedgerEntry
-    from dpsql.dbapi.past import Moment
+    from dpsql.dbapi.history import Moment
     from dpsql.dbapi.upgrading import Again
 
 PERIODS = {"day": 10, "month": 7}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpsql.dbapi.words import FUNCTIONS, KEYWORDS, STARTERS
+from dpsql.dbapi.keywords import FUNCTIONS, KEYWORDS, STARTERS
 
 RESERVED = {
     word.lower().rstrip("(") for keyword in KEYWORDS + STARTERS for word in keyword.split()

@@ -9,10 +9,10 @@ from dpsql.files import open_output
 from dpsql.ui.command import command, on_or_off, paths, read_limit, read_switch, split_words
 from dpsql.ui.connect import refuse_draft
 from dpsql.ui.formats import FORMATS, find_format
+from dpsql.ui.narration import tell
 from dpsql.ui.pager import pager_command
 from dpsql.ui.session import Session
 from dpsql.ui.streams import OutputFile
-from dpsql.ui.tell import tell
 
 
 @command(".mode", "[FORMAT] [stddev|plain]", ("\\pset",), lambda session, typed: FORMATS)

@@ -20,10 +20,10 @@ from dpsql.records import dataclass
 from dpsql.settings import SETTINGS
 from dpsql.ui.budget import gauge
 from dpsql.ui.grid import clip, floor_text
+from dpsql.ui.narration import colour_wanted, speaks_unicode, tell, tell_note
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command
 from dpsql.ui.style import screen_width
-from dpsql.ui.tell import colour_wanted, speaks_unicode, tell, tell_note
 from dpsql.ui.texts import run_piece
 
 if TYPE_CHECKING:

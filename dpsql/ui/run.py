@@ -12,6 +12,7 @@ from dpsql.errors import UsageError, printable
 from dpsql.records import dataclass
 from dpsql.ui.formats import FORMATS, encode, find_format
 from dpsql.ui.grid import Grid, floor_text
+from dpsql.ui.narration import Progress, tell, tell_cost, tell_note
 from dpsql.ui.report import (
     BatchAnswer,
     BatchReport,
@@ -24,7 +25,6 @@ from dpsql.ui.report_page import render_report
 from dpsql.ui.session import MAX_ROWS, choose_format, list_results, write_grid
 from dpsql.ui.streams import SUMMARY, OutputDirectory, OutputFile, read_text
 from dpsql.ui.style import Style, stdout_style
-from dpsql.ui.tell import Progress, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection, Explanation, Result
@@ -59,7 +59,7 @@ def run_batch(connection: Connection, order: Order) -> None:
     Raises: dpsql.Error.
     """
     chosen = _choose_format(order)
-    from dpsql.dbapi.manner import ask_from, refuse_other_terms  # the engine: a second
+    from dpsql.dbapi.run_options import ask_from, refuse_other_terms  # the engine: a second
 
     text = read_text(order.file)
     refuse_other_terms(connection.engine, text, connection.terms, order.given)
@@ -70,7 +70,7 @@ def run_batch(connection: Connection, order: Order) -> None:
             out = stack.enter_context(OutputDirectory(order.out, order.force))
         if order.report is not None:
             report = stack.enter_context(OutputFile(order.report, order.force))
-        from dpsql.dbapi.afford import refuse_over_budget  # the engine: a second
+        from dpsql.dbapi.affordability import refuse_over_budget  # the engine: a second
 
         with Progress(sys.stderr, "planning") as progress:
             connection.report = progress.say

@@ -15,7 +15,7 @@ import click
 
 from dpsql.errors import UsageError, printable
 from dpsql.ui.connect import WIDE
-from dpsql.ui.tell import tell, tell_note
+from dpsql.ui.narration import tell, tell_note
 
 if TYPE_CHECKING:
     from dpsql.page.serving import Page
@@ -70,18 +70,18 @@ def serve(
     """
     from dpsql.catalog.view import of_rooms, of_sources
     from dpsql.dbapi.site import open_site  # the engine: a second
+    from dpsql.server.answer_ticks import Ticks
     from dpsql.server.binding import end_point
-    from dpsql.server.control import open_control
+    from dpsql.server.catalog_twin import open_twin
     from dpsql.server.events import JsonLines
-    from dpsql.server.lobby import SWITCHING
+    from dpsql.server.idle_clients import SWITCHING
     from dpsql.server.metrics import open_metrics
-    from dpsql.server.modules import import_all
+    from dpsql.server.operator_socket import open_control
     from dpsql.server.permissions import refuse_open_files
+    from dpsql.server.preload import import_all
+    from dpsql.server.reload import Certificate
     from dpsql.server.server import Address, Server, read_tls
-    from dpsql.server.ticks import Ticks
-    from dpsql.server.twin import open_twin
     from dpsql.server.users import Users
-    from dpsql.server.watch import Certificate
 
     address = Address.parse(listen)
     limits = _seconds(idle, "--idle"), _seconds(lifetime, "--lifetime")
@@ -277,7 +277,7 @@ USER_ACTS: dict[str, click.Command] = {
 @click.argument("catalog")
 def list_sessions(catalog: str) -> int:
     """List the sessions of the servers of CATALOG that run on this machine."""
-    from dpsql.server.control import ask_servers
+    from dpsql.server.operator_socket import ask_servers
 
     _tell_sessions(ask_servers(Path(catalog), act="list"))
     return 0
@@ -289,7 +289,7 @@ def list_sessions(catalog: str) -> int:
 @click.option("--user", metavar="NAME", help="All sessions of NAME.")
 def end_sessions(catalog: str, numbers: tuple[int, ...], user: str | None) -> int:
     """End sessions by their numbers or their user; what was charged is stored first."""
-    from dpsql.server.control import ask_servers
+    from dpsql.server.operator_socket import ask_servers
 
     if not numbers and user is None:
         what = "name sessions by number, or --user NAME"

@@ -16,10 +16,10 @@ from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field, replace
 from dpsql.ui.formats import FORMATS, encode, encoded, find_format
 from dpsql.ui.grid import Grid
+from dpsql.ui.narration import Progress, describe_error, tell, tell_cost, tell_note
 from dpsql.ui.pager import needs_pager, show_paged
 from dpsql.ui.streams import OutputFile, count_results
 from dpsql.ui.style import Style, stdout_style
-from dpsql.ui.tell import Progress, describe_error, tell, tell_cost, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection, Cursor, Result

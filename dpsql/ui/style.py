@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from dpsql.records import dataclass
-from dpsql.ui.tell import colour_wanted, speaks_unicode
+from dpsql.ui.narration import colour_wanted, speaks_unicode
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpsql.engine.faults import unexpected
+from dpsql.engine.defects import unexpected
 from dpsql.errors import Error, UsageError
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import is_command, split_input
@@ -23,7 +23,7 @@ def run_text(session: Session, text: str, source: str = "") -> None:
     """
     if session.depth == MAX_DEPTH:
         raise UsageError("E_INPUT", f"files read each other more than {MAX_DEPTH} deep")
-    from dpsql.dbapi.manner import ask_from  # the engine: a second
+    from dpsql.dbapi.run_options import ask_from  # the engine: a second
 
     session.depth += 1
     before = ask_from(session.connection.engine, source)

@@ -20,7 +20,7 @@ import pytest
 import dpsql
 from dpsql.answer.store import Store
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault.tally import Fall
+from dpsql.privacy.vault.codes.tally import Fall
 from dpsql.workload import nodes
 from dpsql.workload.cells import Nodes
 from dpsql.workload.weights import block_unit
@@ -84,7 +84,8 @@ def products(
 def version_before() -> Iterator[None]:
     """Plan, measure and store as the version before did."""
     from dpsql.privacy import measure
-    from dpsql.privacy.vault import rows, tally
+    from dpsql.privacy.vault.codes import tally
+    from dpsql.privacy.vault.unit import rows
 
     tally_rows = tally.tally_rows
 

@@ -16,8 +16,8 @@ import pytest
 import dpsql
 from dpsql.answer.numbers import Numbers
 from dpsql.answer.result import Result
-from dpsql.server.copying import copied
-from dpsql.server.returned import ResultTable
+from dpsql.server.copy_rows import copied
+from dpsql.server.result_stream import ResultTable
 from dpsql.ui.formats import encode
 from dpsql.ui.grid import Grid
 from dpsql.ui.style import Style

@@ -24,8 +24,8 @@ from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request, make_plan
 from dpsql.privacy.exact import apply_rows_unbounded, checked
-from dpsql.privacy.vault.local_rows import rows_of, take_stock
-from dpsql.privacy.vault.rows import Rows, line_up, load_rows, tally, view
+from dpsql.privacy.vault.unit.local_rows import rows_of, take_stock
+from dpsql.privacy.vault.unit.rows import Rows, line_up, load_rows, tally, view
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.products import Compiler
 from dpsql.strategy.noise_law import law

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault import summing
-from dpsql.privacy.vault.frame import Frame
+from dpsql.privacy.vault.unit import unit_sums
+from dpsql.privacy.vault.unit.frame import Frame
 from tests.audit import crossings
 from tests.audit.crossing_statements import Data, draw_data
 from tests.audit.test_relations import Fault, join_on_another_column, over_all_units
@@ -36,12 +36,12 @@ def test_statements_are_bounded_and_tell_nothing_else(tmp_path: Path, seed: int)
 
 def parts_of_everybody(patch: pytest.MonkeyPatch) -> None:
     """Number the groups that all units are in, and not those of each."""
-    number = summing._number_parts
+    number = unit_sums._number_parts
 
     def all_alike(window: Any, rows: Frame, people: Any) -> Any:
         return number(window, replace(rows, units=np.zeros_like(rows.units)), people)
 
-    patch.setattr(summing, "_number_parts", all_alike)
+    patch.setattr(unit_sums, "_number_parts", all_alike)
 
 
 FAULTS = [

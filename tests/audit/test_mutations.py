@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.errors import InternalError, LedgerError
-from dpsql.privacy import exact, measure, truth
+from dpsql.privacy import exact, measure, true_answers
 from dpsql.privacy.accounting import Cost, Policy, cost_at
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.ledger import Ledger
@@ -155,7 +155,7 @@ def test_distances_that_are_added_up_as_wide_as_they_are(monkeypatch: pytest.Mon
         wide = int(gap.max(initial=0)) * gap.size >= 2**40
         return int(gap.astype(object).sum() if wide else gap.sum())
 
-    monkeypatch.setattr(truth, "_distance", distance)
+    monkeypatch.setattr(true_answers, "_distance", distance)
     caught(widths.looks)
 
 

@@ -22,7 +22,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy import find
+from dpsql.privacy import find_keys
 from dpsql.privacy.discovery import KeyCounts
 
 CATALOG = """
@@ -256,8 +256,8 @@ def counted(real: Callable[..., Any]) -> Callable[..., Any]:
 def transcript(place: Path, world: World, kind: str) -> list[Any]:
     """What all statements show in a world, and what the ledger says of them."""
     with (
-        mock.patch.object(find, "_choose", released(find._choose)),
-        mock.patch.object(find, "_count", counted(find._count)),
+        mock.patch.object(find_keys, "_choose", released(find_keys._choose)),
+        mock.patch.object(find_keys, "_count", counted(find_keys._count)),
         mock.patch("dpsql.engine.discover.enclosing", return_value=(0, 8)),
         warnings.catch_warnings(record=True) as told,
         dpsql.connect(world.write(place, kind), epsilon=1) as connection,

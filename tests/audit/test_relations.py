@@ -19,10 +19,10 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.formulas import FormulaRows, Multiple
 from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import Among, FilterRows, JoinRows, MapRows, UnitLocal
-from dpsql.privacy.vault import frame as frames
-from dpsql.privacy.vault import local_rows, matching, people, summing
-from dpsql.privacy.vault.frame import Frame, Lane
-from dpsql.privacy.vault.owners import Digest
+from dpsql.privacy.vault.unit import frame as frames
+from dpsql.privacy.vault.unit import local_rows, matching, shared_units, unit_sums
+from dpsql.privacy.vault.unit.frame import Frame, Lane
+from dpsql.privacy.vault.unit.unit_numbers import Digest
 from tests.audit.relations import KEY, LINES, SOUND, VISITS, draw_relation
 from tests.support import clinic
 from tests.support.clinic import TABLES, Clinic, draw_data, largest_change
@@ -123,7 +123,7 @@ def _cut(frame: Frame, most: int) -> Frame:
 
 def join_on_another_column(patch: pytest.MonkeyPatch) -> None:
     """Leave the unit out of what is joined by."""
-    numbers = people.together
+    numbers = shared_units.together
 
     def others(*columns: Sequence[Any]) -> Any:
         shorter = [each[1:] if len(each) > 1 else each for each in columns]
@@ -150,7 +150,7 @@ def join_by_keys_that_nobody_shares(patch: pytest.MonkeyPatch) -> None:
     def by_key(on: Any, left: Frame, right: Frame, who: Any) -> Any:
         keys = [left.keys[one] for one, _ in on], [right.keys[other] for _, other in on]
         if on:
-            found, count = people.together(*keys)
+            found, count = shared_units.together(*keys)
             if np.bincount(found[1][found[1] >= 0]).max(initial=0) <= 1:
                 return found, count
         return groups(on, left, right, who)
@@ -171,12 +171,12 @@ def label_by_the_other_side(patch: pytest.MonkeyPatch) -> None:
 
 def over_all_units(patch: pytest.MonkeyPatch) -> None:
     """Group, number and look back over the rows of all units."""
-    parts = summing._parts
+    parts = unit_sums._parts
 
     def everyone(rows: Frame, *by: Sequence[str]) -> Any:
         return parts(replace(rows, units=np.zeros_like(rows.units)), *by)
 
-    patch.setattr(summing, "_parts", everyone)
+    patch.setattr(unit_sums, "_parts", everyone)
 
 
 def unique_over_all_units(patch: pytest.MonkeyPatch) -> None:

@@ -23,17 +23,18 @@ from dpsql.engine import matrix
 from dpsql.plan.plan import Part
 from dpsql.privacy import exact, measure
 from dpsql.privacy.noise import SAMPLERS, discrete_laplace
-from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import encode, fetched_columns, lines, node_weights
-from dpsql.privacy.vault import rows as rows_of
-from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault import tally as nodes
+from dpsql.privacy.vault.codes import encode, node_weights
+from dpsql.privacy.vault.codes import tally as nodes
+from dpsql.privacy.vault.codes.tally import Chunk
 from dpsql.privacy.vault.data_engine import Asked, Codes, Flags, Floats, Values64
-from dpsql.privacy.vault.fetched_columns import Fetch
-from dpsql.privacy.vault.owners import Digest, Queue
-from dpsql.privacy.vault.source import RowQuery, Source
-from dpsql.privacy.vault.tally import Chunk
-from dpsql.privacy.vault.text_files import open_text
+from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.files import fetched_columns, lines
+from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files.fetched_columns import Fetch
+from dpsql.privacy.vault.files.source import RowQuery, Source
+from dpsql.privacy.vault.files.text_files import open_text
+from dpsql.privacy.vault.unit import rows as rows_of
+from dpsql.privacy.vault.unit.unit_numbers import Digest, Queue
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
 from tests.audit import tables

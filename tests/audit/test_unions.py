@@ -10,7 +10,7 @@ import pytest
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
 from dpsql.privacy import measure
-from dpsql.privacy.vault import unit_counts as cells
+from dpsql.privacy.vault.unit import unit_counts as cells
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload import unions as plan
 from dpsql.workload.cells import Unions

@@ -26,9 +26,9 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.view import NO_LINES, RowView, leaves_out, left_out
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.public import read_public
-from dpsql.privacy.vault.rows import view
+from dpsql.privacy.vault.public_rows import read_public
 from dpsql.privacy.vault.stored_rows import open_table, read_rows
+from dpsql.privacy.vault.unit.rows import view
 from dpsql.records import replace
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session

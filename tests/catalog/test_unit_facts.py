@@ -11,7 +11,7 @@ import pytest
 from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_facts import follows, is_single
 from dpsql.catalog.unit_local import JoinRows, PerUnit, UnitLocal
-from dpsql.privacy.vault.frame import Frame
+from dpsql.privacy.vault.unit.frame import Frame
 from tests.audit.relations import KEY, LINES, PATIENTS, VISITS, draw_relation
 from tests.support.clinic import TABLES, Clinic, draw_data
 

@@ -12,8 +12,8 @@ import dpsql
 from dpsql import Error, ProgrammingError
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import open_site
-from dpsql.server.asking import Asker
-from dpsql.server.clerk import Clerk
+from dpsql.server.session_worker import SessionWorker
+from dpsql.server.statements import StatementRunner
 from dpsql.sql.lexemes import split_statements
 
 CATALOG = """
@@ -134,8 +134,8 @@ def test_giving_up_stands_alone(connection: Connection, words: str) -> None:
 
 def test_over_the_wire_a_rollback_forgets_the_workload(catalog: Path) -> None:
     site = open_site(catalog)
-    asker = Asker(site, None, None)
-    clerk = Clerk(None, asker)  # type: ignore[arg-type]
+    asker = StatementRunner(site, None, None)
+    clerk = SessionWorker(None, asker)  # type: ignore[arg-type]
 
     def say(sql: str) -> str:
         (fragment,) = split_statements(sql)

@@ -18,7 +18,7 @@ import pytest
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import Site, open_site
 from dpsql.interrupts import Cancellation
-from dpsql.privacy.vault.duckdb import FileEngine
+from dpsql.privacy.vault.files.duckdb import FileEngine
 from dpsql.privacy.vault.stored_rows import StoredRows
 from dpsql.privacy.vault.vault import RelatedRows
 from tests.support.tables import write_tables

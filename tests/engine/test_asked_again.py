@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.engine import desk
+from dpsql.engine import planner
 from dpsql.errors import ProgrammingError
 from dpsql.plan.request import make_plan
 from dpsql.records import replace
@@ -36,7 +36,7 @@ def counted() -> mock.Mock:
 
 
 def test_what_is_asked_again_is_planned_once(adult: Connection, counted: mock.Mock) -> None:
-    with mock.patch.object(desk, "make_plan", counted):
+    with mock.patch.object(planner, "make_plan", counted):
         adult.execute("SET fresh = on")
         for _ in range(3):
             adult.execute(SQL[0])
@@ -75,7 +75,7 @@ def _without_budget(forecast: str) -> str:
 
 def test_a_plan_that_was_cut_short_is_not_kept(adult: Connection, counted: mock.Mock) -> None:
     counted.side_effect = lambda request: replace(make_plan(request), is_cut=True)
-    with mock.patch.object(desk, "make_plan", counted):
+    with mock.patch.object(planner, "make_plan", counted):
         adult.execute("SET fresh = on")
         adult.execute(SQL[0])
         adult.execute(SQL[0])
@@ -85,7 +85,7 @@ def test_a_plan_that_was_cut_short_is_not_kept(adult: Connection, counted: mock.
 def test_a_refusal_is_not_kept(adult: Connection, counted: mock.Mock) -> None:
     counted.side_effect = [ProgrammingError("E_TOO_LARGE", "not now")]
     with (
-        mock.patch.object(desk, "make_plan", counted),
+        mock.patch.object(planner, "make_plan", counted),
         pytest.raises(ProgrammingError, match="not now"),
     ):
         adult.execute(SQL[0])
@@ -95,11 +95,11 @@ def test_a_refusal_is_not_kept(adult: Connection, counted: mock.Mock) -> None:
 def test_few_and_small_requests_are_kept(
     adult: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "ASKED", 3)
+    monkeypatch.setattr(planner, "ASKED", 3)
     for sql in SQL:
         adult.execute(sql)
     asked = adult.engine._asked
     assert [each.request.statements[0].text for each in asked.values()] == [*SQL[2:]]
-    monkeypatch.setattr(desk, "SMALL", 3)
+    monkeypatch.setattr(planner, "SMALL", 3)
     adult.execute("SELECT sex, COUNT(*) FROM adult WHERE age < 30 GROUP BY sex")
     assert [each.request.statements[0].text for each in asked.values()] == [*SQL[2:]]

@@ -29,7 +29,7 @@ from dpsql.privacy.filter import Filter
 from dpsql.privacy.look import SumLooks, open_sums
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.receipt import issue
-from dpsql.privacy.truth import Truth
+from dpsql.privacy.true_answers import TrueAnswers
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
 from tests.audit.lower_bound import epsilon_lower_bound
@@ -282,7 +282,7 @@ def test_one_row_moves_what_is_released_by_what_was_paid(
     neighbours: list[Connection], query: str, options: dict[str, Any], noise: dict[str, Any]
 ) -> None:
     released: list[NDArray[Any]] = []
-    answer_of = Truth.answer
+    answer_of = TrueAnswers.answer
 
     def watched(self: Any, pieces: Any) -> NDArray[Any]:
         released.append(answer_of(self, pieces))
@@ -297,7 +297,7 @@ def test_one_row_moves_what_is_released_by_what_was_paid(
 
     with (
         quiet() as scales,
-        mock.patch.object(Truth, "answer", watched),
+        mock.patch.object(TrueAnswers, "answer", watched),
         mock.patch.object(Filter, "spend", counted),
     ):
         for connection in neighbours:
@@ -543,7 +543,7 @@ def test_a_run_that_fails_stays_paid_and_stores_nothing(
         raise ValueError("true answer 42")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Truth, "answer", broken)
+        patch.setattr(TrueAnswers, "answer", broken)
         with pytest.raises(dpsql.Error) as caught:
             answer(t, "SUM(pay) FROM t", clip="svt")
     assert caught.value.code == "E_INTERNAL"

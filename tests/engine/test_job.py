@@ -12,13 +12,13 @@ import pytest
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.dbapi.script import joint_terms
-from dpsql.engine.asked import Public, read_job
 from dpsql.engine.clip import Clipping
-from dpsql.engine.cut import Cutting
+from dpsql.engine.clipped_workload import ClippedWorkload
 from dpsql.engine.engine import Membrane
 from dpsql.engine.job import Job
 from dpsql.engine.learn import LearningWorkload
 from dpsql.engine.matrix import Asking
+from dpsql.engine.statements import Public, read_job
 from dpsql.errors import LedgerError
 from tests.engine.test_clip import asked, opened
 
@@ -27,7 +27,7 @@ KINDS = {
     "SELECT COUNT(*) FROM t WHERE FALSE": Public,
     f"SELECT {GROUPED}": Asking,
     asked("SUM(pay) FROM t", clip="svt"): Clipping,
-    asked(GROUPED, clip="svt"): Cutting,
+    asked(GROUPED, clip="svt"): ClippedWorkload,
     asked(GROUPED, clip=50): Asking,
     asked("sex, COUNT(*) FROM t GROUP BY sex", mechanism="mwem"): LearningWorkload,
 }
@@ -58,7 +58,7 @@ def test_the_engine_takes_every_job_once(table: Connection, sql: str) -> None:
         assert table.budget.spent_epsilon == cost
     assert (result.cost is None) is (cost == 0)
     # A search that hit nothing is followed by a second one, with a debit of its own.
-    assert table.budget.entries in ({2, 3} if isinstance(job, Cutting) else {cost})
+    assert table.budget.entries in ({2, 3} if isinstance(job, ClippedWorkload) else {cost})
 
 
 @pytest.mark.parametrize("sql", [sql for sql, kind in KINDS.items() if kind is not Public])

@@ -16,9 +16,9 @@ import dpsql
 from dpsql.answer import store
 from dpsql.answer.store import Releases
 from dpsql.dbapi.connection import Connection
-from dpsql.engine import desk
+from dpsql.engine import planner
 from dpsql.privacy import vaults
-from dpsql.privacy.vault.pile import MOST_DERIVED
+from dpsql.privacy.vault.codes.spill import MOST_DERIVED
 from dpsql.strategy import product_forecast
 from dpsql.strategy.product_forecast import ProductForecast
 
@@ -92,7 +92,7 @@ def test_what_is_held_was_counted(session: Connection, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_lets_go_of_statements(session: Connection, kind: str) -> None:
     most = 1 << 19
-    with mock.patch.object(desk, "HELD", most):
+    with mock.patch.object(planner, "HELD", most):
         found = held_after(lambda i: session.describe(KINDS[kind].format(i=i)), 45)
     assert session.engine._held <= most + (1 << 17)
     assert found < 4 * most
@@ -103,7 +103,7 @@ def test_what_is_let_go_of_answers_as_before(session: Connection) -> None:
     texts = [sql.format(i=i) for sql in KINDS.values() for i in range(2)]
     first = [session.execute(sql).fetchall() for sql in texts]
     paid = len(session.entries())
-    with mock.patch.object(desk, "HELD", 0), mock.patch.object(vaults, "MOST_DERIVED", 0):
+    with mock.patch.object(planner, "HELD", 0), mock.patch.object(vaults, "MOST_DERIVED", 0):
         session.execute("BEGIN WORKLOAD")
         for sql in texts[:4]:
             session.execute(sql)

@@ -651,7 +651,7 @@ def test_the_static_rule(tmp_path: Path) -> None:
 def test_no_true_answer_is_within_reach(world: Connection) -> None:
     import numpy as np
 
-    from dpsql.privacy.truth import Truth
+    from dpsql.privacy.true_answers import TrueAnswers
     from tests.support.reach import reachable
 
     pairs = [tuple(line_of(i).split(",")[1:3]) for i in range(ROWS)]
@@ -662,7 +662,7 @@ def test_no_true_answer_is_within_reach(world: Connection) -> None:
         )
         world.execute(sql)
         found = list(reachable(world.engine.models[f"{model}_"]))
-        assert not any(isinstance(each, Looks | Truth) for each in found)
+        assert not any(isinstance(each, Looks | TrueAnswers) for each in found)
         names = {type(each).__module__ for each in found}
         assert not any(name.startswith(("dpsql.privacy", "duckdb", "_duckdb")) for name in names)
         arrays = [np.asarray(each) for each in found if isinstance(each, np.ndarray)]

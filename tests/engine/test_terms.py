@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.manner import demand
+from dpsql.dbapi.run_options import demand
 from tests.support.seam import zero_noise
 
 DEMO = Path(__file__).parents[2] / "demo_data"

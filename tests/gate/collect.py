@@ -21,7 +21,7 @@ import duckdb
 import pytest
 
 from dpsql.catalog.catalog import Catalog
-from dpsql.engine.desk import Desk
+from dpsql.engine.planner import Planner
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = Path(__file__).with_name("oracle.zip")
@@ -52,13 +52,13 @@ class Collector:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Keep what any connection reads."""
-        read, collector = Desk.read, self
+        read, collector = Planner.read, self
 
-        def watched(desk: Desk, fragment: Any) -> Any:
-            collector.keep(desk.catalog, fragment.body.strip())
-            return read(desk, fragment)
+        def watched(planner: Planner, fragment: Any) -> Any:
+            collector.keep(planner.catalog, fragment.body.strip())
+            return read(planner, fragment)
 
-        with mock.patch.object(Desk, "read", watched):
+        with mock.patch.object(Planner, "read", watched):
             yield
 
     def keep(self, catalog: Catalog, sql: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import inspect
-from dpsql.privacy.vault import risky
+from dpsql.privacy.vault.files import refused_types
 from dpsql.privacy.vault.vault import TableVault
 from tests.hostile.conftest import own_copy
 from tests.support.seam import zero_noise
@@ -180,7 +180,7 @@ def test_a_column_that_one_value_can_make_unreadable_is_refused_at_connect(
     moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its type, whatever it holds; no row is loaded, no vault opened and nothing written."""
-    monkeypatch.setattr(risky, "find_spec", lambda name: None)  # what reads them is missing
+    monkeypatch.setattr(refused_types, "find_spec", lambda name: None)  # what reads them is missing
     days = pa.array([0, moment], pa.int64()).cast(pa.timestamp("ms"))
     pq.write_table(pa.table({"day": days}), tmp_path / "t.parquet")
     day = 'day = { type = "date", domain = ["1970-01-01", "1970-01-09"] }'

@@ -151,7 +151,7 @@ OPENERS = {
     "ui/streams.py": "files with new names beside the wanted ones",
     "ui/cli.py": "the null device",
     "ui/editor.py": "from a descriptor that is new, in the folder for temporary files",
-    "server/twin.py": "a folder with a new name, for an empty PostgreSQL",
+    "server/catalog_twin.py": "a folder with a new name, for an empty PostgreSQL",
 }
 
 

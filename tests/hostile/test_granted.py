@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.granted import Granted
+from dpsql.engine.granted_files import GrantedFiles
 from dpsql.errors import UsageError
 from tests.support.people import people
 
@@ -108,11 +108,11 @@ def test_outside_the_folder_nothing_is_reached_or_told(
 def test_a_folder_that_follows_links_is_found(
     world: Connection, tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def by_name_alone(self: Granted, name: str) -> Path:
+    def by_name_alone(self: GrantedFiles, name: str) -> Path:
         assert self.folder is not None
         return self.folder / name
 
-    monkeypatch.setattr(Granted, "find", by_name_alone)
+    monkeypatch.setattr(GrantedFiles, "find", by_name_alone)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         test_outside_the_folder_nothing_is_reached_or_told(world, tmp_path, own, WRITE, "csv")
 
@@ -231,6 +231,6 @@ def test_a_terminal_grants_where_it_is_unless_data_lie_there(
     for place, folder in ((own, own), (catalog.parent, None), (tmp_path, None)):
         monkeypatch.chdir(place)
         with dpsql.connect(catalog) as connection:
-            assert connection.engine.granted == Granted()
+            assert connection.engine.granted == GrantedFiles()
             connection.grant_here()
             assert connection.engine.granted.folder == folder

@@ -22,7 +22,7 @@ from benchmarks.interrupts import Interrupts
 from dpsql.answer.store import Shelf, SyntheticTables
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import clip as clipping
-from dpsql.engine import desk, engine
+from dpsql.engine import engine, planner
 from dpsql.files import exclusive
 from dpsql.interrupts import Allowed, Cancellation, Held, Watched, check
 from dpsql.plan import request
@@ -167,11 +167,14 @@ def test_what_a_library_makes_of_an_interrupt_is_one(
         except KeyboardInterrupt:
             raise fault from None
 
-    with mock.patch.object(desk, "make_plan", library), pytest.raises(dpsql.Interrupted) as found:
+    with (
+        mock.patch.object(planner, "make_plan", library),
+        pytest.raises(dpsql.Interrupted) as found,
+    ):
         adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
     assert found.value.message == "interrupted: nothing was charged"
     with (
-        mock.patch.object(desk, "make_plan", mock.Mock(side_effect=fault)),
+        mock.patch.object(planner, "make_plan", mock.Mock(side_effect=fault)),
         pytest.raises(dpsql.InternalError, match="E_UNEXPECTED"),
     ):
         adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
@@ -185,7 +188,10 @@ def test_an_interrupt_that_a_library_swallows_comes_before_the_charge(adult: Con
             signal.raise_signal(signal.SIGINT)
         return real(*given)
 
-    with mock.patch.object(desk, "make_plan", library), pytest.raises(dpsql.Interrupted) as found:
+    with (
+        mock.patch.object(planner, "make_plan", library),
+        pytest.raises(dpsql.Interrupted) as found,
+    ):
         adult.execute("SELECT COUNT(*) FROM adult WHERE age > 20")
     assert not found.value.charged
     assert adult.budget.entries == 0
@@ -353,7 +359,7 @@ def test_the_prompt_says_it_and_goes_on(
 
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("dpsql.ui.repl.read_plainly", read)
-    monkeypatch.setattr(desk, "make_plan", planned)
+    monkeypatch.setattr(planner, "make_plan", planned)
     assert run_prompt(Session(adult, "adult", "csv", bail=False)) == 0
     said = capsys.readouterr()
     assert said.err.count("interrupted: nothing was charged") == 1

@@ -18,7 +18,7 @@ CELLS = (
     "_.plot();",
     "%%dpsql --explain\nSELECT sex, COUNT(*) AS n FROM people GROUP BY sex",
     "%%dpsql\nSELECT sexx FROM people",
-    "import dpsql.engine.outlook as outlook\noutlook.EVERY = 0.0",
+    "import dpsql.engine.progress as outlook\noutlook.EVERY = 0.0",
     "%%dpsql\nSELECT COUNT(*) FILTER (WHERE age < 7) AS a, COUNT(*) FILTER (WHERE age > 3) AS b "
     "FROM people",
     "import duckdb\nduckdb.connect().execute(\"SELECT current_setting('enable_progress_bar')\")"

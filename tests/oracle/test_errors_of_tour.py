@@ -20,8 +20,8 @@ import dpsql
 from dpsql.answer.codec import Release
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.asked import read_job
 from dpsql.engine.matrix import Asking
+from dpsql.engine.statements import read_job
 from dpsql.engine.terms import Terms
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.sql.parse import reparse

@@ -16,8 +16,8 @@ import pytest
 import dpsql
 from dpsql.catalog.view import RowView
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.rows import Rows
 from dpsql.privacy.vault.stored_rows import StoredRows
+from dpsql.privacy.vault.unit.rows import Rows
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
 from tests.support.effort import effort
@@ -202,7 +202,7 @@ def _fewer(self: TableVault, columns: Collection[str] | None) -> frozenset[str]:
 
 
 FAULTS = {
-    "columns of other rows": ("dpsql.privacy.vault.rows.Rows.with_columns", _unaligned),
+    "columns of other rows": ("dpsql.privacy.vault.unit.rows.Rows.with_columns", _unaligned),
     "columns that are not read": ("dpsql.privacy.vault.vault.TableVault._missing", _fewer),
 }
 

@@ -17,9 +17,9 @@ import pytest
 from dpsql.catalog.view import NO_LINES
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import check
-from dpsql.page import teller
+from dpsql.page import workers
+from dpsql.page.json_shapes import Shape
 from dpsql.page.serving import Page
-from dpsql.page.shapes import Shape
 from dpsql.server.users import Users
 from tests.support.browser import open_browser, require_browser
 from tests.support.paged import Knocker, paged
@@ -275,7 +275,7 @@ def test_a_price_is_that_of_what_is_written(
     reader.write(COUNT)
     reader.wait(lambda: reader.text("#forecast .figure") == "Free")
     slow = threading.Event()
-    known = teller._forecast
+    known = workers._forecast
 
     def wait(connection: Connection, text: str, epsilon: str) -> Shape:
         while not slow.is_set():
@@ -285,7 +285,7 @@ def test_a_price_is_that_of_what_is_written(
 
     before = reader.text("#gauge")
     with monkeypatch.context() as patch:
-        patch.setattr(teller, "_forecast", wait)
+        patch.setattr(workers, "_forecast", wait)
         reader.type(" WHERE day < '2024-07-01'")  # after GROUP BY: whatever it is, it is not free
         assert reader.run(figure) == 0
         reader.write("SELECT COUNT(*) AS unseen FROM visits")
@@ -295,7 +295,7 @@ def test_a_price_is_that_of_what_is_written(
         assert reader.text("#forecast .figure").startswith("±")
     with monkeypatch.context() as patch:
         patch.setattr(
-            teller, "_forecast", lambda *given: known(*given) | {"free": True, "price": "0"}
+            workers, "_forecast", lambda *given: known(*given) | {"free": True, "price": "0"}
         )
         reader.write("SELECT COUNT(*) AS unseen, 1 AS one FROM visits")
         reader.wait(lambda: reader.text("#forecast .figure") == "Free")

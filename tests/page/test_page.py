@@ -19,11 +19,11 @@ import pytest
 
 from dpsql.errors import UsageError
 from dpsql.interrupts import Cancellation
-from dpsql.page.entrance import REFUSED, Entrance
-from dpsql.page.fence import MOST_BYTES
+from dpsql.page.browser_sessions import IDLE, LONGEST, MOST_OF_ONE, BrowserSessions
 from dpsql.page.serving import Page, open_page
-from dpsql.page.visits import IDLE, LONGEST, MOST_OF_ONE, Visits
-from dpsql.server.caller import Caller
+from dpsql.page.sign_in import REFUSED, SignIn
+from dpsql.page.site_guard import MOST_BYTES
+from dpsql.server.analyst_session import AnalystSession
 from dpsql.server.handshake import FREE_TRIES, Failures
 from dpsql.server.scram import Verifier
 from dpsql.server.server import Address
@@ -91,7 +91,7 @@ def test_an_unknown_name_is_derived_like_a_known_one(
         return derive(password, salt, iterations)
 
     monkeypatch.setattr(Verifier, "_derive", staticmethod(watch))
-    entrance = Entrance(Users(folder / "clinic.users"), {"ana", "bo"})
+    entrance = SignIn(Users(folder / "clinic.users"), {"ana", "bo"})
     assert entrance.sign_in("ana", "wrong") is None
     known, derived[:] = list(derived), []
     assert entrance.sign_in("nobody", "wrong") is None
@@ -100,7 +100,7 @@ def test_an_unknown_name_is_derived_like_a_known_one(
 
 def test_tries_are_delayed_and_the_delay_is_shared_with_the_wire(folder: Path) -> None:
     failures = Failures(lambda: 0.0)
-    entrance = Entrance(Users(folder / "clinic.users"), {"ana"}, failures)
+    entrance = SignIn(Users(folder / "clinic.users"), {"ana"}, failures)
     for _ in range(FREE_TRIES):
         assert entrance.delay("ana", "::1") == 0
         assert entrance.sign_in("ana", "wrong", "::1") is None
@@ -338,8 +338,8 @@ def test_hostile_text_comes_back_as_data(ana: Knocker) -> None:
 
 def test_a_visit_ends(folder: Path, page: Page) -> None:
     now = [0.0]
-    visits = Visits(page.visits.site, 12, clock=lambda: now[0])
-    who = Entrance(Users(folder / "clinic.users"), {"ana"}).recognise("ana")
+    visits = BrowserSessions(page.visits.site, 12, clock=lambda: now[0])
+    who = SignIn(Users(folder / "clinic.users"), {"ana"}).recognise("ana")
     assert who is not None
     token = visits.begin(who) or ""
     now[0] = IDLE - 1
@@ -356,8 +356,8 @@ def test_a_visit_ends(folder: Path, page: Page) -> None:
 
 
 def test_more_than_may_be_here_are_refused(folder: Path, page: Page) -> None:
-    visits = Visits(page.visits.site, 1)
-    entrance = Entrance(Users(folder / "clinic.users"), {"ana", "bo"})
+    visits = BrowserSessions(page.visits.site, 1)
+    entrance = SignIn(Users(folder / "clinic.users"), {"ana", "bo"})
     ana, bo = entrance.recognise("ana"), entrance.recognise("bo")
     assert ana is not None
     assert bo is not None
@@ -380,7 +380,7 @@ def test_a_browser_that_goes_away_ends_what_it_asked(
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    def wait(self: Caller, text: str, many: bool, limit: int, wish: Cancellation) -> None:
+    def wait(self: AnalystSession, text: str, many: bool, limit: int, wish: Cancellation) -> None:
         begun.set()
         try:
             while True:
@@ -390,7 +390,7 @@ def test_a_browser_that_goes_away_ends_what_it_asked(
             ended.set()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Caller, "run", wait)
+        patch.setattr(AnalystSession, "run", wait)
         body = json.dumps({"sql": COUNT, "epsilon": "1", "price": ""}).encode()
         away = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
         headers = {"X-Dpsql": "page", "Content-Type": "application/json", "Cookie": ana.cookie}

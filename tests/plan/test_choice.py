@@ -10,11 +10,11 @@ import pytest
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan import choice
+from dpsql.plan.answer_weights import Reached
+from dpsql.plan.candidate_plan import CandidatePlan
 from dpsql.plan.choice import Chooser
-from dpsql.plan.chosen import Chosen
 from dpsql.plan.request import Request, choose_one, make_plan
-from dpsql.plan.weighing import Reached
-from dpsql.search.itself import measure_queries
+from dpsql.search.workload_rows import measure_queries
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
@@ -66,11 +66,11 @@ def test_where_weights_come_nowhere_near_no_other_family_is_weighed(
     weighed: list[str] = []
     named: list[object] = []
 
-    def nearest(self: Chooser, start: Chosen, *_: object) -> Reached:
+    def nearest(self: Chooser, start: CandidatePlan, *_: object) -> Reached:
         weighed.append(start.strategy.method)
         return Reached([], worst)
 
-    def by_name(*given: object) -> list[Chosen]:
+    def by_name(*given: object) -> list[CandidatePlan]:
         named.append(given)
         return []
 
@@ -90,7 +90,7 @@ def test_nothing_is_searched_for_where_cells_stay_far_beyond_the_limits(
     searched: list[int] = []
     known = Chooser.selected
 
-    def counted(self: Chooser) -> list[Chosen]:
+    def counted(self: Chooser) -> list[CandidatePlan]:
         searched.append(len(self.target.asked))
         return known(self)
 

@@ -13,10 +13,10 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import ProgrammingError
 from dpsql.plan.choice import Chooser
-from dpsql.plan.drawn import _coarse_of
+from dpsql.plan.drawn_variance import _coarse_of
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.request import METRIC, Planned, Request, expected_error, make_plan
-from dpsql.search.coarse import AMOUNTS, Contest, drawn_part
+from dpsql.search.coarse_noise import AMOUNTS, Contest, drawn_part
 from dpsql.search.select import choose
 from dpsql.strategy.noise_law import laplace_variance
 from dpsql.strategy.product import assemble

@@ -18,7 +18,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.engine.explanation import Explanation
 from dpsql.plan import division, request
-from dpsql.plan.chosen import Chosen
+from dpsql.plan.candidate_plan import CandidatePlan
 from dpsql.plan.limits import CAP
 from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE
@@ -121,7 +121,7 @@ def test_no_answer_of_few_rows_is_given_up_for_one_of_many(connection: Connectio
 def test_a_repeat_of_what_was_halved_is_free(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def needed(chosen: Chosen, *_: Any) -> float:
+    def needed(chosen: CandidatePlan, *_: Any) -> float:
         return 3.0 if len(chosen.means) > 1 else 0.3
 
     def counted(*given: Any) -> list[division.PlannedAlone]:

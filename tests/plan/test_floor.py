@@ -13,19 +13,19 @@ import pytest
 
 import dpsql
 from benchmarks import accuracy, floor, growing_marginals
+from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.operator import Floats
-from dpsql.algebra.worst import worst_cell
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.plan.baselines import plain_sensitivity
+from dpsql.plan.candidate_plan import least_error, worst_of
 from dpsql.plan.choice import Chooser
-from dpsql.plan.chosen import least_error, worst_of
 from dpsql.plan.limits import FAIR, find_limits
 from dpsql.plan.request import Request, make_plan
-from dpsql.search.emphasis import residual_emphasis
-from dpsql.search.few import few_candidates, gaussian_optimum
-from dpsql.search.few_queries import Few, read_few
+from dpsql.search.distinct_queries import LowRank, read_few
 from dpsql.search.interchange import fits
+from dpsql.search.limit_weights import residual_emphasis
+from dpsql.search.low_rank import few_candidates, gaussian_optimum
 from dpsql.search.problem import Problem
 from dpsql.search.reduction import groups, orbits_of, size_of
 from dpsql.search.residual import affordable_steps
@@ -247,8 +247,8 @@ def test_worst_cell_is_never_less_where_it_gives_up(monkeypatch: pytest.MonkeyPa
     tables = [rng.integers(0, 2, (12, 9)) for _ in range(5)]
     exact, is_exact = worst_cell(tables, np.ones(12, dtype=np.int64))
     assert is_exact
-    monkeypatch.setattr("dpsql.algebra.worst.WORK", 0)
-    monkeypatch.setattr("dpsql.algebra.worst.PIECE", 200)
+    monkeypatch.setattr("dpsql.algebra.largest_cell.WORK", 0)
+    monkeypatch.setattr("dpsql.algebra.largest_cell.PIECE", 200)
     bound, is_exact = worst_cell(tables, np.ones(12, dtype=np.int64))
     assert not is_exact
     assert bound >= exact
@@ -274,7 +274,7 @@ def test_plain_noise_is_that_of_dense_rows(seed: int, adult: Connection) -> None
     assert gaussian == pytest.approx(np.square(rows).sum(axis=0).max())
 
 
-def random_few(rng: np.random.Generator, m: int, n: int) -> tuple[Workload, Few]:
+def random_few(rng: np.random.Generator, m: int, n: int) -> tuple[Workload, LowRank]:
     rows = (rng.random((m, n)) < 0.5).astype(np.int64)
     workload = Workload(
         {"a": n}, [({"a": row[np.newaxis]}, float(1 + i % 3)) for i, row in enumerate(rows)]

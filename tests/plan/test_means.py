@@ -16,7 +16,7 @@ import pytest
 import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.search import cache, few_descent, gram_parts, hierarchy, joint, opt0
+from dpsql.search import cache, gram_parts, hierarchy, joint, low_rank_descent, opt0
 from tests.support.seam import zero_noise
 
 CATALOG = """
@@ -72,7 +72,7 @@ def descents(connection: Connection, sql: str, monkeypatch: pytest.MonkeyPatch) 
         calls += 1
         return real(*args, **kwargs)
 
-    for module in (few_descent, gram_parts, hierarchy, joint, opt0):
+    for module in (low_rank_descent, gram_parts, hierarchy, joint, opt0):
         monkeypatch.setattr(module, "minimise", counted)
     monkeypatch.setattr(cache, "_memory", OrderedDict())
     connection.explain(sql)

@@ -21,7 +21,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.cursor import parse_script
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan import division
-from dpsql.plan.chosen import Chosen
+from dpsql.plan.candidate_plan import CandidatePlan
 from dpsql.plan.division import GAIN, PlannedAlone, in_pieces, part_of, total_of
 from dpsql.plan.partition import MOST, Forecaster, best_partition
 from dpsql.plan.plan import shared_error
@@ -240,7 +240,7 @@ def test_pieces_are_within_the_limits_of_all_and_their_error_is_what_was_counted
     (target,), (noise,) = request.targets, request.noises
     one = planned_alone(request, target, frozenset(target.asked), noise)
 
-    def choose(part: Target, earnest: bool = False) -> Chosen:
+    def choose(part: Target, earnest: bool = False) -> CandidatePlan:
         return planned_alone(request, target, frozenset(part.asked), noise).chosen
 
     pieces = in_pieces(one, choose)
@@ -285,7 +285,7 @@ def test_groups_that_can_be_measured_keep_the_limits_where_nothing_else_does(
     monkeypatch.setattr(division, "HALVINGS", 0)
     monkeypatch.setattr(division, "GAIN", math.inf)
 
-    def choose(part: Target, earnest: bool = False) -> Chosen:
+    def choose(part: Target, earnest: bool = False) -> CandidatePlan:
         return planned_alone(request, target, frozenset(part.asked), noise).chosen
 
     pieces = in_pieces(one, choose)

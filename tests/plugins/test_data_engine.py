@@ -27,8 +27,8 @@ from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import Error
 from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.conformance import FORMS, find_faults
-from dpsql.privacy.vault.duckdb import FILES
-from dpsql.privacy.vault.plugged import GROUP
+from dpsql.privacy.vault.files.duckdb import FILES
+from dpsql.privacy.vault.plugins import GROUP
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.support.packages import folder_of_packages, install

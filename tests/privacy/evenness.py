@@ -11,9 +11,9 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods
-from dpsql.privacy.vault.owners import Digest, UnitNumbers
-from dpsql.privacy.vault.pile import PileRoom
-from dpsql.privacy.vault.rows import Rows, line_up
+from dpsql.privacy.vault.codes.spill import SpillRoom
+from dpsql.privacy.vault.unit.rows import Rows, line_up
+from dpsql.privacy.vault.unit.unit_numbers import Digest, UnitNumbers
 
 SALTS = 200
 PEOPLE = 80
@@ -53,7 +53,7 @@ def _check(column: str) -> None:
         numbers[column] = values.astype(np.float64)
     else:
         codes[column] = values.astype(np.uint32)
-    who = UnitNumbers(PileRoom())
+    who = UnitNumbers(SpillRoom())
     who.add(names, np.ones(len(names), dtype=bool))
     owners = who.owners()
     rows = Rows(len(names), codes, places, numbers, owners)

@@ -73,7 +73,7 @@ def _above(process: int, parents: dict[int, int]) -> Iterator[int]:
 @contextmanager
 def killing(method: str, all_of_them: bool) -> Iterator[set[int]]:
     """Kill one executor, or each that there is, as soon as a counter is asked for something."""
-    from dpsql.privacy.vault.spark import SparkCounter
+    from dpsql.privacy.vault.servers.spark import SparkCounter
 
     killed: set[int] = set()
     asked, done = threading.Event(), threading.Event()

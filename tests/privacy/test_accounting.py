@@ -25,7 +25,7 @@ from dpsql.privacy.accounting import (
     rho_for,
 )
 from dpsql.privacy.amounts import LIMIT, UNITS, units_up
-from dpsql.privacy.spent import Spent
+from dpsql.privacy.budget_sums import BudgetSums
 
 TENTH, HUNDREDTH = Fraction(1, 10), Fraction(1, 100)
 NANO = Fraction(1, 10**9)
@@ -64,7 +64,7 @@ def test_vectors(
 @pytest.mark.parametrize("row", VECTORS, ids=lambda row: f"{row[0]}-{row[1]}")
 def test_the_filter_stops_after_the_better_rule(row: tuple[str, str, int]) -> None:
     policy = Policy(Fraction(row[0]), Fraction(row[1]))
-    cost, spent, count = laplace_cost(policy, TENTH), Spent(), 0
+    cost, spent, count = laplace_cost(policy, TENTH), BudgetSums(), 0
     while (more := spent.add(cost)).within(policy):
         spent, count = more, count + 1
     assert count == max(row[7])  # type: ignore[misc]
@@ -74,24 +74,24 @@ def test_one_gaussian_release_of_the_whole_budget_is_admitted_exactly() -> None:
     for epsilon, delta in [("0.5", "1e-9"), ("1", "1e-6"), ("7/3", "1e-15"), ("100", "1e-4")]:
         policy = Policy(Fraction(epsilon), Fraction(delta))
         rho = rho_for(policy.epsilon, policy.delta)
-        assert Spent().add(gaussian_cost(policy, rho, policy.epsilon)).within(policy)
+        assert BudgetSums().add(gaussian_cost(policy, rho, policy.epsilon)).within(policy)
         more = rho + Fraction(1, UNITS)
-        assert not Spent().add(gaussian_cost(policy, more, policy.epsilon)).within(policy)
+        assert not BudgetSums().add(gaussian_cost(policy, more, policy.epsilon)).within(policy)
 
 
 def test_gaussian_noise_ends_the_pure_rule() -> None:
     policy = Policy(Fraction(1), NANO)
-    spent = Spent().add(gaussian_cost(policy, Fraction(1, 10**6), TENTH))
+    spent = BudgetSums().add(gaussian_cost(policy, Fraction(1, 10**6), TENTH))
     assert spent.within(policy)
     assert not spent.add(laplace_cost(policy, Fraction(9, 10))).within(policy)
-    assert Spent().add(laplace_cost(policy, Fraction(9, 10))).within(policy)
+    assert BudgetSums().add(laplace_cost(policy, Fraction(9, 10))).within(policy)
 
 
 def test_pure_policy_has_rule_1_only() -> None:
     policy = Policy(Fraction(1), Fraction(0))
     assert policy.alpha is None
     assert policy.total_renyi_units == 0
-    spent = Spent()
+    spent = BudgetSums()
     for _ in range(10):
         spent = spent.add(laplace_cost(policy, TENTH))
         assert spent.within(policy)
@@ -197,7 +197,7 @@ def test_many_small_laplace_releases_stay_within_the_tight_accountant() -> None:
 def test_what_is_said_to_remain_is_admitted_and_no_more(
     history: list[tuple[bool, Fraction]],
 ) -> None:
-    policy, spent, unit = Policy(Fraction(1), NANO), Spent(), Fraction(1, UNITS)
+    policy, spent, unit = Policy(Fraction(1), NANO), BudgetSums(), Fraction(1, UNITS)
     for gaussian, epsilon in history:
         cost = (
             gaussian_cost(policy, rho_for(epsilon, NANO), epsilon)
@@ -251,7 +251,7 @@ def test_costs_beyond_every_total_saturate_and_are_refused() -> None:
     policy = Policy(Fraction(1, 10**6), Fraction(1, 10**15))
     cost = gaussian_cost(policy, Fraction(10**9), Fraction(100))
     assert cost.renyi_units == LIMIT - 1
-    spent = Spent().add(cost).add(cost)
+    spent = BudgetSums().add(cost).add(cost)
     assert spent.renyi_units == LIMIT - 1
     assert not spent.within(policy)
 

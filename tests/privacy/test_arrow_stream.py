@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Table, Unit
-from dpsql.privacy.vault import duckdb as duckdb_engine
-from dpsql.privacy.vault.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.data_engine import Asked
-from dpsql.privacy.vault.duckdb import FILES
-from dpsql.privacy.vault.source import RowQuery, connect
+from dpsql.privacy.vault.files import duckdb as duckdb_engine
+from dpsql.privacy.vault.files.arrow_stream import Fetched, read_stream
+from dpsql.privacy.vault.files.duckdb import FILES
+from dpsql.privacy.vault.files.source import RowQuery, connect
 
 ROWS = 140_000
 """More than a batch of DuckDB's, whose last is short."""

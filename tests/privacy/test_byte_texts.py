@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault import digests, owners, row_texts, text_names
-from dpsql.privacy.vault.byte_texts import LONG, ByteTexts
-from dpsql.privacy.vault.digests import first_digits
-from dpsql.privacy.vault.owners import Digest, UnitNumbers
-from dpsql.privacy.vault.pile import PileRoom
-from dpsql.privacy.vault.row_texts import write_rows
-from dpsql.privacy.vault.text_names import PLACES, TextNames
+from dpsql.privacy.vault.codes import digests, row_texts, text_names
+from dpsql.privacy.vault.codes.byte_texts import LONG, ByteTexts
+from dpsql.privacy.vault.codes.digests import first_digits
+from dpsql.privacy.vault.codes.row_texts import write_rows
+from dpsql.privacy.vault.codes.spill import SpillRoom
+from dpsql.privacy.vault.codes.text_names import PLACES, TextNames
+from dpsql.privacy.vault.unit import unit_numbers
+from dpsql.privacy.vault.unit.unit_numbers import Digest, UnitNumbers
 
 PARTS = ["", "a", "b", "\0", "é", "\U0001f600", "\udc80", "12345678", "x" * 9, "y" * LONG]
 
@@ -91,15 +92,15 @@ def test_records_have_a_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("spilled", [False, True])
 def test_units_of_texts_are_numbered_over_batches(spilled: bool, tmp_path: object) -> None:
     listed = draw(2, 2000)
-    units = UnitNumbers(PileRoom(str(tmp_path) if spilled else None))
+    units = UnitNumbers(SpillRoom(str(tmp_path) if spilled else None))
     for start in range(0, 2000, 300):
         some = np.array([*listed[start : start + 300], None], dtype=object)
         units.add(some, np.append(np.arange(len(some) - 1) % 7 > 0, True))
-    owners = units.owners()
-    kept = [i for i in range(2007) if owners.owned[i]]
+    unit_numbers = units.owners()
+    kept = [i for i in range(2007) if unit_numbers.owned[i]]
     texts_of = [each for i, each in enumerate(listed) if i % 300 % 7]
-    names = owners.names.tolist()
-    assert [names[owners.units[i]] for i in kept] == [
+    names = unit_numbers.names.tolist()
+    assert [names[unit_numbers.units[i]] for i in kept] == [
         each.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
         for each in texts_of
     ]
@@ -110,13 +111,13 @@ def test_units_of_texts_are_numbered_over_batches(spilled: bool, tmp_path: objec
 def test_units_of_whole_numbers_are_numbered(
     spilled: bool, spread: int, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owners, "BATCH", 70)
+    monkeypatch.setattr(unit_numbers, "BATCH", 70)
     rng, limits = np.random.default_rng(8), np.iinfo(np.int64)
     values = rng.integers(-90, 90, 1000) * spread
     if spread > 1:
         values[[3, 500, 999]] = limits.min, limits.max, limits.min
     for count in (0, 1, 1000):
-        units = UnitNumbers(PileRoom(str(tmp_path) if spilled else None))
+        units = UnitNumbers(SpillRoom(str(tmp_path) if spilled else None))
         units.add(values[:count], np.arange(count) % 7 > 0)
         found = units.owners()
         assert (found.units.dtype.name, found.names.dtype.name) == ("uint32", "int64")

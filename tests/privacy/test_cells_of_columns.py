@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault.tally import axis_of_cells, tally_rows
+from dpsql.privacy.vault.codes.tally import axis_of_cells, tally_rows
 from dpsql.workload.cells import Cells
 
 

@@ -39,7 +39,7 @@ def run(adult: Connection, change: Change) -> None:
         part = replace(part, resolutions=change(part.resolutions))
         return replace(planned, plan=replace(planned.plan, parts=(part,)))
 
-    with mock.patch("dpsql.engine.desk.make_plan", changed):
+    with mock.patch("dpsql.engine.planner.make_plan", changed):
         adult.execute(BY_SEX)
 
 

@@ -26,14 +26,14 @@ import pytest
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.delimited import ENCODINGS, KEYS, OF_BYTES, Delimited, code_page
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault import lines
 from dpsql.privacy.vault.data_engine import Asked, Form
-from dpsql.privacy.vault.duckdb import FILES as ENGINE
-from dpsql.privacy.vault.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
-from dpsql.privacy.vault.lines import find_unread
-from dpsql.privacy.vault.source import connect
-from dpsql.privacy.vault.spelled import spelling
-from dpsql.privacy.vault.text_files import open_text
+from dpsql.privacy.vault.files import lines
+from dpsql.privacy.vault.files.duckdb import FILES as ENGINE
+from dpsql.privacy.vault.files.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
+from dpsql.privacy.vault.files.lines import find_unread
+from dpsql.privacy.vault.files.source import connect
+from dpsql.privacy.vault.files.spellings import spelling
+from dpsql.privacy.vault.files.text_files import open_text
 from dpsql.records import replace
 from tests.support.effort import effort
 
@@ -369,7 +369,9 @@ def test_lines_of_several_bytes_a_character_are_read_one_by_one(
         return [str(each) for each in blocks["line"]]
 
     assert read([good]) == [f"{word}|\r1"]
-    monkeypatch.setattr("dpsql.privacy.vault.text_files.CHUNK", 7)  # within lines and characters
+    monkeypatch.setattr(
+        "dpsql.privacy.vault.files.text_files.CHUNK", 7
+    )  # within lines and characters
     mixed = [line for each in spoilt for line in (each, good)]
     alone = [row for each in mixed for row in read([each])]
     assert read(mixed) == alone
@@ -381,8 +383,8 @@ def test_a_line_of_several_bytes_that_is_too_long_is_no_row(
 ) -> None:
     for module in ("lines", "text_files"):
         monkeypatch.setattr(f"dpsql.privacy.vault.{module}.LONGEST", 50)
-    monkeypatch.setattr("dpsql.privacy.vault.text_files.CHUNK", 16)
-    monkeypatch.setattr("dpsql.privacy.vault.lines.BLOCK", 20)
+    monkeypatch.setattr("dpsql.privacy.vault.files.text_files.CHUNK", 16)
+    monkeypatch.setattr("dpsql.privacy.vault.files.lines.BLOCK", 20)
     (tmp_path / "t.csv").write_bytes(b"w,n\na,1\n" + b"b" * 200 + b",2\nc,3\n")
     found = list(lines.read_rows(str(tmp_path / "t.csv"), 2, Delimited(encoding="gbk")))
     assert [each for block in found for each in block["line"]] == ["a\r1", "c\r3"]

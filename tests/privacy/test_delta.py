@@ -190,7 +190,7 @@ def test_a_catalog_is_drafted_and_checked(tmp_path: Path) -> None:
 
 
 def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsql.privacy.vault import delta
+    from dpsql.privacy.vault.files import delta
 
     write_deltalake(tmp_path / "t", arrow(ROWS))
     monkeypatch.setattr(delta, "find_spec", lambda name: None)

@@ -17,12 +17,12 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.sought import Sought
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.privacy import find
+from dpsql.privacy import find_keys
 from dpsql.privacy.discovery import Discovery
-from dpsql.privacy.find import _choose, _weights
-from dpsql.privacy.vault import distinct
-from dpsql.privacy.vault.distinct import NO_VALUE, Pairs, _bounded
-from dpsql.privacy.vault.owners import Digest, Owners
+from dpsql.privacy.find_keys import _choose, _weights
+from dpsql.privacy.vault.unit import key_counts
+from dpsql.privacy.vault.unit.key_counts import NO_VALUE, Pairs, _bounded
+from dpsql.privacy.vault.unit.unit_numbers import Digest, Units
 from dpsql.privacy.vault.vault import open_vault
 from tests.support.tables import insert, scribe
 
@@ -136,7 +136,7 @@ def test_keys_that_count_for_nobody_do_not_leave_the_vault(tmp_path: Path) -> No
 
 def test_which_keys_of_a_unit_count_is_even_over_salts() -> None:
     pairs, keys = np.array([[0, place] for place in range(4)]), ("a", "b", "c", "d")
-    owners = Owners(np.zeros(4, dtype=np.uint32), np.ones(4, dtype=np.bool_), np.array(["ann"]))
+    owners = Units(np.zeros(4, dtype=np.uint32), np.ones(4, dtype=np.bool_), np.array(["ann"]))
     chosen: Counter[str] = Counter()
     for i in range(200):
         kept = _bounded(pairs, keys, owners, 1, Digest(i.to_bytes(16).hex()))
@@ -178,10 +178,10 @@ def _first_come(pairs: Any, keys: Any, owners: Any, most: int, digest: Any) -> A
 
 PLANTED: dict[str, Callable[[], Any]] = {
     "a key counts for the first unit alone": lambda: mock.patch.object(
-        distinct, "_bounded", _first_come
+        key_counts, "_bounded", _first_come
     ),
     "max_keys ignored": lambda: mock.patch.object(
-        distinct, "_bounded", lambda pairs, keys, owners, most, digest: pairs
+        key_counts, "_bounded", lambda pairs, keys, owners, most, digest: pairs
     ),
 }
 
@@ -205,11 +205,11 @@ def test_whatever_goes_wrong_is_told_by_one_constant_text(tmp_path: Path) -> Non
     column = Column("k", "text", sought=Sought("keys", 1))
     vault = open_vault(Table("t", str(path), Unit("who", 9), {"k": column}), SALT)
     with (
-        mock.patch.object(distinct, "is_key", side_effect=ValueError("secret")),
+        mock.patch.object(key_counts, "is_key", side_effect=ValueError("secret")),
         pytest.raises(InternalError) as caught,
     ):
         vault.pairs("k", Sought("keys", 1))
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
-    assert find._choose is _choose
+    assert find_keys._choose is _choose

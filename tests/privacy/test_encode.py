@@ -12,8 +12,8 @@ import pytest
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Values
+from dpsql.privacy.vault.codes.encode import NEAR, count_ticks, encode
 from dpsql.privacy.vault.data_engine import Values64
-from dpsql.privacy.vault.encode import NEAR, count_ticks, encode
 
 CellOf = Callable[[int], int | None]
 ENDS = (-(1 << 63), 1 - (1 << 63), -1, 0, 1, (1 << 63) - 1)

@@ -19,7 +19,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import Error
-from dpsql.privacy.vault.readers import end_readers
+from dpsql.privacy.vault.files.readers import end_readers
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.records import replace
 from dpsql.workload.cells import Cells

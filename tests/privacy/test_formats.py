@@ -16,11 +16,11 @@ import pytest
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.arrow_rows import FORMATS
-from dpsql.privacy.vault.byte_texts import ByteTexts
+from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.privacy.vault.conformance import FORMS, HOSTILE, TEXTS, rows_told
 from dpsql.privacy.vault.data_engine import VERSION, Asked, StoredTable
-from dpsql.privacy.vault.duckdb import FILES
+from dpsql.privacy.vault.files.arrow_rows import FORMATS
+from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.records import replace
 from tests.support.formats import WRITERS, write_json, write_sheet, write_spss, write_sqlite
 

@@ -20,7 +20,7 @@ from dpsql.dbapi.checking import chosen_tables
 from dpsql.errors import DataUnavailable
 from dpsql.privacy import inspect
 from dpsql.privacy.inspect import Figures, inspect_rows
-from dpsql.privacy.vault import pile
+from dpsql.privacy.vault.codes import spill
 from dpsql.ui.check import figures_lines
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
@@ -287,7 +287,7 @@ def test_the_curator_is_told_how_many_rows_there_is_room_for(
     path = write(tmp_path, ['type = "integer", domain = [0, 9]'], [[str(i)] for i in range(10)])
     path.write_text(path.read_text().replace("[table.t]", f"[table.t]\n{stated}"))
     table = Catalog.load(path).tables["t"]
-    monkeypatch.setattr(pile, "memory", lambda: 2 * room * pile.bytes_of_row(table))
+    monkeypatch.setattr(spill, "memory", lambda: 2 * room * spill.bytes_of_row(table))
     if stated and room < int(stated.split()[-1]):
         with pytest.raises(DataUnavailable, match="more than is left"):
             chosen_tables(path, None)

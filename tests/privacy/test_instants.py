@@ -17,13 +17,13 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault import instants, risky
-from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.described import describe_data
-from dpsql.privacy.vault.duckdb import FILES
 from dpsql.privacy.vault.failures import Unread
-from dpsql.privacy.vault.risky import refuse_unreadable
+from dpsql.privacy.vault.files import instants, refused_types
+from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files.descriptions import describe_data
+from dpsql.privacy.vault.files.duckdb import FILES
+from dpsql.privacy.vault.files.refused_types import refuse_unreadable
 from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.additivity import CLOCKS, DATES
@@ -119,7 +119,9 @@ def test_milliseconds_are_the_same_instants_in_microseconds(
 def test_instants_of_96_bits_are_the_same_in_microseconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(risky, "OLD", "no such way")  # columns with a zone are compared, too
+    monkeypatch.setattr(
+        refused_types, "OLD", "no such way"
+    )  # columns with a zone are compared, too
     monkeypatch.setitem(WRITERS, "old", write_old)
     agree(tmp_path / "far", [*ORDINARY, *FAR, *ORDINARY], "old", None)
     micros = frame([YEAR * 1000 + each for each in range(-9, 99)] + [None, 9 * 10**18], "us", None)
@@ -132,7 +134,7 @@ def test_a_planted_reading_in_one_unit_wraps_around(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(WRITERS, "old", write_old)
-    monkeypatch.setattr(risky, "OLD", "no such way")
+    monkeypatch.setattr(refused_types, "OLD", "no such way")
     monkeypatch.setattr(instants, "_has_old", lambda path, names: False)
     with pytest.raises(AssertionError):
         agree(tmp_path / "far", [*ORDINARY, *FAR], "old", None)
@@ -247,7 +249,7 @@ def test_instants_of_96_bits_are_refused_where_a_zone_is_declared(tmp_path: Path
 
 
 def test_files_may_differ_in_their_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(risky, "OLD", "no such way")
+    monkeypatch.setattr(refused_types, "OLD", "no such way")
     pq.write_table(frame(ORDINARY[:30], "ms", None), tmp_path / "a.parquet", version="1.0")
     micros = [in_micros(each) for each in [*ORDINARY[30:], *EXTREME]]
     pq.write_table(frame(micros, "us", None), tmp_path / "b.parquet")
@@ -303,7 +305,7 @@ def test_without_the_package_that_reads_them_they_are_refused_by_their_types(
         other = replace(whole, columns={"n": Column("n", "integer", IntegerRange(0, 9))})
         refuse_unreadable([whole])
         with monkeypatch.context() as patch:
-            patch.setattr(risky, "find_spec", lambda name: None)
+            patch.setattr(refused_types, "find_spec", lambda name: None)
             with pytest.raises(DataUnavailable) as at_connect:
                 refuse_unreadable([whole])
             with pytest.raises(DataUnavailable) as when_opened:

@@ -17,14 +17,14 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.catalog.sought import Sought
-from dpsql.privacy import find
+from dpsql.privacy import find_keys
 from dpsql.privacy.discovery import CountedDiscovery
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.find import _count, choose_weighed
+from dpsql.privacy.find_keys import _count, choose_weighed
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.partitions import least_shown
 from dpsql.privacy.tails import gaussian_tail, laplace_tail
-from dpsql.privacy.vault.distinct import NO_KEY, NO_VALUE, Pairs
+from dpsql.privacy.vault.unit.key_counts import NO_KEY, NO_VALUE, Pairs
 from tests.privacy.seam import Paths
 
 DELTA = Fraction(1, 50)
@@ -131,7 +131,7 @@ FAULTS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
     "keys of nobody are shown": ("counts of rows", _leveled(-100)),
     "others are told without noise": (
         "and of others",
-        lambda: mock.patch.object(find, "_others", _free),
+        lambda: mock.patch.object(find_keys, "_others", _free),
     ),
     "noise for one key where two count": (
         "two keys each",

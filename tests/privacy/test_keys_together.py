@@ -19,10 +19,11 @@ from dpsql.catalog.domain import Values
 from dpsql.catalog.joint_keys import join_key, joint_column
 from dpsql.catalog.sought import Sought
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.privacy.find import _weights
-from dpsql.privacy.vault import combined, distinct
-from dpsql.privacy.vault.combined import encode_joint, join_codes, split_codes
-from dpsql.privacy.vault.distinct import Pairs
+from dpsql.privacy.find_keys import _weights
+from dpsql.privacy.vault.codes import combinations
+from dpsql.privacy.vault.codes.combinations import encode_joint, join_codes, split_codes
+from dpsql.privacy.vault.unit import key_counts
+from dpsql.privacy.vault.unit.key_counts import Pairs
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from tests.privacy.test_distinct import HOSTILE, PRINTABLE, SALT
 from tests.support.tables import insert, scribe
@@ -174,11 +175,11 @@ def _wild(codes: Any, sizes: Any) -> Any:
 
 PLANTED: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[Path], None]]] = {
     "one combination more counts": (
-        lambda: mock.patch.object(distinct, "_bounded", _cut_before(distinct._bounded)),
+        lambda: mock.patch.object(key_counts, "_bounded", _cut_before(key_counts._bounded)),
         lambda path: test_a_unit_moves_weights_by_a_norm_of_at_most_one(path, 1),
     ),
     "different combinations have one number": (
-        lambda: mock.patch.object(combined, "join_codes", _wild),
+        lambda: mock.patch.object(combinations, "join_codes", _wild),
         test_parts_that_are_crossed_are_other_combinations,
     ),
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.privacy.vault import lines
-from dpsql.privacy.vault.lines import FIELDS_SQL, read_rows, split_line
+from dpsql.privacy.vault.files import lines
+from dpsql.privacy.vault.files.lines import FIELDS_SQL, read_rows, split_line
 from tests.support.effort import effort
 
 PIECES = (

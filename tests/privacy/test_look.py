@@ -22,7 +22,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.catalog import Catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.learn.handle import Candidate, Handle
-from dpsql.privacy import look, truth
+from dpsql.privacy import look, true_answers
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.exact import apply_unbounded
 from dpsql.privacy.filter import Run
@@ -180,7 +180,7 @@ def test_every_single_answer_is_worked_out_once(monkeypatch: pytest.MonkeyPatch)
         worked.append(len(matrices))
         return apply_unbounded(matrices, counts, most)
 
-    monkeypatch.setattr(truth, "apply_unbounded", counting)
+    monkeypatch.setattr(true_answers, "apply_unbounded", counting)
     row, both = Dense(np.array([[1, 1, 0]])), Dense(np.array([[1, 1]]))
     sums: list[Candidate] = [(Product({"a": row}),), (Product({"a": row, "b": both}),)]
     handle = World(DOMAIN, COUNTS).opened(10)

@@ -31,7 +31,7 @@ from dpsql.privacy.ledger import Ledger, Receipt
 from dpsql.privacy.measure import _add_noise, _is_wide, check_cost, measure
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.vault.data_engine import Room
-from dpsql.privacy.vault.distinct import Pairs
+from dpsql.privacy.vault.unit.key_counts import Pairs
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.privacy.vaults import Vaults, read_public
 from dpsql.strategy.noise_law import Noise

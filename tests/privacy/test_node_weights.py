@@ -21,9 +21,9 @@ from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.exact import apply_rows_unbounded
 from dpsql.privacy.measure import check_cost
-from dpsql.privacy.vault import tally as tallies
-from dpsql.privacy.vault.node_weights import split_weight
-from dpsql.privacy.vault.tally import tally_rows
+from dpsql.privacy.vault.codes import tally as tallies
+from dpsql.privacy.vault.codes.node_weights import split_weight
+from dpsql.privacy.vault.codes.tally import tally_rows
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import QueriesStrategy

@@ -13,8 +13,8 @@ import pytest
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.unit_local import Among, FilterRows, Scan, UnitLocal, WindowRows
-from dpsql.privacy.vault import summing
-from dpsql.privacy.vault.frame import Frame, Lane
+from dpsql.privacy.vault.unit import unit_sums
+from dpsql.privacy.vault.unit.frame import Frame, Lane
 from tests.support.clinic import Clinic, draw_data
 
 MOST = 4
@@ -81,19 +81,19 @@ def test_every_group_is_drawn_sometimes() -> None:
 
 def _rows_not_groups(patch: pytest.MonkeyPatch) -> None:
     """Number rows one by one."""
-    parts = summing._parts
+    parts = unit_sums._parts
 
     def each(rows: Frame, *given: Any) -> Any:
         return (np.arange(rows.count),) * 2 if rows.count else parts(rows, *given)
 
-    patch.setattr(summing, "_parts", each)
+    patch.setattr(unit_sums, "_parts", each)
 
 
 def _without_units(patch: pytest.MonkeyPatch) -> None:
     """Number the groups of all units together."""
-    parts = summing._parts
+    parts = unit_sums._parts
     patch.setattr(
-        summing,
+        unit_sums,
         "_parts",
         lambda rows, *given: parts(replace(rows, units=np.zeros_like(rows.units)), *given),
     )

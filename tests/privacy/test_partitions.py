@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.errors import InternalError
-from dpsql.privacy import find, partitions
+from dpsql.privacy import find_keys, partitions
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.find import choose_counted, choose_weighed
+from dpsql.privacy.find_keys import choose_counted, choose_weighed
 from dpsql.privacy.partitions import (
     CHANCE_BITS,
     WEIGHT_BITS,
@@ -93,7 +93,7 @@ def geometric_paths(count: int, epsilon: Fraction, delta: Fraction) -> float:
         widths = [(b - a) / WHOLE for a, b in itertools.pairwise(steps)]
         return np.array([steps[paths.choose(widths)]], dtype=object)
 
-    with mock.patch.object(find, "uniform_below", draw):
+    with mock.patch.object(find_keys, "uniform_below", draw):
         for chance, kept in paths.walk(lambda: choose_counted(Bits(), [count], epsilon, delta)):
             total += chance * len(kept)
     return total
@@ -181,7 +181,7 @@ def test_weighed_keys_are_released_with_their_chance(coarse: None) -> None:
         def program(true: int = true) -> int:
             return len(choose_weighed(Bits(), np.array([true]), RHO, DELTA, most))
 
-        with mock.patch.object(find, "discrete_gaussian", draw):
+        with mock.patch.object(find_keys, "discrete_gaussian", draw):
             total = sum(chance * kept for chance, kept in paths.walk(program))
         # A key that counts for nobody is never released, whatever the noise is.
         expected = float(mass[reach + level - true :].sum()) if count else 0.0
@@ -208,12 +208,12 @@ def test_one_unit_more_brings_new_keys_rarely(most: int) -> None:
 
 FAULTS: dict[str, tuple[object, str, object]] = {
     "threshold off by one": (
-        find,
+        find_keys,
         "chances",
         lambda epsilon, delta: (*chances(epsilon, delta)[1:], WHOLE),
     ),
     "strictly below": (
-        find,
+        find_keys,
         "chances",
         lambda epsilon, delta: tuple(each + 1 + WHOLE // 50 for each in chances(epsilon, delta)),
     ),

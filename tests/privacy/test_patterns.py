@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.privacy import look, truth
+from dpsql.privacy import look, true_answers
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.term import Pattern
@@ -89,7 +89,7 @@ def test_what_is_no_pattern_costs_nothing(bad: Pattern) -> None:
 
 def test_wide_products_are_counted_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    monkeypatch.setattr(truth, "LISTED", 1)
+    monkeypatch.setattr(true_answers, "LISTED", 1)
     monkeypatch.setitem(SAMPLERS, "laplace", silent)
     for _ in range(40):
         candidate = some_candidate(rng, DOMAIN)

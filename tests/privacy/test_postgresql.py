@@ -13,9 +13,9 @@ from dpsql.catalog.domain import Labels
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError
-from dpsql.privacy.vault import group_sql, postgresql_sql
-from dpsql.privacy.vault.held import one_snapshot
-from dpsql.privacy.vault.postgresql_sql import PostgresDialect
+from dpsql.privacy.vault.servers import group_sql, postgresql_sql
+from dpsql.privacy.vault.servers.held_sessions import one_snapshot
+from dpsql.privacy.vault.servers.postgresql_sql import PostgresDialect
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, NUMBERS, WORDS

@@ -18,7 +18,7 @@ import dpsql
 from dpsql.engine import engine
 from dpsql.errors import Error
 from dpsql.privacy import vaults as vaults
-from dpsql.privacy.vault.source import quote
+from dpsql.privacy.vault.files.source import quote
 from tests.support.effort import effort
 from tests.support.postgres import Server
 from tests.support.seam import zero_noise

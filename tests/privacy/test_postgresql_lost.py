@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.privacy.vault import postgresql, postgresql_rows
+from dpsql.privacy.vault.servers import postgresql, postgresql_rows
 from dpsql.ui.cli import run_command_line
 from tests.support.postgres import Server
 

@@ -13,9 +13,9 @@ import pytest
 
 import dpsql
 from dpsql.errors import InternalError
-from dpsql.privacy.vault import readers
-from dpsql.privacy.vault.readers import KEPT, end_readers, reader
-from dpsql.privacy.vault.source import connect
+from dpsql.privacy.vault.files import readers
+from dpsql.privacy.vault.files.readers import KEPT, end_readers, reader
+from dpsql.privacy.vault.files.source import connect
 from dpsql.privacy.vaults import open_ahead
 from dpsql.sealed import Ahead
 from tests.support.tables import open_tables, scribe

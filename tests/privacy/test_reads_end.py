@@ -22,9 +22,11 @@ from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import DerivedTable, JoinRows, Scan
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
-from dpsql.privacy.vault import distinct, lines, owners, tally, unit_counts, whole_numbers
-from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault.held import one_snapshot
+from dpsql.privacy.vault.codes import tally, whole_numbers
+from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.files import lines
+from dpsql.privacy.vault.servers.held_sessions import one_snapshot
+from dpsql.privacy.vault.unit import key_counts, unit_counts, unit_numbers
 from dpsql.privacy.vault.vault import TableVault, open_vault
 from tests.support.postgres import Server
 
@@ -104,10 +106,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "ROWS", BATCH)
     monkeypatch.setattr(lines, "BLOCK", 20 * BATCH)
     for name in ("GATHERED", "CONTENTS", "STRIDE"):
-        monkeypatch.setattr(owners, name, BATCH)
+        monkeypatch.setattr(unit_numbers, name, BATCH)
     for name in ("BLOCK", "SORTED"):
         monkeypatch.setattr(whole_numbers, name, BATCH)
-    monkeypatch.setattr(distinct, "BLOCK", BATCH)
+    monkeypatch.setattr(key_counts, "BLOCK", BATCH)
     for module in (tally, unit_counts):
         monkeypatch.setattr(module, "CHUNK", BATCH)
 

@@ -12,10 +12,10 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.duckdb import FILES
-from dpsql.privacy.vault.footers import stored_as
-from dpsql.privacy.vault.risky import refuse_unreadable
+from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files.duckdb import FILES
+from dpsql.privacy.vault.files.footers import stored_as
+from dpsql.privacy.vault.files.refused_types import refuse_unreadable
 
 AGE = Column("age", "integer", IntegerRange(0, 9))
 

@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal, scanned
-from dpsql.privacy.vault import owners, text_names
-from dpsql.privacy.vault.data_engine import Batch, Values64
-from dpsql.privacy.vault.local_rows import rows_of, take_stock
-from dpsql.privacy.vault.pile import (
+from dpsql.privacy.vault.codes import text_names
+from dpsql.privacy.vault.codes.spill import (
     BESIDE,
-    PileRoom,
+    SpillRoom,
     bytes_of_row,
     fit_beside,
     kept_bytes,
     share_room,
     take_beside,
 )
-from dpsql.privacy.vault.rows import Rows, line_up, load_rows
+from dpsql.privacy.vault.data_engine import Batch, Values64
+from dpsql.privacy.vault.unit import unit_numbers
+from dpsql.privacy.vault.unit.local_rows import rows_of, take_stock
+from dpsql.privacy.vault.unit.rows import Rows, line_up, load_rows
 from tests.audit.relations import SOUND, draw_relation
 from tests.support.clinic import (
     DIGEST,
@@ -52,12 +53,12 @@ def test_rows_are_those_of_all_units_together(
 ) -> None:
     """Of however many shares; a fault that goes to other units' rows is found here too."""
     draw, most = random.Random(first_seed(seed)), 3
-    room = PileRoom(str(tmp_path) if spilled else None, 7)
+    room = SpillRoom(str(tmp_path) if spilled else None, 7)
     clinic = Clinic.of(draw_data(draw, people=9))
     for relation in relations(seed):
         table, found = table_of(relation, most), []
         for gathered in (1 << 18, draw.choice([1, 2, 5])):
-            monkeypatch.setattr(owners, "GATHERED", gathered)
+            monkeypatch.setattr(unit_numbers, "GATHERED", gathered)
             rows = rows_of(table, relation, clinic.stock, room)
             rows = replace(rows, queue=line_up(rows, table, DIGEST))
             found.append(contents(rows, table))
@@ -99,9 +100,13 @@ def large(rows: int, is_text: bool) -> dict[str, Rows]:
 def test_what_is_worked_out_beside_is_in_the_number_of_a_row(
     is_text: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((owners, "GATHERED"), (owners, "STRIDE"), (owners, "BATCH")):
+    for module, name in (
+        (unit_numbers, "GATHERED"),
+        (unit_numbers, "STRIDE"),
+        (unit_numbers, "BATCH"),
+    ):
         monkeypatch.setattr(module, name, 4000)
-    monkeypatch.setattr("dpsql.privacy.vault.people.BATCH", 4000)
+    monkeypatch.setattr("dpsql.privacy.vault.unit.shared_units.BATCH", 4000)
     monkeypatch.setattr(text_names, "MANY", 4000)
     sizes = ROWS // 4, ROWS
     stored = [large(rows, is_text) for rows in sizes]
@@ -151,7 +156,7 @@ def test_rows_found_by_reference_have_room_before_the_first_is_read() -> None:
     found = shared["lines"]
     assert isinstance(found, DerivedTable)
     assert [each.room for each in found.bases] == [50, 70]
-    assert PileRoom.of(found).rows == PileRoom.of(found.bases[1]).rows == 70
+    assert SpillRoom.of(found).rows == SpillRoom.of(found.bases[1]).rows == 70
 
 
 @pytest.mark.parametrize("folder", [None, "/scratch"])
@@ -162,7 +167,9 @@ def test_derived_tables_stay_by_public_numbers(
     base = replace(TABLES["visits"], options=options, row_count_hint=1000)
     size = 1000 * bytes_of_row(base)
     for memory in (size, 2 * size, 100 * size):
-        monkeypatch.setattr("dpsql.privacy.vault.pile.memory", lambda memory=memory: 2 * memory)
+        monkeypatch.setattr(
+            "dpsql.privacy.vault.codes.spill.memory", lambda memory=memory: 2 * memory
+        )
         shared = share_room({"visits": base})
         table = replace(table_of(SOUND["window"], 3), bases=tuple(shared.values()))
         room = size if folder else memory - size

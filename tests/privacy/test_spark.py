@@ -172,7 +172,7 @@ def catalog(folder: Path, more: str = 'table = "clinic.visits"', master: str = M
 
 def run(*statements: str) -> Any:
     """Run statements of Spark, and return the rows of the last."""
-    from dpsql.privacy.vault.spark_session import session_for
+    from dpsql.privacy.vault.servers.spark_session import session_for
 
     session = session_for(Table("t", "spark://t", Unit(), {}, options=(("master", MASTER),)))
     return [session.sql(each).collect() for each in statements][-1]
@@ -326,7 +326,7 @@ def test_units_are_told_apart_byte_by_byte(clinic: Path, tmp_path: Path) -> None
 def test_a_failure_after_the_debit_says_so(
     clinic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from dpsql.privacy.vault.spark import SparkCounter
+    from dpsql.privacy.vault.servers.spark import SparkCounter
 
     def failing(self: Any, select: str) -> Any:
         return self._session.sql(f"SELECT CAST('{SECRET}' AS int)").collect()
@@ -365,7 +365,7 @@ def test_without_java_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
 
-    from dpsql.privacy.vault import spark_session
+    from dpsql.privacy.vault.servers import spark_session
 
     def launch(*_: object) -> object:  # as PySpark's does, which leaves a pipe open
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})

@@ -14,8 +14,9 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Values
 from dpsql.errors import InternalError
-from dpsql.privacy.vault import code_sql, node_weights, spark_session, spark_sql
-from dpsql.privacy.vault.spark_sql import SparkDialect
+from dpsql.privacy.vault.codes import node_weights
+from dpsql.privacy.vault.servers import code_sql, spark_session, spark_sql
+from dpsql.privacy.vault.servers.spark_sql import SparkDialect
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.support.spark import MASTER

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.privacy.vault.spark import SparkCounter
+from dpsql.privacy.vault.servers.spark import SparkCounter
 from dpsql.ui.cli import run_command_line
 from tests.support.spark import MASTER
 

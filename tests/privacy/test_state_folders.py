@@ -15,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, verify_ledger
-from dpsql.dbapi.past import read_past
+from dpsql.dbapi.history import read_past
 from tests.support.tables import write_tables
 
 CATALOG = """

@@ -18,7 +18,7 @@ from dpsql.catalog.catalog import Table
 from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault import vault
 from dpsql.privacy.vault.dialect import Dialect
-from dpsql.privacy.vault.servers import find_dialect
+from dpsql.privacy.vault.servers.registry import find_dialect
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.privacy.vaults import Vaults
 from tests.privacy.covering import Drawn, draw_sets, draw_table

@@ -29,10 +29,10 @@ from dpsql.catalog.joint_keys import join_key, joint_column
 from dpsql.catalog.sought import Sought
 from dpsql.catalog.unit_local import UnitLocal
 from dpsql.privacy.discovery import CountedDiscovery, Discovery
-from dpsql.privacy.find import _choose, _count
-from dpsql.privacy.vault import matching
-from dpsql.privacy.vault.local_rows import rows_of
-from dpsql.privacy.vault.pile import PileRoom
+from dpsql.privacy.find_keys import _choose, _count
+from dpsql.privacy.vault.codes.spill import SpillRoom
+from dpsql.privacy.vault.unit import matching
+from dpsql.privacy.vault.unit.local_rows import rows_of
 from dpsql.privacy.vault.vault import open_vault
 from dpsql.records import replace
 from dpsql.strategy.noise_law import GAUSSIAN
@@ -312,7 +312,7 @@ MOST_PAIRS = 10_000
 
 
 def work_out(data: Data, relation: UnitLocal) -> object:
-    room = PileRoom(rows=MOST_PAIRS)
+    room = SpillRoom(rows=MOST_PAIRS)
     return rows_of(table_of(relation, 3), relation, Clinic.of(data).stock, room)
 
 

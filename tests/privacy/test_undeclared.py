@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from dpsql.privacy.vault.data_engine import Asked, Form
-from dpsql.privacy.vault.fetched_columns import (
+from dpsql.privacy.vault.files.fetched_columns import (
     MISSING,
     TextPlaces,
     fetch_column,
     hash_sql,
     narrow_sql,
 )
-from dpsql.privacy.vault.rows import ask
-from dpsql.privacy.vault.source import connect, family, safe_type
-from dpsql.privacy.vault.spelled import pattern
+from dpsql.privacy.vault.files.source import connect, family, safe_type
+from dpsql.privacy.vault.files.spellings import pattern
+from dpsql.privacy.vault.unit.rows import ask
 from tests.privacy.additivity import KINDS, arrow
 from tests.support.effort import effort
 

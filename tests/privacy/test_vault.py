@@ -18,8 +18,8 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault import source as sources
 from dpsql.privacy.vault.data_engine import Classes, Counts
+from dpsql.privacy.vault.files import source as sources
 from dpsql.privacy.vault.vault import open_vault
 from tests.support.one_reader import one_reader
 from tests.support.tables import scribe
@@ -300,7 +300,7 @@ def test_all_classes_dropped_gives_no_cells(tmp_path: Path) -> None:
 
 
 def test_many_rows_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsql.privacy.vault.tally.CHUNK", 7)
+    monkeypatch.setattr("dpsql.privacy.vault.codes.tally.CHUNK", 7)
     rows = random_rows(["flag", "bit"], 300, 5)
     table = table_of(["flag", "bit"], write(tmp_path / "t.parquet", ["flag", "bit"], rows))
     got = count(table, ["bit", "flag"])

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Values
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault import source as sources
-from dpsql.privacy.vault.tally import PLACES, to_grid
+from dpsql.privacy.vault.codes.tally import PLACES, to_grid
+from dpsql.privacy.vault.files import source as sources
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.nodes import PLACE_BITS

@@ -13,11 +13,11 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
-from dpsql.privacy.vault import owners
-from dpsql.privacy.vault import source as sources
+from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Counts, Floats
-from dpsql.privacy.vault.owners import edges_of, in_order, share_units
-from dpsql.privacy.vault.pile import PileRoom
+from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.unit import unit_numbers
+from dpsql.privacy.vault.unit.unit_numbers import edges_of, in_order, share_units
 from dpsql.privacy.vault.vault import open_vault
 from tests.privacy.evenness import even_choice
 from tests.support.tables import insert, scribe
@@ -153,19 +153,19 @@ def test_shares_have_all_chosen_rows_of_whole_units(
     seed: int, spilled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = np.random.default_rng(seed)
-    monkeypatch.setattr(owners, "STRIDE", int(drawn.integers(1, 20)))
-    monkeypatch.setattr(owners, "GATHERED", int(drawn.integers(1, 30)))
+    monkeypatch.setattr(unit_numbers, "STRIDE", int(drawn.integers(1, 20)))
+    monkeypatch.setattr(unit_numbers, "GATHERED", int(drawn.integers(1, 30)))
     size, rows = int(drawn.integers(1, 40)), int(drawn.integers(0, 200))
     units = (size * drawn.random(rows) ** 3).astype(np.uint32)
     chosen = drawn.random(rows) < 0.8
     counts = np.bincount(units[chosen], minlength=size)
     shares = share_units(
-        units, chosen, edges_of(counts), PileRoom(str(tmp_path) if spilled else None)
+        units, chosen, edges_of(counts), SpillRoom(str(tmp_path) if spilled else None)
     )
     found = [shares.rows(share) for share in range(len(shares))]
     for each in found:
         assert each.tolist() == sorted(each.tolist())
-        assert len(each) <= owners.GATHERED or len(set(units[each].tolist())) == 1
+        assert len(each) <= unit_numbers.GATHERED or len(set(units[each].tolist())) == 1
     of_units = [unit for each in found for unit in dict.fromkeys(np.sort(units[each]).tolist())]
     assert of_units == sorted(set(units[chosen].tolist()))
     assert sorted(np.concatenate(found).tolist()) == np.flatnonzero(chosen).tolist()

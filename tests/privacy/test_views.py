@@ -17,7 +17,7 @@ from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.catalog.view import RowView
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Counts, Flags
-from dpsql.privacy.vault.owners import Queue
+from dpsql.privacy.vault.unit.unit_numbers import Queue
 from dpsql.privacy.vault.vault import Vault, open_vault
 from dpsql.workload.cells import Nodes, cells_of
 from tests.support.effort import effort

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.algebra.parts import gram_of_parts, inverse_of_parts, parts_of
+from dpsql.algebra.disjoint_parts import gram_of_parts, inverse_of_parts, parts_of
 from dpsql.search import dual
 from dpsql.search.gram_parts import learn_parts, losses_of
 from dpsql.search.opt0 import loss_and_grad, matrix, optimise

@@ -15,7 +15,6 @@ from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, select
 from dpsql.search import hierarchy
-from dpsql.search.energies import energy
 from dpsql.search.hierarchy import (
     AskedOfAxis,
     best_levels,
@@ -23,6 +22,7 @@ from dpsql.search.hierarchy import (
     fading_bases,
     weigh,
 )
+from dpsql.search.interval_energy import energy
 from dpsql.search.problem import PLANNED
 from dpsql.strategy import fading_axis
 from dpsql.strategy.noise_law import Noise

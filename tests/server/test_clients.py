@@ -18,8 +18,8 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 
+from dpsql.server.catalog_twin import Twin, TwinError, open_twin
 from dpsql.server.server import Server
-from dpsql.server.twin import Twin, TwinError, open_twin
 from tests.support.jdbc import java, read
 from tests.support.served import PASSWORD, served, write_served
 

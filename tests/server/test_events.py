@@ -17,10 +17,10 @@ import pytest
 from dpsql.page.serving import open_page
 from dpsql.server import arrivals
 from dpsql.server.arrivals import ENDED
-from dpsql.server.control import ask_servers, open_control
 from dpsql.server.events import COUNTED, KINDS, Events, JsonLines, note_refusal
+from dpsql.server.operator_socket import ask_servers, open_control
+from dpsql.server.reload import Reload
 from dpsql.server.server import Address
-from dpsql.server.watch import Watch
 from tests.server.test_stays_up import TRANSIENT, Flaky
 from tests.support.paged import Knocker
 from tests.support.served import PASSWORD, Client, served
@@ -189,7 +189,7 @@ def test_a_signal_may_come_while_another_is_answered(catalog: Path) -> None:
     host: Any = SimpleNamespace(
         users=SimpleNamespace(path=catalog), site=SimpleNamespace(paths=(catalog,))
     )
-    watch, depth = Watch(host), [0]
+    watch, depth = Reload(host), [0]
 
     def within(frame: Any, event: str, argument: object) -> Any:
         if event == "line" and depth[0] < 1:

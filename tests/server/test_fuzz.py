@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.server.asking import Asker
-from dpsql.server.bursts import Remembered
-from dpsql.server.dialogue import Dialogue
+from dpsql.server.client_connection import ClientConnection
+from dpsql.server.client_socket import ClientSocket
 from dpsql.server.handshake import Refusal
-from dpsql.server.lobby import Lobby
+from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, ProtocolError
+from dpsql.server.pipelined import Remembered
 from dpsql.server.server import Server
-from dpsql.server.wire import Wire
+from dpsql.server.statements import StatementRunner
 from dpsql.sql.lexemes import split_statements
 from tests.support.effort import effort, first_seed
 from tests.support.served import Client, served, write_certificate
@@ -109,7 +109,7 @@ def _exchange(data: bytes, serve: object) -> bytes:
         thread.start()
         here.sendall(data)
         here.shutdown(socket.SHUT_WR)
-        wire = Wire(there)
+        wire = ClientSocket(there)
         wire.expect(20)
         try:
             serve(wire)  # type: ignore[operator]
@@ -134,7 +134,7 @@ def _kinds(data: bytes) -> list[bytes]:
 
 def test_no_message_breaks_a_session(site: Server) -> None:
     rng = random.Random(first_seed(20261122))
-    asker, lobby, remembered = Asker(site.site, None, "ana"), Lobby(), Remembered()
+    asker, lobby, remembered = StatementRunner(site.site, None, "ana"), IdleClients(), Remembered()
     for sql in ("SET epsilon = 0.01", FREE.decode()):
         (fragment,) = split_statements(sql)
         asker.ask(sql, [asker.route(fragment)])
@@ -144,7 +144,9 @@ def test_no_message_breaks_a_session(site: Server) -> None:
         held = held or (_held() if sent > MESSAGES / 10 else 0)
         data, count = _transcript(rng)
         sent += count
-        back = _exchange(data, lambda wire: Dialogue(wire, asker, None, lobby, remembered).run())
+        back = _exchange(
+            data, lambda wire: ClientConnection(wire, asker, None, lobby, remembered).run()
+        )
         assert set(_kinds(back)) <= set(map(bytes, zip(b"ZECTDNSItn123sVHcd", strict=False))), data
         assert b"Traceback" not in back
         assert b"defect of the server" not in back, data

@@ -18,6 +18,7 @@ import pytest
 
 from dpsql.errors import CatalogError, UsageError
 from dpsql.server.binding import end_point
+from dpsql.server.client_socket import ClientSocket
 from dpsql.server.handshake import (
     FREE_TRIES,
     LONGEST_DELAY,
@@ -29,7 +30,6 @@ from dpsql.server.messages import Hangup
 from dpsql.server.metrics import lines
 from dpsql.server.server import Address, Server, read_tls
 from dpsql.server.users import Users
-from dpsql.server.wire import Wire
 from dpsql.ui.cli import run_command_line
 from tests.support.served import PASSWORD, Client, rows, served, told, write_certificate
 
@@ -333,7 +333,7 @@ def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:
 def test_who_is_hung_up_while_tls_begins_is_let_go() -> None:
     """Under TLS the socket is another object, which a flood could outlive where it is made."""
     ours, theirs = socket.socketpair()
-    wire = Wire(ours)
+    wire = ClientSocket(ours)
 
     class Context:
         def wrap_socket(self, plain: socket.socket, **_: object) -> socket.socket:

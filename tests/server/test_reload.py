@@ -19,11 +19,11 @@ import sqlalchemy
 from dpsql.dbapi.connection import migrate_ledger, raise_budget
 from dpsql.dbapi.site import open_site
 from dpsql.errors import LedgerError, OperationalError
-from dpsql.server.caller import Caller
+from dpsql.server.analyst_session import AnalystSession
+from dpsql.server.catalog_twin import open_twin
+from dpsql.server.reload import Certificate
 from dpsql.server.server import Address, Server
-from dpsql.server.twin import open_twin
 from dpsql.server.users import Users
-from dpsql.server.watch import Certificate
 from tests.support.served import (
     PASSWORD,
     Client,
@@ -181,7 +181,7 @@ def test_a_raise_reads_no_row_again(catalog: Path) -> None:
 def test_a_price_that_was_shown_holds_over_a_raise(catalog: Path) -> None:
     """What is refused as too dear before a catalog changes is refused after it."""
     with served(catalog) as server:
-        caller = Caller(server.site, "ana")
+        caller = AnalystSession(server.site, "ana")
         caller.connection.set("epsilon", "0.5")
         with caller.connection.at_most(Fraction(1, 10)):
             raise_budget(catalog, Fraction(200))
@@ -197,7 +197,7 @@ def test_nothing_that_was_charged_for_is_asked_again(
 ) -> None:
     """A statement that is refused half way, after a charge, is told so and not repeated."""
     with served(catalog) as server:
-        caller = Caller(server.site, "ana")
+        caller = AnalystSession(server.site, "ana")
         caller.connection.set("epsilon", "0.5")
         asked: list[str] = []
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dpsql.answer.result import Result
-from dpsql.dbapi import repeats
+from dpsql.dbapi import repetitions
 from dpsql.dbapi.connection import Connection, raise_budget
 from dpsql.dbapi.site import Site, open_site
 from dpsql.errors import LedgerError, ProgrammingError
-from dpsql.server.caller import Caller
+from dpsql.server.analyst_session import AnalystSession
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
 
@@ -44,20 +44,22 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def ask(caller: Caller, sql: str) -> Result:
+def ask(caller: AnalystSession, sql: str) -> Result:
     (found,) = caller.run(sql, False)
     return found
 
 
 @pytest.fixture
-def ana(site: Site) -> Iterator[Caller]:
-    caller = Caller(site, "ana")
+def ana(site: Site) -> Iterator[AnalystSession]:
+    caller = AnalystSession(site, "ana")
     ask(caller, "SET epsilon = 0.01")
     yield caller
     caller.close()
 
 
-def test_what_is_free_is_worked_out_once(site: Site, ana: Caller, executed: list[str]) -> None:
+def test_what_is_free_is_worked_out_once(
+    site: Site, ana: AnalystSession, executed: list[str]
+) -> None:
     paid, free = ask(ana, COUNT), ask(ana, COUNT)
     assert paid.cost is not None
     assert not paid.cost.free
@@ -65,7 +67,7 @@ def test_what_is_free_is_worked_out_once(site: Site, ana: Caller, executed: list
     assert free.cost.free
     worked = len(executed)
     assert ask(ana, COUNT) is free
-    other = Caller(site, "ana")
+    other = AnalystSession(site, "ana")
     ask(other, "SET epsilon = 0.01")
     assert ask(other, COUNT) is free
     assert executed[worked:] == ["SET epsilon = 0.01"]
@@ -74,9 +76,9 @@ def test_what_is_free_is_worked_out_once(site: Site, ana: Caller, executed: list
 
 
 def test_whatever_it_follows_from_makes_it_another(
-    site: Site, ana: Caller, executed: list[str], catalog: Path
+    site: Site, ana: AnalystSession, executed: list[str], catalog: Path
 ) -> None:
-    def is_worked_out(caller: Caller = ana, sql: str = COUNT) -> bool:
+    def is_worked_out(caller: AnalystSession = ana, sql: str = COUNT) -> bool:
         before = len(executed)
         ask(caller, sql)
         return len(executed) > before
@@ -85,7 +87,7 @@ def test_whatever_it_follows_from_makes_it_another(
     ask(ana, COUNT)
     assert not is_worked_out()
     assert is_worked_out(sql=COUNT + " ORDER BY 1")
-    bo = Caller(site, "bo")
+    bo = AnalystSession(site, "bo")
     ask(bo, "SET epsilon = 0.01")
     assert is_worked_out(bo)
     ask(ana, "SET reuse = 'always'")
@@ -103,7 +105,9 @@ def test_whatever_it_follows_from_makes_it_another(
     bo.close()
 
 
-def test_what_is_no_answer_is_worked_out_every_time(ana: Caller, executed: list[str]) -> None:
+def test_what_is_no_answer_is_worked_out_every_time(
+    ana: AnalystSession, executed: list[str]
+) -> None:
     for sql in ("SHOW budget", f"EXPLAIN {COUNT}", "SHOW noise", "BEGIN WORKLOAD", COUNT):
         executed.clear()
         for _ in range(3):
@@ -113,7 +117,7 @@ def test_what_is_no_answer_is_worked_out_every_time(ana: Caller, executed: list[
 
 
 def test_every_setting_and_the_day_are_part_of_it(
-    site: Site, ana: Caller, monkeypatch: pytest.MonkeyPatch
+    site: Site, ana: AnalystSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = ana.connection
     found = {site.repeats.key(connection, COUNT)}
@@ -121,13 +125,13 @@ def test_every_setting_and_the_day_are_part_of_it(
     for name, value in values.items():
         connection.set(name, value)
         found.add(site.repeats.key(connection, COUNT))
-    monkeypatch.setattr("dpsql.dbapi.repeats.today", lambda: dt.date(2031, 1, 1))
+    monkeypatch.setattr("dpsql.dbapi.repetitions.today", lambda: dt.date(2031, 1, 1))
     found.add(site.repeats.key(connection, COUNT))
     assert len(found) == 6
 
 
 def test_a_ledger_that_is_gone_or_damaged_answers_nothing(
-    site: Site, ana: Caller, catalog: Path
+    site: Site, ana: AnalystSession, catalog: Path
 ) -> None:
     for _ in range(3):
         ask(ana, COUNT)
@@ -146,7 +150,9 @@ def test_a_ledger_that_is_gone_or_damaged_answers_nothing(
         assert ask(ana, COUNT).cost is not None
 
 
-def test_whoever_asks_has_the_budget_of_by_then(site: Site, ana: Caller, catalog: Path) -> None:
+def test_whoever_asks_has_the_budget_of_by_then(
+    site: Site, ana: AnalystSession, catalog: Path
+) -> None:
     before = ana.repeats
     raise_budget(catalog, Fraction(200))
     assert len(ask(ana, "SELECT kind, COUNT(*) FROM t WHERE size = 7 GROUP BY kind").rows) == 3
@@ -156,10 +162,10 @@ def test_whoever_asks_has_the_budget_of_by_then(site: Site, ana: Caller, catalog
 
 
 def test_what_is_kept_is_bounded_by_its_numbers(
-    site: Site, ana: Caller, monkeypatch: pytest.MonkeyPatch
+    site: Site, ana: AnalystSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand large answers would fill the memory of a server."""
-    monkeypatch.setattr(repeats, "MOST_NUMBERS_KEPT", 20)
+    monkeypatch.setattr(repetitions, "MOST_NUMBERS_KEPT", 20)
     for _ in range(2):
         for number in range(12):
             ask(ana, f"{COUNT} -- {number}")

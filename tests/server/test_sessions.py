@@ -18,9 +18,9 @@ import pytest
 from psycopg.pq import DiagnosticField
 from psycopg.pq.abc import PGconn, PGresult
 
+from dpsql.server.catalog_twin import open_twin
 from dpsql.server.cursors import Fetched
 from dpsql.server.server import Server
-from dpsql.server.twin import open_twin
 from tests.support.served import PASSWORD, Client, kinds, rows, served, told, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"

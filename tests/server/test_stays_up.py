@@ -112,7 +112,7 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 from dpsql.dbapi.site import open_site
-from dpsql.server.modules import import_all
+from dpsql.server.preload import import_all
 from dpsql.server.server import Address, Server
 from dpsql.server.users import Users
 path = Path(sys.argv[1])

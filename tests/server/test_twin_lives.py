@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dpsql.errors import OperationalError
-from dpsql.server import twin as twins
-from dpsql.server.twin import Twin, TwinError, open_twin
+from dpsql.server import catalog_twin as twins
+from dpsql.server.catalog_twin import Twin, TwinError, open_twin
 
 ASKED = "SELECT relname FROM pg_class WHERE relname = 'visits'"
 TABLES = (("visits", "privacy unit: row", (("age", "integer", "0 to 9"),)),)

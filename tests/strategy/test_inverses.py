@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.keepsakes import Keepsakes
+from dpsql.algebra.weak_cache import WeakCache
 from dpsql.search import opt0 as p_identity
 from dpsql.strategy import axis
 from dpsql.strategy.axis import full_axis
@@ -48,7 +48,7 @@ def test_an_axis_is_the_same_on_either_path(shape: str, monkeypatch: pytest.Monk
 
 
 def test_the_latest_axis_is_remembered_while_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(axis, "_latest", Keepsakes(1))
+    monkeypatch.setattr(axis, "_latest", WeakCache(1))
     rows = np.tri(3, dtype=np.int64)
     other = 2 * rows
     first = full_axis(3, rows, False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, Total
 from dpsql.errors import ProgrammingError
-from dpsql.search.itself import measure_queries
+from dpsql.search.workload_rows import measure_queries
 from dpsql.strategy.large_queries import LargeQueriesForecast
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.queries import QueriesStrategy

@@ -20,12 +20,12 @@ from dpsql.catalog.domain import Bins, IntegerRange, Values
 from dpsql.catalog.header import read_header
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal
 from dpsql.catalog.view import RowView
+from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Batch, Values64
-from dpsql.privacy.vault.frame import Frame
-from dpsql.privacy.vault.local_rows import Stock, evaluate, rows_of, take_stock
-from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.pile import PileRoom
-from dpsql.privacy.vault.rows import Rows, declared, line_up, load_rows, view
+from dpsql.privacy.vault.unit.frame import Frame
+from dpsql.privacy.vault.unit.local_rows import Stock, evaluate, rows_of, take_stock
+from dpsql.privacy.vault.unit.rows import Rows, declared, line_up, load_rows, view
+from dpsql.privacy.vault.unit.unit_numbers import Digest
 
 Row = tuple[Any, ...]
 Data = Mapping[str, Sequence[Row]]
@@ -81,7 +81,7 @@ class Clinic:
 
     def frame(self, relation: UnitLocal) -> Frame:
         """Rows of a relation, worked out together."""
-        ((first, every),) = self.stock.shares(relation, PileRoom())
+        ((first, every),) = self.stock.shares(relation, SpillRoom())
         assert first == 0
         return evaluate(relation, every)
 

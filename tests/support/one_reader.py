@@ -13,8 +13,9 @@ from unittest import mock
 
 import duckdb
 
-from dpsql.privacy.vault import duckdb as files
-from dpsql.privacy.vault import public, risky, source
+from dpsql.privacy.vault import public_rows
+from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.files import refused_types, source
 
 CONFINED = frozenset({"privacy", "audit", "hostile"})
 """Folders whose tests have readers as users have them."""
@@ -69,11 +70,11 @@ def one_reader() -> Iterator[None]:
         for module, name, part in (
             (files, "reader", _reader),
             (files, "connect", _connect),
-            (public, "connect", _connect),
-            (public, "reader", _reader),
-            (risky, "reader", _reader),
-            (risky, "connect", _reader),
-            (risky, "harden", _confine),
+            (public_rows, "connect", _connect),
+            (public_rows, "reader", _reader),
+            (refused_types, "reader", _reader),
+            (refused_types, "connect", _reader),
+            (refused_types, "harden", _confine),
             (source, "harden", _confine),
         ):
             patched.enter_context(mock.patch.object(module, name, part))

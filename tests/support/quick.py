@@ -16,16 +16,16 @@ from unittest import mock
 
 from dpsql import learn, plan, search
 from dpsql.learn import fixed
-from dpsql.plan import weighing
+from dpsql.plan import answer_weights
 from dpsql.search import (
-    alike_descent,
-    few_descent,
     gram_parts,
     hierarchy,
     joint,
-    opposites,
+    low_rank_descent,
+    opposite_cells,
     opt0,
     opt_m,
+    symmetric_descent,
 )
 from dpsql.search.cache import cached_choice
 
@@ -42,8 +42,8 @@ for _room in (search, plan, learn):
     for _found in pkgutil.iter_modules(_room.__path__, f"{_room.__name__}."):
         import_module(_found.name)  # first imported in a quick test, it would keep what is quick
 
-DESCENDED = (opt0, alike_descent, few_descent, gram_parts, hierarchy, joint)
-CHOOSING = (weighing, fixed, opposites)
+DESCENDED = (opt0, symmetric_descent, low_rank_descent, gram_parts, hierarchy, joint)
+CHOOSING = (answer_weights, fixed, opposite_cells)
 _descend, _starts = opt0.minimise, opt0._default_restarts
 
 

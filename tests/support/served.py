@@ -16,10 +16,10 @@ from pathlib import Path
 
 from dpsql.dbapi.site import open_site
 from dpsql.server.binding import end_point
+from dpsql.server.catalog_twin import Twin
 from dpsql.server.handshake import Failures
-from dpsql.server.modules import import_all
+from dpsql.server.preload import import_all
 from dpsql.server.server import Address, Server, read_tls
-from dpsql.server.twin import Twin
 from dpsql.server.users import Users
 from tests.support.tables import write_tables
 

@@ -21,7 +21,7 @@ from dpsql.dbapi import checking
 from dpsql.dbapi import connection as dbapi
 from dpsql.errors import DataError
 from dpsql.privacy.inspect import Figures, inspect_rows
-from dpsql.privacy.vault.lines import FIELDS, NOT_UTF8, STRAY, UNCLOSED
+from dpsql.privacy.vault.files.lines import FIELDS, NOT_UTF8, STRAY, UNCLOSED
 from dpsql.ui.check import figures_lines
 from dpsql.workload.workload import Product
 from tests.support.tables import insert

@@ -24,10 +24,10 @@ from dpsql.answer.numbers import ERRORLESS
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import open_site
-from dpsql.page.shapes import shape_result
-from dpsql.server.asking import Asker
-from dpsql.server.copying import copied
-from dpsql.server.returned import ResultTable
+from dpsql.page.json_shapes import shape_result
+from dpsql.server.copy_rows import copied
+from dpsql.server.result_stream import ResultTable
+from dpsql.server.statements import StatementRunner
 from dpsql.sql.lexemes import split_statements
 from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.formats import FORMATS, encode
@@ -236,7 +236,7 @@ def test_a_rank_is_null_where_a_mean_is(world: World) -> None:
 
 def test_a_client_is_told_the_errors_of_every_released_statement(world: World) -> None:
     connection: Connection = world[0]
-    asker = Asker(open_site(connection.catalog.path), None, None)
+    asker = StatementRunner(open_site(connection.catalog.path), None, None)
     asker.begin({"epsilon": "0.5"})
     sql = "SELECT ward, COUNT(*) AS n, MEDIAN(age) AS m, 1 AS one FROM t GROUP BY ward"
     (fragment,) = split_statements(sql)
@@ -250,7 +250,7 @@ def test_a_client_is_told_the_errors_of_every_released_statement(world: World) -
 
 @pytest.mark.parametrize("shows", [True, False])
 def test_a_server_may_show_errors_from_the_start(world: World, shows: bool) -> None:
-    asker = Asker(open_site(world[0].catalog.path), None, None, shows_errors=shows)
+    asker = StatementRunner(open_site(world[0].catalog.path), None, None, shows_errors=shows)
     asker.begin({"epsilon": "0.5"})
     sql = "SELECT ward, COUNT(*) AS n FROM t GROUP BY ward"
     (fragment,) = split_statements(sql)

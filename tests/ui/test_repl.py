@@ -216,7 +216,7 @@ def test_no_colour_is_honoured(adult: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_long_wait_shows_progress(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from io import StringIO
 
-    from dpsql.ui.tell import Progress
+    from dpsql.ui.narration import Progress
 
     class Screen(StringIO):
         encoding = "utf-8"
@@ -244,7 +244,7 @@ def test_a_log_is_told_now_and_then_that_work_goes_on() -> None:
     import io
     import time
 
-    from dpsql.ui.tell import Progress
+    from dpsql.ui.narration import Progress
 
     log, closed = io.StringIO(), io.StringIO()
     with Progress(log, "planning", every=0.05) as told:

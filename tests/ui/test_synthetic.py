@@ -134,7 +134,7 @@ def test_progress_says_what_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     from io import StringIO
 
-    from dpsql.ui.tell import Progress
+    from dpsql.ui.narration import Progress
 
     class Screen(StringIO):
         encoding = "utf-8"

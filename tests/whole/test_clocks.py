@@ -24,19 +24,20 @@ CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time"}
 CLOCKS |= {f"{name}_ns" for name in CLOCKS}
 
 READERS = {
-    "dbapi/repeats.py": "tells files that were changed just now: those are looked at again",
-    "engine/outlook.py": "tells of planning once a second",
+    "dbapi/repetitions.py": "tells files that were changed just now: those are looked at again",
+    "engine/progress.py": "tells of planning once a second",
     "forks.py": "waits for other threads before a fork, and refuses after it",
-    "page/visits.py": "ends visits to the page",
+    "page/browser_sessions.py": "ends visits to the page",
+    "files.py": "ends waits for a database that another process holds, with an error",
     "sealed.py": "ends statements at their timeout, with an error",
     "search/cache.py": "writes plans to disk that took long; they are the same without",
     "server/handshake.py": "ends connections that do not sign in",
-    "server/presence.py": "tells how long sessions have been open and idle",
+    "server/signed_in.py": "tells how long sessions have been open and idle",
     "server/server.py": "waits for sessions at the end",
-    "server/ticks.py": "tells the age of sessions, and slows down after wrong passwords",
-    "server/twin.py": "ends questions about the catalog that take too long",
+    "server/answer_ticks.py": "tells the age of sessions, and slows down after wrong passwords",
+    "server/catalog_twin.py": "ends questions about the catalog that take too long",
     "ui/session.py": "tells how long a statement took",
-    "ui/tell.py": "tells how long a run has gone on",
+    "ui/narration.py": "tells how long a run has gone on",
 }
 """Modules that read a clock of the machine, and what for: none of it is an answer."""
 

@@ -76,6 +76,7 @@ RUN_BY = {
     ("docs/howto/tools.md", ""): "tests/server, tests/integrations: addresses and a magic",
     ("docs/python.md", ""): "tests/integrations: a magic",
     ("docs/analyst.md", ""): "an answer, and an address as in howto/tools.md",
+    ("docs/server.md", "text"): "tests/server/test_events.py",
     ("docs/server.md", ""): f"{HERE}, tests/server",
     ("docs/threat-model.md", ""): HERE,
     ("docs/options.md", "json"): "tests/sql: a report",

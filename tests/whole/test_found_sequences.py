@@ -62,7 +62,10 @@ LACKS = ("E_DOMAIN", "E_NO_BOUNDS", "E_NOT_IN_DOMAIN", "E_AGGREGATE", "E_JOIN")
 """Why a statement about what is not found is refused."""
 KEYS = ("ale", "gin", "rum", "tea")
 BOUNDS = ((0, 8), (0, 32), (4, 32))
-CHOICE = {"_choose": "dpsql.privacy.find._choose", "enclosing": "dpsql.engine.discover.enclosing"}
+CHOICE = {
+    "_choose": "dpsql.privacy.find_keys._choose",
+    "enclosing": "dpsql.engine.discover.enclosing",
+}
 STEPS = 25
 
 UNITS = "(SELECT person, {} FROM buys {} GROUP BY person) AS p"

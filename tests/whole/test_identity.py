@@ -10,11 +10,11 @@ PACKAGE = Path(__file__).parents[2] / "dpsql"
 
 ALLOWED = {
     "forks.py": "locks that are taken and held until they are given back",
-    "engine/desk.py": "factors and patterns that the statement holds",
-    "engine/faults.py": "failures met on one walk, all held by the first",
-    "algebra/keepsakes.py": "read-only objects; an entry knows its own, and goes with it",
+    "engine/planner.py": "factors and patterns that the statement holds",
+    "engine/defects.py": "failures met on one walk, all held by the first",
+    "algebra/weak_cache.py": "read-only objects; an entry knows its own, and goes with it",
     "plan/baselines.py": "operators that the layout holds",
-    "search/itself.py": "operators that the workload holds",
+    "search/workload_rows.py": "operators that the workload holds",
     "search/joint.py": "parameters are shared by being one array; the union holds them",
     "search/residual.py": "parameters are shared by being one array; the caller holds them",
     "workload/target.py": "operators that the terms hold",
@@ -40,7 +40,7 @@ ALLOWED = {
     "sql/sugar.py": "nodes of the tree that is walked",
     "strategy/base.py": "operators that the caller holds",
     "strategy/product_forecast.py": "operators that the cache itself holds",
-    "privacy/truth.py": "pieces that the cache itself holds",
+    "privacy/true_answers.py": "pieces that the cache itself holds",
 }
 """Modules that call ``id``, and why an id cannot be taken for another object's there."""
 

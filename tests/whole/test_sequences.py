@@ -316,7 +316,7 @@ def requests_kept_by_number() -> Iterator[None]:
     def numbered(*_: object) -> int:
         return 0
 
-    with mock.patch("dpsql.engine.desk.id", numbered, create=True):
+    with mock.patch("dpsql.engine.planner.id", numbered, create=True):
         yield
 
 

@@ -21,19 +21,19 @@ WAITS = frozenset(["wait", "acquire", "join", "result", "recv", "accept", "commu
 """Names of calls that wait; without a time they wait for ever."""
 EXPLAINED = {
     "page/serving.py self._thread.join()": "the server is closed",
-    "page/teller.py task.result()": "it is done",
-    "privacy/vault/ahead.py batch.result()": "DuckDB's work, which is told to end",
-    "privacy/vault/ahead.py wanted.acquire()": "the thread that is left behind",
+    "page/workers.py task.result()": "it is done",
+    "privacy/vault/codes/prefetch.py batch.result()": "DuckDB's work, which is told to end",
+    "privacy/vault/codes/prefetch.py wanted.acquire()": "the thread that is left behind",
     "server/arrivals.py listening().accept()": "the threads of the listeners",
-    "server/caller.py self._ticks.wait()": "a tick, of 10 s at most, which is to hide the time",
-    "server/control.py connection.recv(1 << 16)": "the operator's own command, with a time",
-    "server/control.py connection.recv(LONGEST)": "the thread of the operator's door, with a time",
-    "server/lobby.py seat.called.wait()": "until the client says something or is hung up on",
-    "server/lobby.py self._bell.recv(4096)": "it has rung",
-    "server/lobby.py self._thread.join()": "the server is closed",
-    "server/watch.py self._thread.join()": "the server is closed",
-    "server/wire.py self._socket.recv(PIECE)": "it does not wait",
-    "server/wire.py self._socket.recv(max(PIECE, count - len(self._in)))": "as the lobby",
+    "server/analyst_session.py self._ticks.wait()": "a tick, of 10 s at most",
+    "server/operator_socket.py connection.recv(1 << 16)": "the operator's own command, with a time",
+    "server/operator_socket.py connection.recv(LONGEST)": "its own thread, with a time",
+    "server/idle_clients.py seat.called.wait()": "until the client says something or is hung up on",
+    "server/idle_clients.py self._bell.recv(4096)": "it has rung",
+    "server/idle_clients.py self._thread.join()": "the server is closed",
+    "server/reload.py self._thread.join()": "the server is closed",
+    "server/client_socket.py self._socket.recv(PIECE)": "it does not wait",
+    "server/client_socket.py self._socket.recv(max(PIECE, count - len(self._in)))": "as the lobby",
 }
 """Waits without a time, and why nobody need end them; the list may only shrink."""
 

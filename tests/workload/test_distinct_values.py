@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import Dense
 from dpsql.plan.plan import Part
 from dpsql.privacy.exact import MANY_ROWS, apply_rows, checked
 from dpsql.privacy.measure import _sensitivity
-from dpsql.privacy.vault.rows import Rows, mark
+from dpsql.privacy.vault.unit.rows import Rows, mark
 from dpsql.strategy.product import assemble
 from dpsql.workload.layout import Wanted
 from dpsql.workload.term import Term

@@ -17,8 +17,8 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import ProgrammingError
 from dpsql.plan.plan import Part
 from dpsql.privacy.measure import _sensitivity
-from dpsql.privacy.vault.owners import Owners
-from dpsql.privacy.vault.rows import Rows, fits, tally
+from dpsql.privacy.vault.unit.rows import Rows, fits, tally
+from dpsql.privacy.vault.unit.unit_numbers import Units
 from dpsql.strategy.product import assemble
 from dpsql.workload import unions
 from dpsql.workload.cells import (
@@ -52,9 +52,9 @@ def rows(draw: np.random.Generator, units: int, most: int) -> Rows:
     return Rows(len(owners), codes, owners=owned_by(owners))
 
 
-def owned_by(units: NDArray[np.int64]) -> Owners:
+def owned_by(units: NDArray[np.int64]) -> Units:
     """Rows that all have an owner, each known by its number."""
-    return Owners(units.astype(np.uint32), np.ones(len(units), dtype=bool), np.arange(99))
+    return Units(units.astype(np.uint32), np.ones(len(units), dtype=bool), np.arange(99))
 
 
 def counted(found: Rows, table: Table, parts: Sequence[AnyResolution]) -> NDArray[np.int64]:

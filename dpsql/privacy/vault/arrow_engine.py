@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.arrow_rows import ArrowRows
 from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch
-from dpsql.privacy.vault.duckdb import fetch_rows, fetch_texts
-from dpsql.privacy.vault.source import Source, arrow_columns, connect, family, harden
+from dpsql.privacy.vault.files.arrow_rows import ArrowRows
+from dpsql.privacy.vault.files.duckdb import fetch_rows, fetch_texts
+from dpsql.privacy.vault.files.source import Source, arrow_columns, connect, family, harden
 from dpsql.records import dataclass, field
 
 

@@ -1,8 +1,8 @@
 """Data engines: they fetch columns of single rows as plain numbers, and decide nothing.
 
 What a value means, which rows count and what is added up is worked out from these numbers, in
-numpy, the same for every engine. That of files is :mod:`dpsql.privacy.vault.duckdb`; other packages
-add theirs by an entry point, see docs/architecture.md.
+numpy, the same for every engine. That of files is :mod:`dpsql.privacy.vault.files.duckdb`; other
+packages add theirs by an entry point, see docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.byte_texts import ByteTexts
+from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.records import dataclass
 
 Codes = npt.NDArray[np.unsignedinteger]

@@ -32,8 +32,8 @@ class FetchedSql:
 class OwnerSql:
     """The privacy unit of a row as SQL: what tells it apart, its canonical text, and if it has one.
 
-    The text is that of :class:`dpsql.privacy.vault.owners.Owners`: of a whole number in decimals,
-    of a double that of its bits as a whole number, of a text itself.
+    The text is that of :class:`dpsql.privacy.vault.unit.unit_numbers.Owners`: of a whole number in
+    decimals, of a double that of its bits as a whole number, of a text itself.
     """
 
     value: str

@@ -9,8 +9,8 @@ from typing import TypeVar
 import duckdb
 
 from dpsql.errors import DataUnavailable, InternalError, is_interrupt
+from dpsql.privacy.vault.codes.spill import why_not
 from dpsql.privacy.vault.data_engine import unavailable
-from dpsql.privacy.vault.pile import why_not
 
 T = TypeVar("T")
 DAMAGED = (

@@ -11,7 +11,7 @@ from threading import Lock
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.sought import Sought
-from dpsql.privacy.vault.taken import Taken
+from dpsql.privacy.vault.exclusive_work import ExclusiveWork
 from dpsql.privacy.vault.vault import TableVault
 
 Reads = Mapping[str, Collection[str] | None]
@@ -30,7 +30,7 @@ class OpenTables:
         self.found: dict[str, TableVault] = {}
         self.derived: dict[str, Table] = {}
         self.closings = 0
-        self._taken = Taken()
+        self._taken = ExclusiveWork()
         self._lock = Lock()
 
     @property

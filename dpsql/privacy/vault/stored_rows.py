@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dpsql.catalog.catalog import SERVERS, Column, Table
 from dpsql.catalog.domain import Labels
 from dpsql.catalog.joint_keys import apart, hidden_name, joint_columns, of_column, parts_of
-from dpsql.privacy.vault.combined import encode_joint
+from dpsql.privacy.vault.codes.combinations import encode_joint
+from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import (
     NESTED,
     Asked,
@@ -19,12 +20,11 @@ from dpsql.privacy.vault.data_engine import (
     find,
     unavailable,
 )
-from dpsql.privacy.vault.duckdb import FILES, FileTable
-from dpsql.privacy.vault.fetched_columns import identity_of
-from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.pile import PileRoom
-from dpsql.privacy.vault.rows import Rows, ask, declared, line_up, load_rows
-from dpsql.privacy.vault.versions import stated_version
+from dpsql.privacy.vault.files.duckdb import FILES, FileTable
+from dpsql.privacy.vault.files.fetched_columns import identity_of
+from dpsql.privacy.vault.servers.versions import stated_version
+from dpsql.privacy.vault.unit.rows import Rows, ask, declared, line_up, load_rows
+from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.records import dataclass, replace
 
 OTHERWISE = 'declare it: source = { file = "data.csv", delimiter = ";" }'
@@ -78,11 +78,11 @@ def find_engine(table: Table) -> DataEngine:
     Raises: DataUnavailable where none is installed; OperationalError (E_ENGINE) for a broken one.
     """
     if table.engine in SERVERS:
-        from dpsql.privacy.vault.servers import find_server  # most tables are files
+        from dpsql.privacy.vault.servers.registry import find_server  # most tables are files
 
         return find_server(table)
     if table.engine:
-        from dpsql.privacy.vault.plugged import find_plugged
+        from dpsql.privacy.vault.plugins import find_plugged
 
         return find_plugged(table)
     return FILES
@@ -155,7 +155,7 @@ def _read(stored: StoredTable, table: Table, chosen: Table) -> Rows:
     joint = joint_columns(chosen)
     split = {key: each for key, each in apart(table).columns.items() if of_column(key, chosen)}
     parts = replace(table, columns=split)
-    rows = load_rows(_batches(stored, parts), parts, PileRoom.of(table))
+    rows = load_rows(_batches(stored, parts), parts, SpillRoom.of(table))
     for key, column in joint.items():
         cells = [rows.codes.pop(hidden_name(key, part)) for _, part in parts_of(column)]
         rows.codes[key] = encode_joint(column, cells)
@@ -231,7 +231,7 @@ def position(table: Table, stored: StoredTable, name: str) -> int:
         problem = f"column {name!r} is declared but the {what} has no such column"
         hint = f"`dpsql init {named}` lists its columns"
         if what == "file" and len(stored.columns) == 1:
-            from dpsql.privacy.vault.lines import other_delimiter  # a rare message
+            from dpsql.privacy.vault.files.lines import other_delimiter  # a rare message
 
             other = other_delimiter(stored.columns[0][0])
             problem += "" if other is None else f": its header seems to be separated by {other}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpsql.catalog.delimited import Delimited
-from dpsql.privacy.vault import lines
+from dpsql.privacy.vault.files import lines
 
 
 def find_unread(path: str, written: Delimited, kind: str | None) -> Iterator[tuple[int, str]]:

@@ -18,21 +18,20 @@ from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import RowView
 from dpsql.errors import DataUnavailable, OperationalError, ProgrammingError
 from dpsql.privacy.chain import subkey
-from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
-from dpsql.privacy.vault.distinct import Pairs, find_pairs, read_pairs
-from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
-from dpsql.privacy.vault.owners import Digest
-from dpsql.privacy.vault.pile import (
+from dpsql.privacy.vault.codes.spill import (
     MOST_VIEWS,
-    PileRoom,
+    SpillRoom,
     folder_of,
     remedy,
     require_files,
     take_beside,
     why_not,
 )
-from dpsql.privacy.vault.pushed import open_pushed
-from dpsql.privacy.vault.rows import Rows, declared, fits, fits_view, mark, tally, view
+from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
+from dpsql.privacy.vault.exclusive_work import ExclusiveWork
+from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
+from dpsql.privacy.vault.pushed_vault import open_pushed
+from dpsql.privacy.vault.servers.versions import stated_versions
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
     ask_all,
@@ -42,8 +41,9 @@ from dpsql.privacy.vault.stored_rows import (
     position,
     written,
 )
-from dpsql.privacy.vault.taken import Taken
-from dpsql.privacy.vault.versions import stated_versions
+from dpsql.privacy.vault.unit.key_counts import Pairs, find_pairs, read_pairs
+from dpsql.privacy.vault.unit.rows import Rows, declared, fits, fits_view, mark, tally, view
+from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.records import dataclass, field, replace
 from dpsql.workload.cells import AnyResolution, cells_of
 
@@ -167,7 +167,7 @@ class TableVault:
 
     Guarantee: rows outside the view are dropped, then each unit keeps at most ``max_rows`` rows,
     chosen by a salted hash of the unit's own rows alone. What a row is, is a
-    function of that row: see :mod:`dpsql.privacy.vault.encode`.
+    function of that row: see :mod:`dpsql.privacy.vault.codes.encode`.
     """
 
     def __init__(
@@ -175,13 +175,13 @@ class TableVault:
         table: Table,
         salt: bytes,
         opened: OpenBase | None = None,
-        taken: Taken | None = None,
+        taken: ExclusiveWork | None = None,
     ) -> None:
         self._table = table
         self._key = key_of(table, salt)
         self._view = RowView(tuple(sorted(table.columns)))
         self._held = ReadRows()
-        self._taken, self._place = taken or Taken(), object()
+        self._taken, self._place = taken or ExclusiveWork(), object()
         self._lock = Lock()
         self._found: tuple[str, Sought, Pairs] | None = None
         require_files(table)
@@ -474,13 +474,16 @@ class RelatedRows:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def read(self, columns: frozenset[str]) -> Rows:
-        from dpsql.privacy.vault.local_rows import rows_of, take_stock  # few tables are relations
+        from dpsql.privacy.vault.unit.local_rows import (  # few tables are relations
+            rows_of,
+            take_stock,
+        )
 
         take_beside(self.table)
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
         stock = take_stock(tables, rows, Digest(self.key))
-        return rows_of(self.table, self.table.relation, stock, PileRoom.of(self.table))
+        return rows_of(self.table, self.table.relation, stock, SpillRoom.of(self.table))
 
 
 def _open_reader(

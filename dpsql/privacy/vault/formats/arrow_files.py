@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.catalog.delimited import Delimited
-from dpsql.privacy.vault.arrow_rows import ROWS, ArrowRows
 from dpsql.privacy.vault.data_engine import Unreadable
+from dpsql.privacy.vault.files.arrow_rows import ROWS, ArrowRows
 from dpsql.records import dataclass
 
 ORC = (
@@ -44,7 +44,7 @@ class ArrowFile:
     is_stream: bool
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         places = sorted({self.schema.names.index(name) for name in names})
         options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
         with pa.OSFile(self.path) as file:
@@ -79,7 +79,7 @@ class OrcFile:
     schema: pa.Schema
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         file = _orc(self.path)
         for stripe in range(file.nstripes):
             read = file.read_stripe(stripe, columns=[*names])

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from dpsql.catalog.delimited import PLAIN, Delimited
-from dpsql.privacy.vault.arrow_rows import ROWS
-from dpsql.privacy.vault.lines import NO_OBJECT, blocks
+from dpsql.privacy.vault.files.arrow_rows import ROWS
+from dpsql.privacy.vault.files.lines import NO_OBJECT, blocks
 from dpsql.records import dataclass, replace
 
 
@@ -30,11 +30,11 @@ class ObjectLines:
 
     @property
     def schema(self) -> pa.Schema:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         return pa.schema([(name, pa.large_string()) for name in self.written.header])
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         schema = pa.schema([(name, pa.large_string()) for name in names])
         for block in blocks(self.path, self.written):
             objects = [

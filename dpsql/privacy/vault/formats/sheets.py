@@ -17,8 +17,8 @@ import pyarrow as pa
 from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError
 
 from dpsql.catalog.delimited import Delimited
-from dpsql.privacy.vault.arrow_rows import ROWS
 from dpsql.privacy.vault.data_engine import Unreadable
+from dpsql.privacy.vault.files.arrow_rows import ROWS
 from dpsql.records import dataclass
 
 MOST = 1 << 31
@@ -37,11 +37,11 @@ class SheetRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         return pa.schema([(name, pa.large_string()) for name in self.names])
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         places, schema = [self.names.index(name) for name in names], self.schema
         schema = pa.schema([schema.field(i) for i in places])
         rows = [row for row in _rows(self.sheet)[self.first :] if any(row)]

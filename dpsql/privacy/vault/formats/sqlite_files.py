@@ -16,8 +16,8 @@ import pyarrow as pa
 from dpsql.catalog.delimited import Delimited
 from dpsql.files import patient_connections
 from dpsql.interrupts import AGAIN
-from dpsql.privacy.vault.arrow_rows import ROWS
 from dpsql.privacy.vault.data_engine import Unreadable
+from dpsql.privacy.vault.files.arrow_rows import ROWS
 from dpsql.records import dataclass
 
 LISTED = "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') ORDER BY name"
@@ -41,11 +41,11 @@ class SQLiteRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         return pa.schema([(name, pa.large_string()) for name in self.names])
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         listed = ", ".join(f"{_as_text(each)} AS f{i}" for i, each in enumerate(names))
         schema = pa.schema([(name, pa.large_string()) for name in names])
         with closing(_connect(self.path)) as connection:

@@ -24,9 +24,9 @@ from pyreadstat import PyreadstatError, ReadstatError
 
 from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.delimited import Delimited
-from dpsql.privacy.vault.arrow_rows import ROWS
 from dpsql.privacy.vault.data_engine import Unreadable
-from dpsql.privacy.vault.instants import INFINITE, MIDNIGHT
+from dpsql.privacy.vault.files.arrow_rows import ROWS
+from dpsql.privacy.vault.files.instants import INFINITE, MIDNIGHT
 from dpsql.records import dataclass
 
 READ: Mapping[str, Callable[..., Any]] = {
@@ -87,7 +87,7 @@ class StatFile:
     raw_names: tuple[str, ...]
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """See :class:`dpsql.privacy.vault.arrow_rows.ArrowRows`."""
+        """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         places = [self.schema.names.index(name) for name in names]
         schema = pa.schema([self.schema.field(i) for i in places])
         raw, start = [self.raw_names[i] for i in places], 0

@@ -1,0 +1,117 @@
+"""Visits: browser sessions, each with a token, an end, and a thread for what it asks."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from dpsql.answer.result import Result
+from dpsql.dbapi.site import Site
+from dpsql.interrupts import Cancellation
+from dpsql.page.sign_in import Welcome
+from dpsql.records import dataclass, field
+from dpsql.server.analyst_session import AnalystSession
+from dpsql.server.answer_ticks import Ticks
+from dpsql.server.events import Events
+
+IDLE = 30 * 60.0
+"""Seconds without a request after which a visit ends."""
+LONGEST = 12 * 60 * 60.0
+"""Seconds after which whoever is here signs in anew."""
+MOST_OF_ONE = 10
+"""Visits of one user at once; one more ends the oldest."""
+
+
+@dataclass(eq=False)
+class BrowserSession:
+    """One browser that has signed in.
+
+    ``results`` are those of the last script, which may be saved. ``busy`` counts what it waits for.
+    """
+
+    who: Welcome
+    caller: AnalystSession
+    begun: float
+    seen: float
+    results: tuple[Result, ...] = ()
+    forecasting: Cancellation | None = None
+    running: Cancellation | None = None
+    busy: int = 0
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="visit")
+    )
+
+    def close(self) -> None:
+        """End what it asks; what was charged is stored first, and its thread closes the rest."""
+        self.results = ()
+        for wish in (self.forecasting, self.running):
+            if wish is not None:
+                self.caller.end(wish)
+        self.pool.submit(self.caller.close)
+        self.pool.shutdown(wait=False)
+
+
+@dataclass
+class BrowserSessions:
+    """The visits of a server, by the hash of their tokens. Only the event loop changes it."""
+
+    site: Site
+    most: int
+    ticks: Ticks = field(default_factory=Ticks)
+    clock: Callable[[], float] = time.monotonic
+    events: Events = field(default_factory=Events)
+    _here: dict[bytes, BrowserSession] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._here)
+
+    def begin(self, who: Welcome, events: Events | None = None) -> str | None:
+        """The token of a new visit, whose ``events`` are noted; None where there are too many."""
+        self._end((key for key, visit in self._here.items() if self._is_over(visit)), "idle")
+        own = [key for key, visit in self._here.items() if visit.who.user == who.user]
+        self._end(own[: max(0, len(own) + 1 - MOST_OF_ONE)], "others of the user")
+        if len(self._here) >= self.most:
+            return None
+        token, now = secrets.token_urlsafe(32), self.clock()
+        caller = AnalystSession(self.site, who.analyst, self.ticks, events=events or self.events)
+        self._here[_key(token)] = BrowserSession(who, caller, now, now)
+        return token
+
+    def find(self, token: str) -> BrowserSession | None:
+        """The visit of a token, which goes on by being asked for."""
+        visit = self._here.get(_key(token))
+        if visit is None or self._is_over(visit):
+            self.end(token, "idle")
+            return None
+        visit.seen = self.clock()
+        return visit
+
+    def end(self, token: str, why: str = "left") -> None:
+        """End a visit for a reason; an unknown token does nothing."""
+        self._end([_key(token)], why)
+
+    def _end(self, keys: Iterable[bytes], why: str) -> None:
+        for key in list(keys):
+            visit = self._here.pop(key, None)
+            if visit is not None:
+                visit.caller.events.note("end", outcome=why)
+                visit.close()
+
+    def _is_over(self, visit: BrowserSession) -> bool:
+        now = self.clock()
+        return now - visit.begun > LONGEST or (not visit.busy and now - visit.seen > IDLE)
+
+    def close(self) -> None:
+        """End all of them, and wait until what was charged is stored."""
+        visits = list(self._here.values())
+        self._end(list(self._here), "stop")
+        for visit in visits:
+            visit.pool.shutdown(wait=True)
+
+
+def _key(token: str) -> bytes:
+    """Return the key that a token is kept by: finding it takes as long whatever is right in it."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

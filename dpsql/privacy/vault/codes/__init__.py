@@ -1,0 +1,1 @@
+"""Codes of values, and arrays of them: encoded, combined, tallied, spilled to disk."""

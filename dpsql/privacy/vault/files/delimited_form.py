@@ -1,0 +1,318 @@
+"""The form of a file of delimited text, and types of its columns, as they look: for a draft alone.
+
+The curator, who has the file, looks at its first lines before there is a catalog. Of values their
+spelling is told and nothing else: no value, no bound and no number of rows. The curator confirms
+it; what a catalog does not declare is never sniffed when rows are read.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from dpsql.catalog.delimited import MISSING_WORDS, Delimited
+from dpsql.catalog.guess import guess_family
+from dpsql.privacy.vault.data_engine import Form
+from dpsql.privacy.vault.files.lines import MAX_HEADER, split_line
+from dpsql.privacy.vault.files.spellings import pattern, spelling
+from dpsql.privacy.vault.files.text_files import MARKS, open_text, refuse_foreign
+from dpsql.records import dataclass, replace
+
+SAMPLE = 1 << 20
+"""Bytes that are looked at."""
+MOST = 2000
+"""Lines that are looked at."""
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SIGNS = (
+    *((".", ""), (".", ","), (",", ""), (",", "."), (",", "\u00a0"), (",", "\u202f")),
+    *((",", " "), (".", " "), (".", "'"), (".", "\u2019"), (",", "'")),
+)
+"""Decimal marks and marks of thousands, the most ordinary first."""
+CURRENCIES = [
+    "€",
+    "$",
+    "£",
+    "¥",
+    "₹",
+    "₽",
+    "EUR",
+    "USD",
+    "GBP",
+    "CHF",
+    "SEK",
+    "NOK",
+    "DKK",
+    "PLN",
+    "CZK",
+    "kr",
+    "zł",
+    "Kč",
+    "Ft",
+    "Fr",
+]
+DAYS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y.%m.%d"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y"),
+)
+CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M:%S")
+ISO = tuple("%Y-%m-%d" + clock for clock in CLOCKS)
+FORMATS = tuple(day + clock for day in DAYS for clock in CLOCKS)
+DIGITS = ("%Y%m%d", "%d%m%Y")
+"""Days without signs, which are looked for where the name is that of a day."""
+FLAGS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
+TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?")
+LOOKS = {
+    "integer": "whole numbers",
+    "float": "numbers",
+    "date": "days",
+    "timestamp": "days with times",
+    "time": "times of day",
+    "boolean": "flags",
+    "text": "texts",
+}
+"""Looks of the values of a family, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedForm:
+    """The form of a file as it looks, and its columns as (name, family, how its values look).
+
+    ``told`` are sentences for the curator on the file.
+    """
+
+    written: Delimited
+    columns: tuple[tuple[str, str, str], ...]
+    told: tuple[str, ...]
+
+
+def sniff(path: str, blind: bool = False) -> DelimitedForm:
+    """Look at the first lines of a file, or at its header alone. Raises: OSError, Unreadable."""
+    with open_text(path) as file:
+        raw = file.readline(MAX_HEADER) if blind else file.read(SAMPLE)
+    encoding = _encoding(raw)
+    refuse_foreign(path, encoding)
+    with open_text(path, encoding) as file:
+        raw = file.readline(MAX_HEADER) if blind else file.read(SAMPLE)
+    lines = raw.decode("utf-8-sig", "replace").split("\n")
+    lines = [each.removesuffix("\r") for each in lines[: len(lines) - (len(raw) == SAMPLE)][:MOST]]
+    delimiter, count = _delimiter(lines, Delimited().cut(path))
+    written = Delimited("" if delimiter == Delimited().cut(path) else delimiter, encoding)
+    skip = next((i for i, each in enumerate(lines) if _is_whole(each, delimiter, count)), 0)
+    rows = [each for e in lines[skip:] if (each := split_line(e, delimiter, count)) is not None]
+    if not rows:  # what opens the file says why
+        return DelimitedForm(written, (), ())
+    names, *values = rows
+    said = [] if blind else _values_of(values, names)
+    form = _form(said, names) if said else Delimited()
+    named = _names(names, [_look(each, "", form)[0] for each in said], form)
+    if named is not None and named[1]:
+        said = _values_of(rows, names)
+        form = _form(said, names)
+    form = replace(form, delimiter=written.delimiter, encoding=encoding, skip=skip)
+    if named is not None:
+        form = replace(form, header=named[0], skip=skip + (not named[1]))
+        names = [*named[0]]
+    looks = [_look(each, name, form) for name, each in zip(names, said, strict=False)]
+    looks = looks or [(guess_family(name), "") for name in names]
+    columns = tuple((name, *look) for name, look in zip(names, looks, strict=True))
+    return DelimitedForm(form, columns, tuple(_told(form, delimiter, lines, named, said)))
+
+
+def sniff_rows(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> DelimitedForm:
+    """Look at texts of some rows (rows, columns), of a source that says where its fields end."""
+    said = [[text for row in rows[:MOST] if (text := row[i])] for i in range(len(names))]
+    form = _form(said, names)
+    looks = (_look(each, name, form) for name, each in zip(names, said, strict=True))
+    columns = tuple((name, *look) for name, look in zip(names, looks, strict=True))
+    return DelimitedForm(form, columns, tuple(_said(form, said)))
+
+
+def _encoding(raw: bytes) -> str:
+    if raw[:2] in MARKS:
+        return "utf-16"
+    if b"\0" in raw[:1000]:
+        return "utf-16-be" if raw[:2].find(b"\0") == 0 else "utf-16-le"
+    lines = [each for each in raw.split(b"\n")[:-1] or [raw] if not each.isascii()]
+    if 2 * sum(map(_is_utf8, lines)) >= len(lines):  # a few others are faults of their own
+        return "utf-8"
+    return "cp850" if {*raw} & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _fields(line: str, delimiter: str) -> int:
+    """The number of fields of a line, 0 if a quote is open."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter, strict=True)))
+    except (csv.Error, StopIteration):
+        return 0
+
+
+def _is_whole(line: str, delimiter: str, count: int) -> bool:
+    """True if a line has so many fields, half of them not empty, as those above a header are."""
+    fields = split_line(line, delimiter, count)
+    return fields is not None and 2 * sum(map(bool, fields)) >= count
+
+
+def _delimiter(lines: Sequence[str], usual: str) -> tuple[str, int]:
+    """The delimiter by which most lines have as many fields, and how many these are."""
+    found = []
+    for each in dict.fromkeys([usual, *DELIMITERS]):
+        counts = Counter(_fields(line, each) for line in lines[:200] if line.strip())
+        ((fields, times),) = counts.most_common(1) or [(1, 0)]
+        found.append((fields > 1, times, fields, each))
+    best = max(found, key=lambda each: each[:3])  # the first of those that are alike
+    return (best[3], best[2]) if best[0] else (usual, 1)
+
+
+def _names(
+    names: Sequence[str], families: Sequence[str], written: Delimited
+) -> tuple[tuple[str, ...], bool] | None:
+    """Names to declare, and whether the first line is a row; None where it is a usable header."""
+    years = [each for each in names if re.fullmatch("(19|20)[0-9]{2}", each)]
+    kinds = [_look([each], "", written)[0] for each in names]
+    like = [k == f or {k, f} == {"integer", "float"} for k, f in zip(kinds, families, strict=False)]
+    is_row = bool(like) and all(like) and {*kinds} != {"text"} and len(years) < 2
+    if is_row:
+        return tuple(f"c{i + 1}" for i in range(len(names))), True
+    if len({*names}) == len(names):
+        return None
+    taken: set[str] = set()
+    found = []
+    for i, name in enumerate(names):
+        plain = name if name and name.isprintable() else f"c{i + 1}"
+        tries = (plain if n == 1 else f"{plain}_{n}" for n in range(1, len(names) + 2))
+        found.append(next(each for each in tries if each not in taken))
+        taken.add(found[-1])
+    return tuple(found), False
+
+
+def _values_of(rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[str]]:
+    """The values of each column that are not empty."""
+    return [[row[i] for row in rows if row[i]] for i in range(len(names))]
+
+
+def _is_lost(value: str) -> bool:
+    return value.strip().casefold() in MISSING_WORDS
+
+
+def _form(columns: Sequence[Sequence[str]], names: Sequence[str]) -> Delimited:
+    """The form of values with which most columns are numbers or days."""
+    known = [[value for value in each if not _is_lost(value)] for each in columns]
+    marks = [
+        mark
+        for mark in (*CURRENCIES, "%")
+        if any(any(map(_beside(mark), each)) and all(map(_digits, each)) for each in known)
+    ]
+    base = Delimited(currency=tuple(m for m in marks if m != "%"), percent="%" in marks)
+    tried = [replace(base, decimal=decimal, thousands=more) for decimal, more in SIGNS]
+    best = max(tried, key=lambda form: sum(_numeric(each, form) for each in known))
+    found = [_formats(each, name)[:1] for name, each in zip(names, known, strict=True)]
+    formats = dict.fromkeys(format_ for each in found for format_ in each)
+    if formats and any(_fits(each, "day", Delimited()) for each in known):
+        formats |= dict.fromkeys(ISO)  # is no usual form any more where others are declared
+    best = replace(best, dates=tuple(formats))
+    lost = {
+        value
+        for name, all_, each in zip(names, columns, known, strict=True)
+        if len(each) < len(all_) and _look(each, name, best)[0] != "text"
+        for value in all_
+        if _is_lost(value)
+    }
+    return replace(best, missing=tuple(sorted(lost)))
+
+
+def _beside(mark: str) -> Callable[[str], object]:
+    part = re.escape(mark)
+    return re.compile(rf"[+-]?{part}\s*[+-]?\d.*|.*\d\s*{part}").fullmatch
+
+
+def _digits(value: str) -> bool:
+    return any(map(str.isdigit, value))
+
+
+def _fits(values: Sequence[str], form: Form, written: Delimited) -> bool:
+    """True if there are values, and all are of a form."""
+    known, fits = spelling(form, written), re.compile(pattern(form)).fullmatch
+    return bool(values) and all(fits(v if known is None else known.plain(v)) for v in values)
+
+
+def _numeric(values: Sequence[str], written: Delimited) -> bool:
+    return _fits(values, "number", written) and any(map(_digits, values))
+
+
+def _formats(values: Sequence[str], name: str) -> list[str]:
+    """The formats that all values have; none where they are days in the usual form."""
+    if not values or _fits(values, "day", Delimited()):
+        return []
+    tried = (*(DIGITS if guess_family(name) == "date" else ()), *FORMATS)
+    return [each for each in tried if _fits(values, "day", Delimited(dates=(each,)))]
+
+
+def _look(values: Sequence[str], name: str, written: Delimited) -> tuple[str, str]:
+    """The family that the values of a column have by their spelling, and how they look."""
+    known = [value for value in values if not _is_lost(value)]
+    if not known:
+        return guess_family(name), ""
+    family = _family(known, name, written)
+    return family, LOOKS[family]
+
+
+def _family(values: Sequence[str], name: str, written: Delimited) -> str:
+    if {value.casefold() for value in values} in FLAGS:
+        return "boolean"
+    if all(map(TIME.fullmatch, values)):
+        return "time"
+    is_dated = not all(map(str.isdigit, values)) or guess_family(name) == "date"
+    if is_dated and _fits(values, "day", written):
+        return "timestamp" if any(":" in value for value in values) else "date"
+    if not _numeric(values, written):
+        return "text"
+    known = spelling("number", written)
+    plain = [value.strip() if known is None else known.plain(value) for value in values]
+    if not all(re.fullmatch(r"[+-]?\d+", each) for each in plain):
+        return "float"
+    is_code = any(re.fullmatch(r"0\d+", each) or len(each) > 15 for each in plain)
+    return "text" if is_code else "integer"
+
+
+def _told(
+    written: Delimited,
+    delimiter: str,
+    lines: Sequence[str],
+    named: tuple[tuple[str, ...], bool] | None,
+    columns: Sequence[Sequence[str]],
+) -> Iterator[str]:
+    yield f"fields between {DELIMITERS.get(delimiter, repr(delimiter))}, in {written.encoding}"
+    if written.encoding in ("cp1252", "cp850"):
+        yield "bytes that are not UTF-8: other encodings of one byte would read them differently"
+    if written.skip and named is None:
+        yield f"lines before the header: {written.skip}"
+    if named is not None and named[1]:
+        yield "no header: the first line looks like a row, so that names are made up"
+    if named is not None and not named[1]:
+        yield "a header with the same name twice, so that it is skipped and names are declared"
+    yield from _said(written, columns)
+    if any(_fields(each, delimiter) == 0 for each in lines if each):
+        yield "lines that leave a quote open are no rows: write values with newlines as Parquet"
+
+
+def _said(written: Delimited, columns: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Sentences on how values are written."""
+    if written.decimal != "." or written.thousands:
+        marks = f"decimal {written.decimal!r}, thousands {written.thousands!r}"
+        yield f"numbers with {marks}: were they the other way round, all would be others"
+    for format_ in (each for each in written.dates if each not in ISO):
+        fits = [f for v in columns if v for f in [_formats([e for e in v if not _is_lost(e)], "")]]
+        both = next((f[1] for f in fits if f[:1] == [format_] and len(f) > 1), None)
+        yield f"days as {format_}" + (f", which might be {both}: look" if both else "")
+    if written.missing:
+        yield f"words for what is missing: {', '.join(written.missing)}"

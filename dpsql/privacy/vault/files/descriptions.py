@@ -1,0 +1,193 @@
+"""Descriptions of data that no catalog declares yet: tables, columns, types; no value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from dpsql.catalog.codebook import BookColumn
+from dpsql.catalog.delimited import PLAIN as PLAIN_TEXT
+from dpsql.catalog.draft import VOUCHED, DraftedTable
+from dpsql.catalog.guess import guess_family
+from dpsql.errors import DataUnavailable
+from dpsql.privacy.vault.data_engine import Unreadable, unavailable
+from dpsql.privacy.vault.files.arrow_rows import FORMATS, decoded, list_tables, open_rows
+from dpsql.privacy.vault.files.data_files import READABLE, find_files, is_data_file
+from dpsql.privacy.vault.files.database import Relation, list_relations
+from dpsql.privacy.vault.files.delimited_form import MOST as LOOKED
+from dpsql.privacy.vault.files.delimited_form import sniff, sniff_rows
+from dpsql.privacy.vault.files.delta import is_delta, newest_version
+from dpsql.privacy.vault.files.footers import PLAIN, UNREADABLE
+from dpsql.privacy.vault.files.source import Source, connect, family, open_source
+from dpsql.records import replace
+
+
+def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
+    """Return the tables that a file, a database file, a glob or a folder of files holds.
+
+    Files of a folder that have the same columns are one table. Files of text are looked at for the
+    form of their values, but for a ``blind`` draft. Raises: DataUnavailable (E_DATA).
+    """
+    if is_delta(path):
+        return [_describe_delta(path)]
+    if os.path.isdir(path):
+        return _describe_folder(path, blind)
+    kind, paths = find_files(path, Path(path).name)
+    if kind == "duckdb":
+        return _describe_database(path, paths[0])
+    if kind in FORMATS and FORMATS[kind].untyped:
+        return _describe_untyped(path, kind, paths[0], blind)
+    return [_describe_text(path, paths[0], blind) if kind == "csv" else _describe_file(path)]
+
+
+def _describe_folder(path: str, blind: bool) -> list[DraftedTable]:
+    inside = sorted(os.path.join(path, name) for name in os.listdir(path) if is_data_file(name))
+    if not inside:
+        unavailable(Path(path).name, path, "the folder holds no file of data")
+    found = [table for each in inside for table in describe_data(each, blind)]
+    first = found[0]
+    endings = {"".join(Path(each).suffixes) for each in inside}
+    if (
+        len(found) > 1
+        and len(endings) == 1
+        and all(each.columns == first.columns and _form(each) == _form(first) for each in found)
+    ):
+        whole = os.path.join(path, f"*{endings.pop()}")
+        source = {"file": whole, **_form(first)} if _form(first) else whole
+        return [replace(first, name=Path(path).resolve().name, source=source)]
+    return found
+
+
+def _describe_delta(path: str) -> DraftedTable:
+    name, version = Path(path).resolve().name, newest_version(path)
+    with connect() as connection:
+        source = open_source(connection, path, name, version=str(version))
+    return DraftedTable(name, {"delta": path, "version": version}, _columns(source))
+
+
+def _form(table: DraftedTable) -> dict[str, Any]:
+    """Return the words for the form of a file."""
+    said = {} if isinstance(table.source, str) else table.source
+    return {key: each for key, each in said.items() if key != "file"}
+
+
+def _describe_file(path: str) -> DraftedTable:
+    with connect() as connection:
+        source = open_source(connection, path, Path(path).name)
+    book: Mapping[str, BookColumn] = {}
+    if FORMATS.get(source.kind) == FORMATS["spss"]:
+        from dpsql.privacy.vault.formats.stat_files import read_book  # needs pyreadstat
+
+        book = read_book(source.paths[0])
+    return DraftedTable(Path(path).name.split(".")[0], path, _columns(source), book=book)
+
+
+def _describe_text(path: str, first: str, blind: bool) -> DraftedTable:
+    """A table of delimited text as its first file looks."""
+    try:
+        found = sniff(first, blind)
+    except Unreadable as error:
+        unavailable(Path(path).name, path, error.problem, error.hint)
+    except OSError:
+        unavailable(Path(path).name, path, "not a readable csv file", READABLE["csv"])
+    said = found.written.said()
+    with connect() as connection:
+        source = open_source(connection, path, Path(path).name, written=found.written)
+    looks = {name: (family, look) for name, family, look in found.columns}
+    columns = [(name, looks.get(name, (guess_family(name), ""))[0]) for name, _ in source.columns]
+    return DraftedTable(
+        Path(path).name.split(".")[0],
+        {"file": path, **said} if said else path,
+        columns,
+        untyped=True,
+        looks=None if blind else {name: look for name, (_, look) in looks.items()},
+        told=found.told,
+    )
+
+
+def _describe_untyped(path: str, kind: str, first: str, blind: bool) -> list[DraftedTable]:
+    """The tables of a file whose columns have no types, as the values of the first rows look."""
+    try:
+        tables = list_tables(kind, first)
+        found = [_look_at(path, kind, first, each, len(tables) > 1, blind) for each in tables]
+    except Unreadable as error:
+        unavailable(Path(path).name, path, error.problem, error.hint)
+    except OSError:
+        unavailable(Path(path).name, path, f"not a readable {kind} file", READABLE[kind])
+    return found
+
+
+def _look_at(
+    path: str, kind: str, first: str, table: str, is_named: bool, blind: bool
+) -> DraftedTable:
+    written = PLAIN_TEXT
+    if kind == "json" and blind:
+        raise Unreadable("lines of JSON name their columns themselves", "draft without --blind")
+    if kind == "json":
+        from dpsql.privacy.vault.formats.json_lines import names_of_lines  # needs pyarrow
+
+        written = replace(written, header=names_of_lines(first))
+    rows = open_rows(kind, first, table, written)
+    names = rows.schema.names
+    said: dict[str, Any] = {"file": path, **({"table": table} if is_named else {})}
+    name = table if is_named else Path(path).name.split(".")[0]
+    if blind:
+        columns = [(each, guess_family(each)) for each in names]
+        return DraftedTable(name, said if is_named else path, columns, untyped=True)
+    batch = next(rows.batches(names), None)
+    values = [] if batch is None else [batch.column(i).slice(0, LOOKED) for i in range(len(names))]
+    texts = [[decoded(each) for each in column.cast("binary").to_pylist()] for column in values]
+    found = sniff_rows(names, list(zip(*texts, strict=True)))
+    said |= found.written.said()
+    return DraftedTable(
+        name,
+        said if len(said) > 1 else path,
+        [(each, family) for each, family, _ in found.columns],
+        untyped=True,
+        looks={each: look for each, _, look in found.columns},
+        told=found.told,
+    )
+
+
+def _columns(source: Source) -> list[tuple[str, str]]:
+    """The columns of files, with what hinders reading them in place of their family."""
+    stored = source.stored or [PLAIN] * len(source.columns)
+    return [
+        (name, "unreadable" if how == UNREADABLE else family(each))
+        for (name, each), how in zip(source.columns, stored, strict=True)
+    ]
+
+
+def _describe_database(path: str, real: str) -> list[DraftedTable]:
+    problem = "not a readable duckdb file, or locked by another process"
+    try:
+        with connect() as connection:
+            connection.execute("ATTACH ? AS source (READ_ONLY)", [real])
+            relations = list_relations(connection)
+    except (OSError, duckdb.Error):
+        unavailable(Path(path).name, path, problem)
+    found = list(_describe_relations(path, relations))
+    if not found:
+        unavailable(Path(path).name, path, "the DuckDB file holds no table that can be read")
+    return found
+
+
+def _describe_relations(path: str, relations: list[Relation]) -> Iterator[DraftedTable]:
+    for relation in relations:
+        try:
+            with connect() as connection:
+                source = open_source(connection, path, relation.name, relation.shown, True)
+        except DataUnavailable:  # a view over what is not there any more
+            continue
+        columns = [(name, family(stored)) for name, stored in source.columns]
+        said: dict[str, str | bool] = {"file": path, "table": relation.shown}
+        remark = ""
+        if relation.is_view:
+            said["view"] = True
+            remark = VOUCHED
+        is_plain = relation.schema == "main" and not relation.is_view
+        yield DraftedTable(relation.name, path if is_plain else said, columns, remark=remark)

@@ -1,0 +1,120 @@
+"""Data engines of other packages: found by entry point, and kept to what engines may say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpsql.catalog.catalog import Table
+from dpsql.catalog.installed import plugged
+from dpsql.errors import Error, OperationalError, printable
+from dpsql.privacy.vault.codes.prefetch import read_apart
+from dpsql.privacy.vault.data_engine import (
+    TYPE_FAMILIES,
+    VERSION,
+    Asked,
+    Batch,
+    StoredTable,
+    unavailable,
+)
+from dpsql.records import dataclass
+
+GROUP = "dpsql.data_engines"
+"""The entry points by which other packages add engines: the name before :// of their sources."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PluggedEngine:
+    """The engine of another package; whatever it raises that is no error of ours is withheld."""
+
+    name: str
+    found: Any
+    version = VERSION
+
+    def open(self, table: Table) -> PluggedTable:
+        """Open a table, and check what the engine says of it.
+
+        Raises: OperationalError (E_ENGINE), DataUnavailable.
+        """
+        stored = guarded(self.name, lambda: _described(self.name, self.found.open(table)))
+        if stored is None:
+            raise unusable(self.name, "it does not describe its tables as engines do")
+        return stored
+
+
+@dataclass(frozen=True, slots=True)
+class PluggedTable:
+    """A table that the engine of another package holds, as it described it when it was opened."""
+
+    engine: str
+    stored: StoredTable
+    kind: str
+    paths: tuple[str, ...]
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    untyped: bool
+
+    def fingerprint(self) -> str:
+        """Hash the engine's own fingerprint with its name. Raises: OSError, OperationalError."""
+        found = guarded(self.engine, lambda: str(self.stored.fingerprint()))
+        return hashlib.sha256(f"{self.engine} {found}".encode()).hexdigest()
+
+    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+        return read_apart(self.stored.read(asked, unit))
+
+    def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
+        return read_apart(self.stored.texts(column))
+
+
+def find_plugged(table: Table) -> PluggedEngine:
+    """Return the installed engine that the source of a table names.
+
+    Raises: DataUnavailable where there is none; OperationalError (E_ENGINE) for one that cannot be
+    loaded, or is not written for this protocol.
+    """
+    name = table.engine or ""
+    found = plugged(GROUP, name, unusable)
+    if found is None:
+        problem = f"no installed package has a data engine {name!r}"
+        unavailable(table.name, table.source, problem, "install it, or give a file")
+    version = getattr(found, "version", None)
+    if version != VERSION:
+        raise unusable(name, f"it is of version {printable(str(version))}, not of {VERSION}")
+    return PluggedEngine(name, found)
+
+
+def _described(engine: str, stored: StoredTable) -> PluggedTable | None:
+    """Return a table as it is described, None where that is not how engines describe one."""
+    columns = tuple((name, family) for name, family in stored.columns)
+    words = [stored.kind, stored.table, *stored.paths, *(name for name, _ in columns)]
+    known = all(family in TYPE_FAMILIES for _, family in columns)
+    if not known or not stored.paths or not all(isinstance(word, str) for word in words):
+        return None
+    facts = stored.kind, tuple(stored.paths), stored.table, columns, bool(stored.untyped)
+    return PluggedTable(engine, stored, *facts)
+
+
+def guarded(engine: str, work: Callable[[], T]) -> T:
+    """Run ``work``; what an engine raises of its own is told by one constant text."""
+    try:
+        return work()
+    except (Error, OSError):
+        raise
+    except Exception:
+        pass  # raised anew below, so that no trace of it is kept
+    raise unusable(engine, "it fails to open a table; details are withheld")
+
+
+def unusable(name: str, why: str) -> OperationalError:
+    """Return the error for a data engine of an installed package that is not used."""
+    return OperationalError(
+        "E_ENGINE",
+        f"the data engine {name!r} of an installed package cannot be used: {why}",
+        hint="mend or remove that package, or give a file as source",
+    )

@@ -1,0 +1,155 @@
+"""The rows of public tables: column by column, as they are looked at."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, overload
+
+import duckdb
+
+from dpsql.catalog.catalog import Table
+from dpsql.catalog.delimited import Delimited
+from dpsql.errors import InternalError
+from dpsql.privacy.vault.codes.spill import require_files
+from dpsql.privacy.vault.data_engine import Form, unavailable
+from dpsql.privacy.vault.files.data_files import find_files, is_parquet
+from dpsql.privacy.vault.files.duckdb import written_of
+from dpsql.privacy.vault.files.footers import BESIDES
+from dpsql.privacy.vault.files.lines import REMEDIES
+from dpsql.privacy.vault.files.readers import reader
+from dpsql.privacy.vault.files.source import Source, connect, open_source, stored_types
+from dpsql.privacy.vault.unread import find_unread
+
+CSV_TYPES = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "decimal": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "boolean": "BOOLEAN",
+}
+SPELLED: dict[str, Form] = {
+    "BIGINT": "number",
+    "DOUBLE": "number",
+    "DATE": "day",
+    "TIMESTAMP": "clock",
+}
+"""Forms of the values of these types, where they are texts."""
+
+
+class PublicValues(Sequence[Any]):
+    """The values of one column of a public table, read when the first is looked at."""
+
+    __slots__ = ("_count", "_read", "_values")
+
+    def __init__(self, count: int, read: Callable[[], list[Any]]) -> None:
+        self._count = count
+        self._read = read
+        self._values: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._known()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._known())
+
+    def _known(self) -> list[Any]:
+        if self._values is None:
+            self._values = self._read()
+        return self._values
+
+
+def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
+    """Return the DuckDB type and all values of every column of a public table, in file order.
+
+    Columns of CSV files are text unless the catalog declares another type.
+    Raises: DataUnavailable, also when values are looked at; InternalError if it is not public.
+    """
+    if not table.public:
+        raise InternalError("E_INTERNAL", "only public tables can be read")
+    require_files(table)
+    with _room(table) as connection:
+        source = _open(connection, table)
+        try:
+            stored = stored_types(connection, source)
+            types = [_type(table, source, name, kind) for name, kind in stored]
+            in_blocks = source.kind == "csv" or source.opened is not None
+            lines = list(range(len(types))) if in_blocks else []
+            for path in source.paths if source.kind in ("csv", "json") else ():
+                _refuse_unread(table, path, source.written)
+            rows = _select(connection, source, types, lines)
+        except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
+            unavailable(table.name, table.source, "the rows cannot be read")
+    found: dict[str, tuple[str, Sequence[Any]]] = {}
+    for place, ((name, _), kind) in enumerate(zip(source.columns, types, strict=True)):
+        column = partial(_column, table, source, types, place, len(rows))
+        if lines:
+            column = partial(list, [row[place] for row in rows])
+        found[name] = (kind, PublicValues(len(rows), column))
+    return found
+
+
+def _open(connection: duckdb.DuckDBPyConnection, table: Table) -> Source:
+    named, written = table.option("table") or "", written_of(table)
+    return open_source(connection, table.source, table.name, named, True, written=written)
+
+
+def _refuse_unread(table: Table, path: str, written: Delimited) -> None:
+    """Refuse a public file of which a line would go unseen."""
+    for number, why in find_unread(path, written, table.kind):
+        problem = f"line {number:,} is no row, it has {why}"
+        unavailable(table.name, table.source, problem, REMEDIES[why])
+
+
+def _column(table: Table, source: Source, types: list[str], place: int, count: int) -> list[Any]:
+    """Read one column."""
+    require_files(table)
+    with _room(table, source) as connection:
+        again = _open(connection, table)
+        try:
+            rows = _select(connection, again, types, [place]) if again == source else []
+        except (OSError, EOFError, zlib.error, duckdb.Error, ImportError, ValueError):
+            unavailable(table.name, table.source, "the rows cannot be read")
+    if again != source or len(rows) != count:
+        unavailable(table.name, table.source, "the data have changed since they were opened")
+    return [value for (value,) in rows]
+
+
+def _room(
+    table: Table, source: Source | None = None
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """A kept instance for Parquet files, unless something has to be registered with it."""
+    beside = source is not None and not set(source.stored).isdisjoint(BESIDES)
+    if beside or table.option("table") or not is_parquet(table.source):
+        return connect()
+    return reader(find_files(table.source, table.name)[1])
+
+
+def _select(
+    connection: duckdb.DuckDBPyConnection, source: Source, types: list[str], places: list[int]
+) -> list[tuple[Any, ...]]:
+    """Return all rows of some columns; of none, as many empty rows."""
+    rows: list[tuple[Any, ...]] = []
+    raw = [source.column_sql(i, SPELLED.get(types[i], "key")) for i in places]
+    listed = [f"TRY_CAST({raw} AS {types[i]}) AS p{i}" for raw, i in zip(raw, places, strict=True)]
+    for found in source.select(connection, listed or ["count(*)"], places):
+        values = found.run().fetchall()
+        rows += values if listed else [()] * values[0][0]
+    return rows
+
+
+def _type(table: Table, source: Source, name: str, stored: str) -> str:
+    column = table.columns.get(name.casefold())
+    if not source.untyped or column is None:
+        return stored
+    return CSV_TYPES.get(column.type, stored)

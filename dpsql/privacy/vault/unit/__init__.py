@@ -1,0 +1,1 @@
+"""Rows of privacy units: numbered, bounded, and brought together within one unit."""

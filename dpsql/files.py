@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from dpsql.forks import fresh
-from dpsql.interrupts import Allowed, is_cancellable, tried_until
+from dpsql.interrupts import Allowed, check, is_cancellable, tried_until
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,6 +35,8 @@ _SAFE: int = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O
 
 LONGEST_WAIT = 20.0
 """Seconds that a database is waited for which another process has locked."""
+MOMENT = 0.001
+"""Seconds between two questions, for what SQLite refuses at once."""
 
 _LOADING = fresh(Lock())
 
@@ -53,20 +55,18 @@ def patient_connections() -> type[Connection]:
 
         def execute(self, *given: Any) -> sqlite3.Cursor:
             """As SQLite's. Raises: also KeyboardInterrupt, for who waits and is asked to end."""
-            found: list[sqlite3.Cursor] = []
-            end = time.monotonic() + LONGEST_WAIT
-
-            def succeeds() -> bool:
+            end = None
+            while True:
                 try:
-                    found.append(super(PatientConnection, self).execute(*given))
+                    return super().execute(*given)
                 except sqlite3.OperationalError as error:
+                    now = time.monotonic()
+                    end = now + LONGEST_WAIT if end is None else end
                     is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-                    if not is_busy or time.monotonic() > end:
+                    if not is_busy or now > end:
                         raise
-                return bool(found)
-
-            tried_until(succeeds)
-            return found[0]
+                check()
+                time.sleep(MOMENT)
 
         def __exit__(self, kind: Any, *rest: Any) -> Any:
             if kind is None and self.in_transaction:  # SQLite's own would undo what has to wait

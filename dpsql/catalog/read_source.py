@@ -79,8 +79,10 @@ def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
         place.fail(f"source has file = {show(file)}", WRITTEN)
     named = {key: value for key, value in given.items() if key in ("table", "view")}
     kind = kind_of(file) or ("duckdb" if named else "csv")
-    written = read_delimited(place, {k: v for k, v in given.items() if k not in named})
     known = OF_FILES.get(kind, ())
+    if kind == "duckdb":
+        place.check_keys(given, ("file", *known))
+    written = read_delimited(place, {k: v for k, v in given.items() if k not in named})
     other = [key for key in (*named, *written.said()) if key not in known]
     if other:
         said = f"has {', '.join(known)}" if known else "says itself how it is written"

@@ -15,7 +15,7 @@ class BudgetSums:
     """The two sums so far, in units; they saturate above every possible total.
 
     >>> policy = Policy(Fraction(1), Fraction(0))
-    >>> once = Spent().add(laplace_cost(policy, Fraction(2, 3)))
+    >>> once = BudgetSums().add(laplace_cost(policy, Fraction(2, 3)))
     >>> twice = once.add(laplace_cost(policy, Fraction(2, 3)))
     >>> once.within(policy), twice.within(policy)
     (True, False)

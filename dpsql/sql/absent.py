@@ -56,6 +56,8 @@ def existing(tree: exp.Expr, fragment: Fragment, catalog: Catalog, public: Publi
 def _ask(select: exp.Select) -> None:
     """Keep the groups that have rows; values that are listed are groups."""
     if select.args.get("group") is None:
+        if select.is_star:
+            return  # refused later, in its own words
         items = [item.unalias().copy() for item in select.expressions]
         select.set("distinct", None)
         select.set("group", exp.Group(expressions=items))

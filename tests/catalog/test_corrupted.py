@@ -61,7 +61,7 @@ GOOD: dict[str, Any] = {
             "unit_keys": ["bill"],
             "budget": {"epsilon": 3},
             "column": {
-                "ward": {"type": "text", "domain": ["a", "b"]},
+                "ward": {"type": "text", "labels": {"a": "ay", "b": "bee"}},
                 "cost": {"type": "number", "bounds": [0, 100], "step": 10},
                 "paid": {"type": "number", "domain": [0, 100], "bins": 5},
                 "fee": {"type": "number", "bounds": [0, 100], "bounds_are": "loose"},

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -336,7 +335,7 @@ def test_a_full_disk_stores_nothing_half(
 
     with monkeypatch.context() as patched:
         full = SimpleNamespace(
-            connect=partial(sqlite3.connect, factory=Full),
+            connect=lambda *given, **said: sqlite3.connect(*given, **{**said, "factory": Full}),
             Error=sqlite3.Error,
             IntegrityError=sqlite3.IntegrityError,
         )

@@ -545,7 +545,7 @@ def test_a_full_disk(world: Connection) -> None:
 
         @staticmethod
         def connect(*given: Any, **options: Any) -> sqlite3.Connection:
-            return sqlite3.connect(*given, factory=Full, **options)
+            return sqlite3.connect(*given, **{**options, "factory": Full})
 
     with (
         mock.patch.object(store, "sqlite3", Module),

@@ -146,6 +146,7 @@ OPENERS = {
     "search/cache.py": "from a descriptor that is new",
     "privacy/ledger_file.py": "SQLite, over a file made before",
     "answer/store.py": "SQLite, over a file made before",
+    "privacy/vault/formats/sqlite_files.py": "SQLite, opened to be read alone",
     "answer/change_counter.py": "SQLite's header, to read it",
     "answer/codec.py": "an archive in memory",
     "ui/streams.py": "files with new names beside the wanted ones",

@@ -296,10 +296,10 @@ def test_an_interrupt_of_another_statement_is_not_this_one() -> None:
 
 SLOW = """
 import signal, sys
-from dpsql.engine import desk
+from dpsql.engine import planner
 from dpsql.privacy.ledger import Ledger
 where, signals = sys.argv.pop(1), int(sys.argv.pop(1))
-owner, name = (desk, "make_plan") if where == "plan" else (Ledger, "settle")
+owner, name = (planner, "make_plan") if where == "plan" else (Ledger, "settle")
 real = getattr(owner, name)
 def interrupted(*given):
     signal.raise_signal(signals)

@@ -85,7 +85,8 @@ from dpsql.ui.formats import text_format
 
 @text_format("lisp", "lisp")
 def render(grid, style):
-    return "".join("(" + " ".join(map(str, row)) + ")\\\\n" for row in grid.rows)
+    for row in grid.rows():
+        yield "(" + " ".join(map(str, row)) + ")\\\\n"
 '''
 
 

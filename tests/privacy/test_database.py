@@ -64,7 +64,7 @@ def test_the_table_that_is_named_is_counted(shop: Path, source: str, rows: int) 
         ('{ file = "shop.duckdb" }', "names no table"),
         ('{ file = "shop.duckdb", tabel = "few" }', "did you mean 'table'"),
         ('{ file = "postgresql://x", table = "few" }', "file = "),
-        ('{ file = "shop.csv", table = "few" }', "only DuckDB files"),
+        ('{ file = "shop.csv", table = "few" }', "source has table, and"),
     ],
 )
 def test_what_is_not_there_is_named(shop: Path, source: str, said: str) -> None:

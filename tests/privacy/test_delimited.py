@@ -369,9 +369,8 @@ def test_lines_of_several_bytes_a_character_are_read_one_by_one(
         return [str(each) for each in blocks["line"]]
 
     assert read([good]) == [f"{word}|\r1"]
-    monkeypatch.setattr(
-        "dpsql.privacy.vault.files.text_files.CHUNK", 7
-    )  # within lines and characters
+    # within lines and characters
+    monkeypatch.setattr("dpsql.privacy.vault.files.text_files.CHUNK", 7)
     mixed = [line for each in spoilt for line in (each, good)]
     alone = [row for each in mixed for row in read([each])]
     assert read(mixed) == alone
@@ -382,7 +381,7 @@ def test_a_line_of_several_bytes_that_is_too_long_is_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("lines", "text_files"):
-        monkeypatch.setattr(f"dpsql.privacy.vault.{module}.LONGEST", 50)
+        monkeypatch.setattr(f"dpsql.privacy.vault.files.{module}.LONGEST", 50)
     monkeypatch.setattr("dpsql.privacy.vault.files.text_files.CHUNK", 16)
     monkeypatch.setattr("dpsql.privacy.vault.files.lines.BLOCK", 20)
     (tmp_path / "t.csv").write_bytes(b"w,n\na,1\n" + b"b" * 200 + b",2\nc,3\n")

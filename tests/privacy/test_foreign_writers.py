@@ -174,7 +174,6 @@ REFUSED: dict[str, tuple[str, Write, str]] = {
     "UTF-16": (".csv", by_hand("\ufeff", encoding="utf-16-le"), "holds NUL bytes"),
     "bytes": (".parquet", cast(name=pa.binary()), "declared text but stored as other"),
     "numbers as texts": (".parquet", cast(age=pa.string()), "declared integer but stored as text"),
-    "lines of JSON": (".jsonl", by_polars("write_ndjson"), "not Parquet, CSV"),
 }
 
 

@@ -438,6 +438,6 @@ def test_lines_choose_no_way(tmp_path: Path) -> None:
         path.write_bytes(text.encode(errors="surrogateescape"))
         table = Table("t", str(path), Unit(), {"seen": SEEN, "c": WORDS["text"]})
         ask(table)()
-        found.append(ways(trace(ask(table), (*APART, "ahead.py"))))
+        found.append(ways(trace(ask(table), (*APART, "prefetch.py"))))
     for each in found[1:]:
         assert each ^ found[0] == set()

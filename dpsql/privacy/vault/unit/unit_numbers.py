@@ -185,7 +185,7 @@ def share_units(
     Raises: MemoryError; OSError for a disk that is full.
 
     >>> units, every = np.array([0, 1, 0, 1], np.uint32), np.ones(4, dtype=bool)
-    >>> share_units(units, every, [0, 1, 2], PileRoom()).rows(1).tolist()
+    >>> share_units(units, every, [0, 1, 2], SpillRoom()).rows(1).tolist()
     [1, 3]
     """
     count, ends = len(edges) - 1, [np.zeros(0, dtype=np.int64)]

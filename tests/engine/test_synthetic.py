@@ -545,7 +545,8 @@ def test_a_full_disk(world: Connection) -> None:
 
         @staticmethod
         def connect(*given: Any, **options: Any) -> sqlite3.Connection:
-            return sqlite3.connect(*given, **{**options, "factory": Full})
+            found: sqlite3.Connection = sqlite3.connect(*given, **{**options, "factory": Full})
+            return found
 
     with (
         mock.patch.object(store, "sqlite3", Module),

@@ -369,7 +369,9 @@ def test_a_statement_is_ended_wherever_it_is(connection: Connection) -> None:
     for stage, (sql, entered) in longest.items() if IS_LARGE else [(s, longest[s]) for s in STAGES]:
         for ends in {entered[0], entered[len(entered) // 2], entered[-1]}:
             clock = Clock(ends)
-            assert clock.run(partial(work, sql)) == "ended", (stage, sql)
+            found = clock.run(partial(work, sql))
+            # sets have other orders in other runs: one with fewer calls was never asked to end
+            assert found == "ended" or clock.count < ends, (stage, sql, clock.count, ends)
             assert clock.count - ends < PATIENCE, (stage, sql)
         assert Clock().run(partial(work, sql)) == outcomes[sql]
 

@@ -1,4 +1,4 @@
-"""What limits cost the 21 marginals of Adult: the least error within them, by another solver.
+"""Cost of limits on the 21 marginals of Adult: the least error within them, by another solver.
 
 All one- and two-way marginals of six columns are 21 tables of counts, each of which has 21 times
 the noise of one table alone: their baselines are equal. Measured are weighted marginals of every

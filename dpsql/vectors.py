@@ -178,7 +178,7 @@ class Vector(Sequence[Any]):
         return self.distinct() if change is None else list(map(change, self.distinct()))
 
     def _listed(self, known: list[Any]) -> list[Any]:
-        """What every row has, of what every one of ``values`` has."""
+        """The value of every row, of the values that every one of ``values`` has."""
         if self.places is None:
             return known
         return list(map(known.__getitem__, self.places.tolist()))
@@ -195,7 +195,7 @@ class Vector(Sequence[Any]):
         return Vector(self.values[used], missing, back)
 
     def placed(self, found: NDArray[Any]) -> NDArray[Any]:
-        """What every row has, shape (rows,), of what every one of ``values`` has."""
+        """The value of every row, shape (rows,), of the values that every one of ``values`` has."""
         return found if self.places is None else found[self.places]
 
     def objects(self) -> NDArray[np.object_]:

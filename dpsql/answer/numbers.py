@@ -126,7 +126,7 @@ class Numbers:
 
     @cached_property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
-        """All rows as tuples, kept from then on."""
+        """Rows as tuples, kept from then on."""
         return tuple(rows_of(self.vectors))
 
     @property

@@ -43,7 +43,7 @@ def _parts(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _plain(test: exp.Expr, is_joined: bool) -> list[exp.Expr]:
-    """What a condition says without NOT and BETWEEN, where that brings rows together."""
+    """A condition without NOT and BETWEEN, where it brings rows together."""
     found = _said(test)
     if any((is_joined and _is_join(one)) or _asks(one) for one in found):
         return found
@@ -72,7 +72,7 @@ def _said(test: exp.Expr) -> list[exp.Expr]:
 
 
 def _asks(test: exp.Expr) -> bool:
-    """Whether a condition compares something with a sub-query."""
+    """True if a condition compares something with a sub-query."""
     sides = (test.this, test.expression) if type(test) in INVERSE else ()
     return any(isinstance(side.unnest(), exp.Query) for side in sides)
 

@@ -116,7 +116,7 @@ class _Rows:
         return None
 
     def is_scalar(self, query: exp.Select) -> bool:
-        """Whether a sub-query is one row of answers, as an aggregate of private rows is."""
+        """True if a sub-query is one row of answers, as an aggregate of private rows is."""
         facts = self.binder.facts(query)
         return facts is not None and facts.level is RelationLevel.NOISY and facts.rows == 1
 

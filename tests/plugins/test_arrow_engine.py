@@ -118,7 +118,7 @@ def stored(kind: Any, values: Sequence[Any]) -> pa.Array:
 
 
 def rows_of(memory: Memory, data: pa.Table, unit: str | None = None) -> Counter[Any]:
-    """All that is told of each row, in every form that its columns have, and of its unit."""
+    """Facts of each row, in every form that its columns have, and of its unit."""
     opened = memory.engine.open(Table("t", memory.put(data), Unit(), {}))
     forms = {f"c{i}": FORMS[family] for i, (family, _, _) in enumerate(TYPES.values())}
     asked = [

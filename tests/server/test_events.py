@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2] / "dpsql"
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """What was logged, as JSON: every line of a server is one of these."""
+    """Lines of the log as JSON: every line of a server is one of these."""
     ours = [each for each in caplog.records if each.name.startswith("dpsql.")]
     return [json.loads(JsonLines().format(each)) for each in ours]
 

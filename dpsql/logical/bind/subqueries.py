@@ -91,7 +91,7 @@ class SubqueryNames:
         return SubqueryConditions(tuple(own), tuple(pairs), tuple(mixed))
 
     def _pair(self, test: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-        """What a condition equates, of the sub-query alone and of the row around alone."""
+        """The two sides of an equality: of the sub-query alone, and of the row around alone."""
         if not isinstance(test, exp.EQ):
             return None
         one, other = test.this.unnest(), test.expression.unnest()

@@ -112,7 +112,14 @@ class Events:
 
 
 def note_refusal(events: Events, state: str, is_late: bool = False, code: str = "") -> None:
-    """Note what was told of a statement that has no answer: it was refused, or it was ended."""
+    """Note what was told of a statement that has no answer: it was refused, or it was ended.
+
+    Args:
+        events: those of the session.
+        state: the five letters that the client was told.
+        is_late: True if it was ended by its timeout, not by who asked.
+        code: dpsql's code of the refusal, if it has one.
+    """
     if state == CANCELLED:
         events.note("cancel", outcome="timeout" if is_late else "asked", state=state)
     else:

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from dpsql.answer.result import Result
 from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import LedgerError
+from dpsql.interrupts import Cancellation
 from dpsql.privacy.accounting import rho_for
 
 pytestmark = pytest.mark.slow
@@ -348,21 +350,27 @@ def test_a_full_disk_stores_nothing_half(
     assert Store(catalog).tables.all() == {}
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
 def test_an_interrupt_leaves_a_usable_partial_model(
-    people: Connection, monkeypatch: pytest.MonkeyPatch
+    people: Connection, monkeypatch: pytest.MonkeyPatch, is_asked: bool
 ) -> None:
+    """Ctrl-C, and a cancellation of another thread, as the server has it."""
     looks = []
+    wish = Cancellation()
     real = mwem_module._MwemLoop.learn
 
     def learn(self: Any, *given: Any) -> Any:
         looks.append(1)
-        if len(looks) == 2:
+        if len(looks) == 2 and not is_asked:
             raise KeyboardInterrupt
+        if len(looks) == 2:
+            wish.ask()
         return real(self, *given)
 
     with monkeypatch.context() as patched:
         patched.setattr(mwem_module._MwemLoop, "learn", learn)
-        found = ask(people, "mwem", CUBE)
+        with wish if is_asked else nullcontext():
+            found = ask(people, "mwem", CUBE)
     assert any("interrupted" in note for note in found.notes)
     assert (numbers(found) >= 0).all()
     assert people.entries()[-1].state == "released"

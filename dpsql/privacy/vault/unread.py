@@ -11,7 +11,12 @@ from dpsql.privacy.vault.files import lines
 def find_unread(path: str, written: Delimited, kind: str | None) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file that are no rows, but for blank ones: their number, and why.
 
-    The first line of the file is line 1. Raises: OSError, Unreadable.
+    Args:
+        path: the file, whose first line is line 1.
+        written: how it is declared to be written.
+        kind: its format; None for delimited text.
+
+    Raises: OSError, Unreadable.
     """
     if kind == "json":
         from dpsql.privacy.vault.formats import json_lines  # needs pyarrow, which is optional

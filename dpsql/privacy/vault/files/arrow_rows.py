@@ -77,7 +77,13 @@ FORMATS = {
 
 
 def open_rows(kind: str, path: str, named: str, written: Delimited) -> ArrowRows:
-    """Open a file of a format, of which ``named`` is the table or sheet that is meant.
+    """Open a file of a format.
+
+    Args:
+        kind: the name of the format, one of ``FORMATS``.
+        path: where it is.
+        named: the table or sheet that is meant; empty where the file has one alone.
+        written: its declared encoding, header and words for what is missing.
 
     Raises: Unreadable, OSError.
     """
@@ -150,6 +156,11 @@ def plain_batches(
     rows: ArrowRows, names: Sequence[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of all rows in the plain types of ``schema``.
+
+    Args:
+        rows: the file or table.
+        names: the columns that are yielded, in this order.
+        schema: the stored types of all columns.
 
     Raises: ValueError for batches whose types are not those that were told; what ``rows`` raises.
     """

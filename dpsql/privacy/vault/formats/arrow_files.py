@@ -23,7 +23,12 @@ ARROW = (
 
 
 def open_file(path: str, named: str, written: Delimited) -> ArrowRows:
-    """Open a file of Arrow or ORC by the end of its name. Raises: Unreadable, OSError."""
+    """Open a file of Arrow or ORC by the end of its name.
+
+    Args: as those of :func:`dpsql.privacy.vault.files.arrow_rows.open_rows`.
+
+    Raises: Unreadable, OSError.
+    """
     is_orc = path.lower().endswith(".orc")
     problem, hint = ORC if is_orc else ARROW
     try:

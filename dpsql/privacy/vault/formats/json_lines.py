@@ -54,7 +54,12 @@ MOST = 2000
 
 
 def open_file(path: str, named: str, written: Delimited) -> ObjectLines:
-    """Open a file of lines, the columns of which are declared as its header. Raises: OSError."""
+    """Open a file of lines, the columns of which are declared as its header.
+
+    Args: as those of :func:`dpsql.privacy.vault.files.arrow_rows.open_rows`.
+
+    Raises: OSError.
+    """
     with open(path, "rb"):
         return ObjectLines(path, replace(written, header=written.header or ("value",)))
 

@@ -55,7 +55,12 @@ class SheetRows:
 
 
 def open_file(path: str, named: str, written: Delimited) -> SheetRows:
-    """Open a sheet of a workbook, the only one where none is named. Raises: Unreadable, OSError."""
+    """Open a sheet of a workbook, the only one where none is named.
+
+    Args: as those of :func:`dpsql.privacy.vault.files.arrow_rows.open_rows`.
+
+    Raises: Unreadable, OSError.
+    """
     with _opened(path) as book:
         listed = book.sheet_names
         name = named or (listed[0] if len(listed) == 1 else "")

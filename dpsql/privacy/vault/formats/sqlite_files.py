@@ -59,7 +59,12 @@ class SQLiteRows:
 
 
 def open_file(path: str, named: str, written: Delimited) -> SQLiteRows:
-    """Open a table of a database, the only one where none is named. Raises: Unreadable."""
+    """Open a table of a database, the only one where none is named.
+
+    Args: as those of :func:`dpsql.privacy.vault.files.arrow_rows.open_rows`.
+
+    Raises: Unreadable.
+    """
     try:
         with closing(_connect(path)) as connection:
             listed = _list(connection)

@@ -160,7 +160,12 @@ def in_unit(numbers: npt.NDArray[np.float64], unit: Unit) -> pa.Array:
 
 
 def open_file(path: str, named: str, written: Delimited) -> StatFile:
-    """Open a file by the end of its name. Raises: Unreadable, OSError."""
+    """Open a file by the end of its name.
+
+    Args: as those of :func:`dpsql.privacy.vault.files.arrow_rows.open_rows`.
+
+    Raises: Unreadable, OSError.
+    """
     meta, raw = _describe(path, None), _describe(path, BYTES)
     encoding = written.encoding if written.encoding != "utf-8" else meta.file_encoding or "utf-8"
     try:
@@ -217,7 +222,13 @@ def _codes(meta: Any, name: str, lost: Sequence[Any]) -> list[tuple[str, str]]:
 
 
 def unit_of(path: str, meta: Any, name: str) -> Unit | None:
-    """Return the unit of a column of days or times, by its format; None for other columns."""
+    """Return the unit of a column of days or times, by its format; None for other columns.
+
+    Args:
+        path: the file, whose ending tells what its formats mean.
+        meta: what pyreadstat says of its columns.
+        name: the column.
+    """
     if meta.readstat_variable_types[name] == "string":
         return None
     form, listed = str(meta.original_variable_types[name]), UNITS.get(Path(path).suffix.lower())

@@ -34,6 +34,7 @@ import psycopg
 
 from dpsql.dbapi.connection import raise_budget, verify_ledger
 from dpsql.dbapi.history import read_past
+from dpsql.errors import UsageError
 from dpsql.records import dataclass, field
 from dpsql.server.operator_socket import ask_servers
 from dpsql.server.users import Users
@@ -159,10 +160,38 @@ class Chaos:
 
     # What goes wrong.
 
+    def below(self, process: int) -> list[int]:
+        """The processes that one has started, and those that they have, youngest last."""
+        found: list[int] = []
+        with suppress(OSError):
+            mine = Path(f"/proc/{process}/task/{process}/children").read_text()
+            for each in map(int, mine.split()):
+                found += [each, *self.below(each)]
+        return found
+
     def kill(self) -> None:
-        """Kill the server, and start it again."""
+        """Kill the server: its parent starts it again, and who comes meanwhile waits."""
+        for each in self.below(self.server.pid)[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        with suppress(psycopg.Error, OSError), self.connect():
+            pass
+        self.down = time.monotonic() + 1
+
+    def kill_planning(self) -> None:
+        """Kill a process that plans."""
+        for each in self.below(self.server.pid)[-1:]:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        self.down = time.monotonic() + 1
+
+    def orphan(self) -> None:
+        """Kill the parent: the server stops by itself, and all is started again."""
+        left = self.below(self.server.pid)
         self.server.send_signal(signal.SIGKILL)
         self.server.wait()
+        while any(Path(f"/proc/{each}").exists() for each in left):
+            time.sleep(0.1)
         self.server = self.start()
         self.down = time.monotonic() + 1
 
@@ -215,12 +244,14 @@ class Chaos:
 
     def end(self) -> None:
         """End all sessions."""
-        ask_servers(self.catalog, act="end", numbers=[], user="ana")
+        with suppress(UsageError):  # it is being started again
+            ask_servers(self.catalog, act="end", numbers=[], user="ana")
         self.down = time.monotonic() + 0.5
 
     def go_on(self, seconds: float) -> None:
         """Have everything go wrong for so long; the server is up afterwards."""
-        acts: list[Callable[[], None]] = [self.kill, self.stop, self.hide, self.lock_ledger]
+        acts: list[Callable[[], None]] = [self.kill, self.kill_planning, self.orphan, self.stop]
+        acts += [self.hide, self.lock_ledger]
         acts += [self.crowd, self.babble, self.reload, self.raise_total, self.end]
         threads = [threading.Thread(target=self.ask, args=(k,)) for k in range(CLIENTS)]
         threads.append(threading.Thread(target=self.beat))

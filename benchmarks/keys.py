@@ -1,22 +1,29 @@
 """How many keys are found of those that nobody listed: 200,000 units, Zipf's law, by mechanism.
 
+Then what each key costs that is hidden: CPU of a release over 200,000 units with as many keys,
+less that of one key.
 Run: python -m benchmarks.keys
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.catalog.sought import Sought
 from dpsql.engine.key_counts import OTHERS
 from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.discovery import CountedDiscovery, Discovery
 from dpsql.privacy.entropy import Bits
-from dpsql.privacy.find_keys import choose_counted, choose_weighed
+from dpsql.privacy.find_keys import _choose, _count, choose_counted, choose_weighed
 from dpsql.privacy.noise import discrete_laplace
 from dpsql.privacy.partitions import WEIGHT_BITS, least_shown, weight
+from dpsql.privacy.vault.unit import key_counts as vault_pairs
+from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise
 
 UNITS, KEYS, EXPONENT, SEED = 200_000, 100_000, 1.25, 5
 AMOUNTS = [
@@ -100,8 +107,24 @@ MECHANISMS: dict[str, Found] = {
 }
 
 
+def released(keys: int, noise: Noise, is_counted: bool) -> float:
+    """Return CPU seconds of a release of one key of each unit, the least of some."""
+    units = np.arange(UNITS)
+    names = tuple(f"key {i:06}" for i in range(keys))
+    pairs, found = vault_pairs.Pairs(names, units, units % keys, (units, units % keys)), []
+    what = ("t", "c", Sought("keys", 1), noise, Fraction(1), Fraction(1, 10**6))
+    for _ in range(5):
+        start = time.process_time()
+        if is_counted:
+            _count(CountedDiscovery(*what, Fraction(1), 1, True, "other", 10), pairs)
+        else:
+            _choose(Discovery(*what), pairs)
+        found.append(time.process_time() - start)
+    return min(found)
+
+
 def main() -> None:
-    """Print the keys found, the mean of three runs."""
+    """Print the keys found, the mean of three runs, and what hidden ones cost."""
     print(f"{UNITS:,} units, keys by rank^-{EXPONENT}, weights in 2^-{WEIGHT_BITS}")
     print(f"{'epsilon, delta':16} {'keys':>4}" + "".join(f"{name:>18}" for name in MECHANISMS))
     for epsilon, delta in AMOUNTS:
@@ -113,6 +136,10 @@ def main() -> None:
             ]
             told = f"{float(epsilon):g}, {float(delta):g}"
             print(f"{told:16} {most:>4}" + "".join(f"{each:>18.0f}" for each in runs))
+    print("us a hidden key" + "".join(f"{name:>12}" for name in ("found", "counted")))
+    for noise in (GAUSSIAN.name, LAPLACE.name):
+        more = [released(UNITS, noise, way) - released(1, noise, way) for way in (False, True)]
+        print(f"{noise:<15}" + "".join(f"{each / UNITS * 1e6:>12.2f}" for each in more))
 
 
 if __name__ == "__main__":

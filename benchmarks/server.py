@@ -28,8 +28,9 @@ import psycopg
 from pgserver.postgres_server import get_server
 
 from dpsql.dbapi.site import open_site
+from dpsql.server.address import Address
 from dpsql.server.idle_clients import SWITCHING
-from dpsql.server.server import Address, Server
+from dpsql.server.server import Server
 from dpsql.server.users import Users
 
 CATALOG = """

@@ -3,7 +3,8 @@
 CPU seconds of this process, the least of some: how much longer a row takes to load where units have
 ids than where rows are units, and counting different units in 1,000 cells. All ids take the same
 steps (``tests/privacy/test_traces.py``); where they are in no order, each is looked up elsewhere in
-memory.
+memory. Then what one unit more costs at powers of two of them, with units of one row each: loads of
+N and of N + 1 units take turns.
 Run: ``OMP_NUM_THREADS=1 python -m benchmarks.units [ROWS]``, by default 1,000,000.
 """
 
@@ -17,7 +18,9 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from dpsql.catalog.catalog import Table
 from dpsql.catalog.read import read_catalog
+from dpsql.privacy.vault.codes.spill import share_room
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Cells
 
@@ -29,6 +32,8 @@ IDS = {
     "near, shuffled": "i // 4 * 7919 % ({rows} // 4)",
     "far, shuffled": "(hash(i // 4) >> 1)::BIGINT",
 }
+ONE_MORE = {"whole numbers": "i * 7919", "texts": "'person ' || i"}
+EDGES, TURNS = range(13, 19), 40
 CATALOG = """
 [budget]
 epsilon = 1
@@ -41,23 +46,42 @@ c = {{ type = "integer", domain = [0, {last}] }}
 """
 
 
-def measure(folder: Path, rows: int, name: str) -> tuple[float, float]:
-    """Return CPU seconds of loading and of counting units, the least of some."""
-    unit = '"row"' if name == "rows are units" else '{ column = "p", max_rows = 4 }'
+def write(folder: Path, rows: int, unit: str, ids: str) -> Table:
+    """Write rows with a cell and a unit each, and return their table."""
     (folder / "c.toml").write_text(CATALOG.format(unit=unit, last=CELLS - 1), encoding="utf-8")
-    ids = IDS[name].format(rows=rows)
     with duckdb.connect() as scribe:
         selected = f"SELECT hash(i) % {CELLS} AS c, {ids} AS p FROM range({rows}) r(i)"
         scribe.execute(f"COPY ({selected}) TO '{folder / 't.parquet'}'")
-    table, found = read_catalog(folder / "c.toml").tables["t"], []
-    for _ in range(RUNS):
-        vault, start = TableVault(table, bytes(32)), time.process_time()
-        vault.load()
-        loaded = time.process_time()
-        vault.tally([Cells(("c",), (np.arange(CELLS),))], True)
-        found.append((loaded - start, time.process_time() - loaded))
-    loading, counting = zip(*found, strict=True)
+    return share_room(read_catalog(folder / "c.toml").tables)["t"]
+
+
+def load_and_count(table: Table) -> tuple[float, float]:
+    """Return CPU seconds of loading and of counting units."""
+    vault, start = TableVault(table, bytes(32)), time.process_time()
+    vault.load()
+    loaded = time.process_time()
+    vault.tally([Cells(("c",), (np.arange(CELLS),))], True)
+    return loaded - start, time.process_time() - loaded
+
+
+def measure(folder: Path, rows: int, name: str) -> tuple[float, float]:
+    """Return CPU seconds of loading and of counting units, the least of some."""
+    unit = '"row"' if name == "rows are units" else '{ column = "p", max_rows = 4 }'
+    table = write(folder, rows, unit, IDS[name].format(rows=rows))
+    loading, counting = zip(*(load_and_count(table) for _ in range(RUNS)), strict=True)
     return min(loading), min(counting)
+
+
+def compare(folder: Path, units: int, ids: str) -> tuple[float, float]:
+    """Return CPU seconds for so many units and for one more, the least of loads in turn."""
+    tables, found = [], []
+    for i in range(2):
+        (part := folder / str(i)).mkdir()
+        tables.append(write(part, units + i, '{ column = "p", max_rows = 4 }', ids))
+    for _ in range(TURNS):
+        found.append([sum(load_and_count(each)) for each in tables])
+    one, two = np.min(found, axis=0).tolist()
+    return one, two
 
 
 def main(rows: int) -> None:
@@ -71,6 +95,13 @@ def main(rows: int) -> None:
         more = f"{(loading - bare) / rows * 1e9:>18.0f}"
         ratio = loading / near if near else 1.0
         print(f"{name:<18} {loading:>8.3f} {more} {counting:>16.3f} {ratio:>14.2f}", flush=True)
+    print("one unit more           units      ms   of one more   against")
+    for name, ids in ONE_MORE.items():
+        for bits in EDGES:
+            with tempfile.TemporaryDirectory() as folder:
+                one, two = compare(Path(folder), 1 << bits, ids)
+            shown = f"{one * 1e3:>8.2f} {two * 1e3:>13.2f} {two / one:>9.3f}"
+            print(f"{name:<18} {1 << bits:>10,} {shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import traceback
 import unicodedata
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -102,15 +103,67 @@ def cell_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def printable(text: str) -> str:
-    """Escape control characters, so that echoed text cannot drive a terminal.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that no font draws, besides what Python does not call printable.
 
-    >>> printable("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
+Source: Unicode, DerivedCoreProperties, Default_Ignorable_Code_Point.
+"""
+
+
+def is_seen(text: str) -> bool:
+    """True where all of a text is drawn where it stands: no controls, directions, zero widths."""
+    return text.isprintable() and (text.isascii() or _UNSEEN.search(text) is None)
+
+
+def escaped(character: str) -> str:
+    """A character as it is where it is seen, else by its number.
+
+    >>> escaped("a"), escaped("\\u202e"), escaped("\\x1b")
+    ('a', '\\\\u202e', '\\\\x1b')
     """
-    return "".join(
-        " " if c == "\t" else c if c.isprintable() else repr(c).strip("'\"") for c in text
-    )
+    return character if is_seen(character) else character.encode("unicode_escape").decode()
+
+
+def printable(text: str) -> str:
+    """Escape what is not seen, so that text of the data neither drives nor deceives who reads it.
+
+    That are controls, marks of direction, zero widths and line ends; a tab becomes a blank.
+
+    >>> printable("a\\x1b[31mb"), printable("a\\tb\\u200b")
+    ('a\\\\x1b[31mb', 'a b\\\\u200b')
+    """
+    if is_seen(text):
+        return text
+    return "".join(" " if c == "\t" else escaped(c) for c in text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that another one is a slip of; None where no slip is so small.
+
+    One letter is put in, left out, exchanged or changed; of long names, a quarter of them.
+
+    >>> nearest("icnome", ["age", "income"]), nearest("agw", ["age", "income"])
+    ('income', 'age')
+    >>> nearest("nope", ["age", "income"])
+    """
+    from difflib import SequenceMatcher, get_close_matches  # few names are not known
+
+    for near in get_close_matches(name, list(known), n=1):
+        alike = SequenceMatcher(None, near, name).ratio()
+        if alike >= 0.75 or (1 - alike) * (len(near) + len(name)) < 2.5:
+            return near
+    return None
+
+
+def printable_lines(text: str) -> str:
+    """Escape what is not seen in each line of a text.
+
+    >>> printable_lines("a\\nb\\r")
+    'a\\nb\\\\r'
+    """
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def without_digests(text: str) -> str:
@@ -134,11 +187,11 @@ class Error(Exception):
     def __init__(
         self, code: str, message: str, *, hint: str | None = None, span: Span | None = None
     ) -> None:
-        message = without_digests(message)
+        message = printable_lines(without_digests(message))
         super().__init__(message)
         self.code = code
         self.message = message
-        self.hint = hint and without_digests(hint)
+        self.hint = hint and printable_lines(without_digests(hint))
         self.span = span
 
     def __str__(self) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -248,6 +250,78 @@ _NETWORK = frozenset(
     | {"glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.s3fs"}
 )
 _held: set[int] = set()
+
+
+def _remove_all(folder: Path) -> None:
+    rmtree(folder, ignore_errors=True)
+
+
+class ScratchFolder:
+    """A folder for its owner alone that goes with the process, however that ends.
+
+    A file beside it is locked for as long as it is there. Nobody holds that of a process that was
+    killed, so whoever makes a folder of the same name and place next removes what is left of it.
+
+    Args:
+        prefix: how its name begins.
+        within: the folder that it is made in; that for temporary files by default.
+        remove: removes a folder and all that uses it.
+
+    Raises: OSError.
+    """
+
+    __slots__ = ("_lock", "_process", "_remove", "path")
+
+    def __init__(
+        self,
+        prefix: str,
+        within: str | None = None,
+        remove: Callable[[Path], object] = _remove_all,
+    ) -> None:
+        place, self._process, self._remove = within or tempfile.gettempdir(), os.getpid(), remove
+        for old in Path(place).glob(f"{prefix}*{_LOCK}"):
+            _remove_left(old, remove)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place)).resolve()
+        new = self.path.with_name(self.path.name + ".new")
+        self._lock = create(new)
+        _held.add(self._lock)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        new.rename(self.path.with_name(self.path.name + _LOCK))  # now others may look at it
+        atexit.register(self.remove)
+
+    def remove(self) -> None:
+        """Remove it; a child of a fork leaves it to its parent."""
+        atexit.unregister(self.remove)
+        if self._process != os.getpid() or self._lock < 0:
+            return
+        lock, self._lock = self._lock, -1
+        self._remove(self.path)
+        with suppress(OSError):
+            self.path.with_name(self.path.name + _LOCK).unlink()
+        _held.discard(lock)
+        os.close(lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+_LOCK = ".lock"
+
+
+def _remove_left(lock: Path, remove: Callable[[Path], object]) -> None:
+    """Remove a folder whose process has ended."""
+    with suppress(OSError):
+        held = os.open(lock, os.O_RDWR | _SAFE)
+        try:
+            if os.fstat(held).st_uid == os.getuid():
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(lock.with_name(lock.name.removesuffix(_LOCK)))
+                lock.unlink()
+        finally:
+            os.close(held)
 
 
 @contextmanager

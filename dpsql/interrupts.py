@@ -111,7 +111,8 @@ class Cancellation:
         self._again: threading.Thread | None = None
         self._ended = threading.Event()
         self._thread = 0
-        self._anywhere = self._thrown = False
+        self._anywhere = False
+        self._thrown: threading.Event | None = None
         self.holding = False
 
     def ask(self) -> None:
@@ -121,9 +122,10 @@ class Cancellation:
             if self._end() and self._again is None:
                 self._again = threading.Thread(target=self._end_on, daemon=True)
                 self._again.start()
-            if self._anywhere and not self._thrown:
-                self._thrown = True
-                _throw(self._thread)
+            if self._anywhere and self._thrown is None:
+                self._thrown = threading.Event()
+                threading.Thread(target=self._throw_on, args=(self._thrown,), daemon=True).start()
+                _throw(self._thread)  # last, since it may arrive here
 
     def _end(self) -> bool:
         """End work outside of Python, if such is under way; say whether it is."""
@@ -139,16 +141,27 @@ class Cancellation:
                 if not self._end():
                     return
 
+    def _throw_on(self, over: threading.Event) -> None:
+        """Throw it until it is over: the end of a generator that is let go of swallows it."""
+        pause = AGAIN
+        while not over.wait(pause):
+            with self._lock:
+                if self._thrown is not over:  # what was thrown came before ``over`` was set
+                    return
+                _throw(self._thread)
+            pause *= 2
+
     def anywhere(self, ends: bool) -> bool:
         """Say whether it ends this thread at any bytecode from now on; return what was before.
 
         Guarantee: one that was thrown before, and has not arrived, does not arrive any more.
         """
-        with self._lock:
+        with self._lock:  # nothing is called within: what was thrown cannot arrive half way
             before, self._anywhere = self._anywhere, ends
-            thrown, self._thrown = self._thrown, False
-        if thrown:
+            thrown, self._thrown = self._thrown, None
+        if thrown is not None:
             with suppress(KeyboardInterrupt):
+                thrown.set()
                 for _ in range(3):
                     _let_arrive()
         return before
@@ -185,8 +198,10 @@ class Cancellation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.anywhere(False)
-        self._ending, _threads.cancellation = None, None
+        try:
+            self.anywhere(False)
+        finally:
+            self._ending, _threads.cancellation = None, None
 
 
 def _cancellation() -> Cancellation | None:
@@ -222,7 +237,7 @@ class Anywhere:
     __slots__ = ("_asked", "_ends", "_outer")
 
     def __init__(self, ends: bool = True) -> None:
-        self._asked, self._ends = _cancellation(), ends
+        self._asked, self._ends, self._outer = _cancellation(), ends, False
 
     def __enter__(self) -> None:
         if self._asked is None:
@@ -233,6 +248,11 @@ class Anywhere:
         except KeyboardInterrupt:
             self._asked.anywhere(False)
             raise
+
+    def leave(self) -> None:
+        """Let it end nothing from now on that is not around this: the end may come to the exit."""
+        if self._asked is not None:
+            self._asked.anywhere(self._outer)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._asked is not None:

@@ -277,3 +277,32 @@ def batches_of(
     parts = [each.batches(change) for each, change in zip(vectors, wanted, strict=True)]
     for part in zip(*parts, strict=True):
         yield zip(*part, strict=True)
+
+
+class PublicValues(Sequence[Any]):
+    """The values of one column of a public table, read when the first is looked at."""
+
+    __slots__ = ("_count", "_read", "_values")
+
+    def __init__(self, count: int, read: Callable[[], list[Any]]) -> None:
+        self._count = count
+        self._read = read
+        self._values: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._known()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._known())
+
+    def _known(self) -> list[Any]:
+        if self._values is None:
+            self._values = self._read()
+        return self._values

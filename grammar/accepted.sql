@@ -644,6 +644,9 @@ SELECT s.begun, COUNT(t.a) AS k, AVG(t.a) AS v FROM generate_series(DATE '2023-1
 SELECT v.y, COUNT(*) AS k FROM t JOIN (VALUES ('x', 'm'), ('y', 'f')) AS v(x, y) ON t.b = v.x WHERE v.y <> 'q' GROUP BY v.y;
 -- b: 2x6 Dense
 
+WITH x AS (SELECT a FROM t WHERE a > 1), SELECT v.a, COUNT(*) FROM x JOIN (VALUES (1,), (2,),) AS v(a) USING (a) GROUP BY v.a;
+-- a: 1x8 Dense
+
 SELECT v.a, COUNT(*) FROM t INNER JOIN (VALUES (1), (2)) AS v(a) USING (a) GROUP BY v.a;
 -- a: 2x8 Dense
 
@@ -665,6 +668,12 @@ SELECT COUNT(*) FROM t WHERE a IN UNNEST([1, 3]) OR b = ANY(['x', '']) OR LIST_C
 
 SELECT COUNT(*) FROM t WHERE NOT LIST_CONTAINS([2, NULL], e);
 -- e: 1x8 Dense
+
+SELECT 1 + 1;
+
+SELECT COUNT(*);
+
+SELECT COUNT(*) FROM range(10);
 
 
 --- queries within queries

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Array, Floats, Integers
 
@@ -29,6 +30,17 @@ def parts_of(pattern: Array) -> Integers | None:
     joined = pattern != 0
     if np.count_nonzero(joined) * MOST_FILLED > joined.size:
         return None
+    labels = connected(joined)
+    return labels if labels.any() else None
+
+
+def connected(joined: NDArray[np.bool_]) -> Integers:
+    """Return which part each cell is in, (n,), from what every row has together, (m, n).
+
+    >>> connected(np.array([[True, False, True], [False, True, False]])).tolist()
+    [0, 1, 0]
+    """
+    n = joined.shape[1]
     labels, count = np.full(n, -1), 0
     for first in range(n):
         if labels[first] >= 0:
@@ -39,7 +51,7 @@ def parts_of(pattern: Array) -> Integers | None:
             rows = joined[:, reached].any(axis=1)
             reached = np.flatnonzero(joined[rows].any(axis=0) & (labels < 0))
         count += 1
-    return labels if count > 1 else None
+    return labels
 
 
 def are_small(labels: Integers | None) -> bool:

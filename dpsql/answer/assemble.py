@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,8 @@ from dpsql.algebra.operator import Floats
 from dpsql.answer.codec import Release
 from dpsql.answer.reprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.shell import Filled, build_result
+from dpsql.answer.shell import Filled, build_result, whole_columns
+from dpsql.answer.typed import told
 from dpsql.plan.request import Request
 from dpsql.records import replace
 from dpsql.sealed import Sealed
@@ -70,7 +71,7 @@ def assemble_results(
         learned: the model from which private tables are answered, likewise without errors.
     """
     forecasts = {at: each.forecast for at, each in estimates.items()}
-    whole = whole_places(readings, estimates)
+    whole = whole_places(readings, forecasts)
     answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, readings, forecasts)
     settle(answers, variances, whole)
@@ -85,12 +86,13 @@ def assemble_results(
         apart = {place: r for place, r in read.items() if place not in changed}
         filled = _fill(index, item, answers, variances, apart, forecasts, cost)
         known_whole = frozenset() if asked else whole.intersection(apart)
-        filled = _settled(index, item, filled, answers, known_whole)
+        exact = whole_columns(item, fractions_of(index, item, answers, known_whole))
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
         joint = _joint_of(index, item, variances, apart, forecasts)
         result = build_result(item, filled, paid, proof, sealed, joint)
+        result = told(result, item.integers, exact, item.typed)
         standing = notes_of(item, request.views, None if release is None else release.plan.views)
         learned_from = [model.left_out for model in asked if model.name]
         standing = tuple(dict.fromkeys(itertools.chain(standing, *learned_from)))
@@ -185,7 +187,7 @@ def find_errors(
     sealed: Sealed,
     synthetics: Mapping[str, Synthetic],
 ) -> tuple[tuple[Vector | None, ...], ...]:
-    """Return the standard errors that the same answers would have off other forecasts.
+    """Return the standard errors that the same estimates would have off other forecasts.
 
     One entry per statement, as ``Result.stddev``.
 
@@ -196,7 +198,7 @@ def find_errors(
         synthetics: the models that statements are about, by table.
     """
     places, forecasts = other
-    whole = whole_places(readings, estimates)
+    whole = whole_places(readings, {at: each.forecast for at, each in estimates.items()})
     answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, places, forecasts)
     settle(answers, variances, whole)
@@ -216,7 +218,7 @@ def results_at(
     noise: str,
     sealed: Sealed,
 ) -> tuple[Result, ...]:
-    """Return what statements show for some answers, with the standard errors of a forecast.
+    """Return estimates of statements for some answers, with the standard errors of a forecast.
 
     Args:
         statements: the numbers of those that are wanted.
@@ -252,13 +254,13 @@ def read_variances(
     return variances
 
 
-def whole_places(readings: Readings, estimates: Mapping[int, Estimate]) -> frozenset[Place]:
+def whole_places(readings: Readings, forecasts: Mapping[int, Forecast]) -> frozenset[Place]:
     """The answers that are whole numbers: whole sums of measured integers, by the plan alone."""
     return frozenset(
         place
         for place, (at, reading, _) in readings.items()
-        if at in estimates
-        and all(s.is_integer() and estimates[at].is_whole(product) for s, product in reading)
+        if at in forecasts
+        and all(s.is_integer() and forecasts[at].is_whole(product) for s, product in reading)
     )
 
 
@@ -359,29 +361,24 @@ def _fill(
     return tuple(filled)
 
 
-def _settled(
-    index: int,
-    item: Compiled,
-    filled: Sequence[Filled],
-    answers: Mapping[Place, Floats],
-    whole: AbstractSet[Place],
-) -> tuple[Filled, ...]:
-    """The numbers of a statement with what is whole of them; nothing measured is zero, and ranks
-    are declared values.
+def fractions_of(
+    index: int, item: Compiled, measured: Container[Place], whole: Container[Place]
+) -> list[set[int]]:
+    """By select, the aggregates whose numbers may have fractions.
+
+    Ranks are declared values, and what is not measured is zero.
     """
-    out = []
-    start = 0
-    for select, numbers in zip(item.selects, filled, strict=True):
-        places = [(index, start + k) for k in range(len(select.answers))]
-        broken = {
-            answer.aggregate
-            for place, answer in zip(places, select.answers, strict=True)
-            if place in answers and place not in whole and answer.rank is None
-        }
+    found, start = [], 0
+    for select in item.selects:
+        found.append(
+            {
+                answer.aggregate
+                for k, answer in enumerate(select.answers, start)
+                if (index, k) in measured and (index, k) not in whole and answer.rank is None
+            }
+        )
         start += len(select.answers)
-        every = frozenset(range(len(select.query.aggregates)))
-        out.append(replace(numbers, whole=every - broken))
-    return tuple(out)
+    return found
 
 
 def _stacked(

@@ -123,6 +123,19 @@ def decode_clipped(body: bytes) -> ClippedSums:
     )
 
 
+LONG = 1e12
+"""Numbers from which on they are written by their powers of ten."""
+
+
+def rounded_text(value: float) -> str:
+    """A number of two digits for people.
+
+    >>> rounded_text(12345.0), rounded_text(2.51e13)
+    ('12,000', '2.5e+13')
+    """
+    return number_text(Fraction(f"{value:.2g}")) if value < LONG else f"{value:.2g}"
+
+
 def number_text(value: Fraction) -> str:
     """A number for people.
 

@@ -28,7 +28,7 @@ STDDEV = "_stddev"
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """A column: its name, the type of its values as in ``Numbers.value_types``, and these."""
+    """A column: its name, its type as in ``Numbers.types``, and its values."""
 
     name: str
     kind: str
@@ -55,7 +55,7 @@ def frame_columns(result: Numbers, stddev: bool) -> list[FrameColumn]:
     found: list[FrameColumn] = []
     taken: set[str] = set()
     told = result.errors
-    for j, (name, kind) in enumerate(zip(result.columns, result.value_types, strict=True)):
+    for j, (name, kind) in enumerate(zip(result.columns, result.types, strict=True)):
         own, errors = _free_name(name, taken), told[j]
         found.append(FrameColumn(own, kind, result.vectors[j]))
         if stddev and errors is not None:

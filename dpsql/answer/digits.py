@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -13,6 +14,8 @@ MAX_DECIMALS = 12
 """Decimal places that are shown: a float of ordinary size has no more to tell."""
 NOT_KNOWN = "not known"
 """The text that stands where an error is not worked out."""
+FORMULA = re.compile(r"[=+\-@\t\r]")
+"""Beginnings of texts that spreadsheets compute: who opens a file of results runs them."""
 
 
 def decimals_for(stddevs: Iterable[float | None]) -> int:
@@ -49,6 +52,17 @@ def short(value: float) -> str:
     if math.isnan(value):
         return NOT_KNOWN
     return fixed(value, 0) if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def without_formulas(text: str) -> str:
+    """A text that no spreadsheet computes: one that begins like a formula gets an apostrophe.
+
+    Source: OWASP, CSV Injection.
+
+    >>> without_formulas("=HYPERLINK(1)"), without_formulas("eye"), without_formulas("-5 to 0")
+    ("'=HYPERLINK(1)", 'eye', "'-5 to 0")
+    """
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 def plain(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from dpsql.answer.dataframes import frame_columns
 from dpsql.answer.digits import NOT_KNOWN, column_texts, short
 from dpsql.answer.numbers import ErrorRange, Numbers
-from dpsql.errors import printable
+from dpsql.errors import printable, printable_lines
 from dpsql.records import dataclass, replace
 from dpsql.vectors import Vector
 
@@ -52,7 +52,6 @@ def errors_as_columns(result: N) -> N:
         types=tuple(each.kind for each in found),
         vectors=tuple(each.values for each in found),
         stddev=(None,) * len(found),
-        whole=(),
     )
 
 
@@ -65,7 +64,7 @@ def errors_as_text(result: N) -> N:
         for j, text in enumerate(texts)
     )
     types = tuple("text" if n else kind for n, kind in zip(noisy, result.types, strict=True))
-    return replace(result, types=types, vectors=vectors, stddev=(None,) * len(noisy), whole=())
+    return replace(result, types=types, vectors=vectors, stddev=(None,) * len(noisy))
 
 
 def shown_rows(count: int) -> list[int | None]:
@@ -81,7 +80,7 @@ def shown_rows(count: int) -> list[int | None]:
 
 def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[Texts]:
     """The columns of some rows of a result; digits follow from the errors of all rows."""
-    kinds = zip(result.columns, result.value_types, result.errors, strict=True)
+    kinds = zip(result.columns, result.types, result.errors, strict=True)
     for j, (name, kind, told) in enumerate(kinds):
         values = list(result.vectors[j].take(rows))
         errors = None if told is None else list(told.take(rows))
@@ -129,7 +128,7 @@ def said_of(result: Numbers) -> list[str]:
 def result_text(result: Numbers) -> str:
     """A result as a table of text, its cost and notes below."""
     if not result.columns:
-        return result.message or ""
+        return printable_lines(result.message or "")
     wanted = shown_rows(result.count)
     rows = [i for i in wanted if i is not None]
     columns = [(c.name, c.joined("±"), c.right) for c in texts_of(result, rows)]
@@ -139,7 +138,8 @@ def result_text(result: Numbers) -> str:
     lines += [_line(row, widths, rights) for row in zip(*(c[1] for c in columns), strict=True)]
     if len(rows) < len(wanted):
         lines.insert(ENDS + 1, _line(["..."] * len(columns), widths, rights))
-    return "\n".join([*lines, f"[{count_text(result, len(rows))}]", *said_of(result)])
+    below = [f"[{count_text(result, len(rows))}]", *map(printable, said_of(result))]
+    return "\n".join([*lines, *below])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -150,7 +150,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 def result_html(result: Numbers) -> str:
     """A result as a table of HTML, its cost and notes below; all text is escaped."""
     if not result.columns:
-        return f"<p>{html.escape(result.message or '')}</p>"
+        return f"<p>{html.escape(printable_lines(result.message or ''))}</p>"
     wanted = shown_rows(result.count)
     rows = [i for i in wanted if i is not None]
     columns = list(texts_of(result, rows))
@@ -189,11 +189,11 @@ class LabelledFacts(ABC):
         """The labels and texts."""
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:<12}{text}" for label, text in self.rows())
+        return "\n".join(printable(f"{label:<12}{text}") for label, text in self.rows())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cells = [[html.escape(each) for each in row] for row in self.rows()]
+        cells = [[html.escape(printable(each)) for each in row] for row in self.rows()]
         body = (f"<tr>{_cell('th', a, False)}{_cell('td', b, False)}</tr>" for a, b in cells)
         return f"<table><tbody>{''.join(body)}</tbody></table>"

@@ -76,9 +76,8 @@ class Numbers:
     ``biased`` says that numbers come from a model or were projected: there are no standard errors.
     ``standing`` are those of the ``notes`` that every answer about the same columns has: which rows
     never count. ``kind`` is "answer" or, for SET, SHOW, EXPLAIN and the like, "message".
-    ``types`` follow from the statement alone. ``whole`` are columns of numbers that the plan makes
-    whole: their values are integers. ``typed`` are the names that a dialect of its own has for
-    the types, () where it has none.
+    ``types`` follow from the statement alone. ``typed`` are the names that a dialect of its own has
+    for them, () where it has none.
     """
 
     columns: tuple[str, ...]
@@ -93,7 +92,6 @@ class Numbers:
     receipt: ReceiptInfo | None = None
     biased: bool = False
     standing: tuple[str, ...] = ()
-    whole: tuple[bool, ...] = ()
     typed: tuple[str | None, ...] = ()
 
     @classmethod
@@ -133,13 +131,6 @@ class Numbers:
     def is_draft(self) -> bool:
         """True if it was asked in scratch mode."""
         return DRAFT in self.notes
-
-    @property
-    def value_types(self) -> tuple[str, ...]:
-        """The types of the values: those of columns, or integers where the plan makes them so."""
-        whole = self.whole or (False,) * len(self.types)
-        pairs = zip(self.types, whole, strict=True)
-        return tuple("integer" if w and kind == "number" else kind for kind, w in pairs)
 
     @property
     def errors(self) -> tuple[Vector | None, ...]:

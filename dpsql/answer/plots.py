@@ -17,6 +17,7 @@ from dpsql.errors import ProgrammingError, printable
 MOST_BARS = 60
 """Groups without an order that are still told apart on an axis."""
 
+NUMBERS = ("integer", "number")
 SPAN = "with 95 % intervals"
 WITHOUT = "standard errors not known"
 
@@ -27,8 +28,8 @@ MOST_CELLS = 40
 def noisy_columns(result: Numbers) -> list[int]:
     """The columns of noisy numbers with known standard errors; of others where there are none."""
     known = [j for j, each in enumerate(result.stddev) if each and any(e is not None for e in each)]
-    numbers = [j for j, kind in enumerate(result.types) if kind == "number"]
-    return known or numbers
+    noisy = [j for j, each in enumerate(result.stddev) if each and result.types[j] in NUMBERS]
+    return known or noisy or [j for j, kind in enumerate(result.types) if kind == "number"]
 
 
 def chosen_column(result: Numbers, column: str | None) -> int:
@@ -58,16 +59,16 @@ def draw(result: Numbers, column: str | None = None, ax: Any = None) -> Any:
     keys = key_columns(result)
     pyplot = needed("matplotlib.pyplot", "a picture", "plot")
     ax = pyplot.subplots(layout="constrained")[1] if ax is None else ax
-    label = " / ".join(result.columns[k] for k in keys)
+    label, name = " / ".join(_drawn(result.columns[k]) for k in keys), _drawn(result.columns[j])
     pairs = {tuple(row[k] for k in keys) for row in result.rows}
     if len(keys) == 2 and len(pairs) == len(result.rows) > 2:
         _draw_heat(result, j, keys, ax)
     elif len(keys) == 1 and is_ordered([row[keys[0]] for row in result.rows]):
         _draw_line(result, j, keys[0], ax)
-        ax.set(xlabel=label, ylabel=result.columns[j])
+        ax.set(xlabel=label, ylabel=name)
     else:
         _draw_bars(result, j, keys, ax)
-        ax.set(ylabel=label, xlabel=result.columns[j])
+        ax.set(ylabel=label, xlabel=name)
     return ax
 
 
@@ -134,11 +135,16 @@ def _draw_heat(result: Numbers, j: int, keys: Sequence[int], ax: Any) -> None:
     if max(map(len, map(str, rights))) > 4:
         for label in ax.get_xticklabels():
             label.set(rotation=45, ha="right", rotation_mode="anchor")
-    ax.set(xlabel=result.columns[keys[1]], ylabel=result.columns[keys[0]])
+    ax.set(xlabel=_drawn(result.columns[keys[1]]), ylabel=_drawn(result.columns[keys[0]]))
     known = [each for each in result.stddev[j] or () if each is not None]
     spread = f"standard errors up to {max(known):.3g}" if known else WITHOUT
-    ax.figure.colorbar(image, ax=ax, label=f"{result.columns[j]} ({spread})")
+    ax.figure.colorbar(image, ax=ax, label=f"{_drawn(result.columns[j])} ({spread})")
 
 
 def _label(values: Sequence[object]) -> str:
-    return ", ".join("NULL" if each is None else printable(plain(each)) for each in values)
+    return ", ".join("NULL" if each is None else _drawn(plain(each)) for each in values)
+
+
+def _drawn(text: str) -> str:
+    """A text in a picture, where a dollar would begin a formula."""
+    return printable(text).replace("$", r"\$")

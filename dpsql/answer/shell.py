@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +34,6 @@ _TYPES = {
     "DOUBLE": "number",
     "FLOAT": "number",
 }
-EXACT = 2.0**53
-"""The largest whole number that a double tells from its neighbours."""
 UNKNOWN = "the standard error of {} is not worked out"
 """The note of columns with a number whose error is not told."""
 
@@ -43,13 +42,11 @@ UNKNOWN = "the standard error of {} is not worked out"
 class Filled:
     """The noisy numbers of a select: a column per aggregate, a covariance per pair (i <= j).
 
-    Each has one entry per result row in declared order. ``whole`` are the aggregates whose numbers
-    are whole, by the plan alone.
+    Each has one entry per result row in declared order.
     """
 
     answers: tuple[Vector, ...]
     covariances: Covariances
-    whole: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def build_result(
     sealed: Sealed,
     joint: Joint | None = None,
 ) -> Result:
-    """Project, filter, order and put together the cells of one statement.
+    """Project, filter, order and put together the cells of one statement: estimates, not rounded.
 
     Args:
         filled: the noisy numbers of each of its selects.
@@ -89,36 +86,30 @@ def build_result(
     if item.truncation is not None and item.truncation.level is not None:
         level = number_text(item.truncation.level)
         clipped[f"values above {level} are clipped to it: the sums are biased downwards"] = None
-    whole = exact_columns(whole_columns(item, filled), parts.columns)
     result = Result(
         item.columns,
         parts.types,
-        settled_columns(parts.columns, parts.types, whole),
+        parts.columns,
         parts.errors,
         item.text,
-        whole=whole,
         cost=cost,
         receipt=receipt,
     )
     unknown = ", ".join(span.name for span in result.spans if span.unknown)
     notes = (UNKNOWN.format(unknown),) if unknown else ()
-    result = replace(result, notes=(*notes, *clipped, *item.decided))
-    if not item.typed:
-        return result
-    from dpsql.answer.typed import typed  # what DuckDB's dialect needs not
-
-    return typed(result, item.typed)
+    return replace(result, notes=(*notes, *clipped, *item.decided))
 
 
-def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
-    """Mark columns of whole numbers: integers to SQL, of numbers that the plan makes whole.
+def whole_columns(item: Compiled, fractions: Sequence[AbstractSet[int]]) -> tuple[bool, ...]:
+    """Mark integers to SQL that the plan makes whole: rounding them adds nothing to their errors.
 
-    A column of an outer query may depend on any number of its selects.
+    ``fractions`` are, by select, the aggregates whose numbers it does not make whole. A column of
+    an outer query may depend on any number of its selects.
     Guarantee: a function of statement and plan; no value is looked at.
     """
     found = [
-        [_is_whole(output, select, numbers) for output in select.query.shell.outputs]
-        for select, numbers in zip(item.selects, filled, strict=True)
+        [_is_whole(output, broken) for output in select.query.shell.outputs]
+        for select, broken in zip(item.selects, fractions, strict=True)
     ]
     if item.outer is None:
         return tuple(found[0])
@@ -131,41 +122,9 @@ def whole_columns(item: Compiled, filled: Sequence[Filled]) -> tuple[bool, ...]:
     return tuple(whole and (below or not noisy) for whole, noisy in pairs)
 
 
-def exact_columns(whole: Sequence[bool], columns: Sequence[Vector]) -> tuple[bool, ...]:
-    """Columns of whole numbers, less those with some that doubles do not tell from the next one.
-
-    >>> exact_columns((True, True), [Vector.of([2.0**53, None]), Vector.of([2.0**54, 1.0])])
-    (True, False)
-    """
-    pairs = zip(whole, columns, strict=True)
-    return tuple(is_whole and not _has_large_double(values) for is_whole, values in pairs)
-
-
-def _has_large_double(column: Vector) -> bool:
-    if isinstance(column.values, tuple):
-        return any(isinstance(each, float) and abs(each) > EXACT for each in column.values)
-    ends = np.fmax.reduce(column.values, initial=0), np.fmin.reduce(column.values, initial=0)
-    return column.values.dtype == np.float64 and bool(max(ends[0], -ends[1]) > EXACT)
-
-
-def _is_whole(output: Output, select: Select, numbers: Filled) -> bool:
-    over = range(len(select.query.aggregates)) if output.over is None else output.over
-    return output.whole and (not output.noisy or numbers.whole.issuperset(over))
-
-
-def settled_columns(
-    columns: Sequence[Vector], types: Sequence[str], whole: Sequence[bool]
-) -> tuple[Vector, ...]:
-    """Columns with integers where doubles are whole by the plan.
-
-    >>> settled_columns([Vector.of([2.0, None])] * 2, ("number", "number"), (True, False))
-    ((2, None), (2.0, None))
-    """
-    facts = zip(columns, types, whole, strict=True)
-    return tuple(
-        each.rounded(np.rint, round) if is_whole and kind == "number" else each
-        for each, kind, is_whole in facts
-    )
+def _is_whole(output: Output, broken: AbstractSet[int]) -> bool:
+    over = broken if output.over is None else output.over
+    return output.whole and not (output.noisy and broken & over)
 
 
 def _project(select: Select, filled: Filled) -> _Parts:

@@ -1,15 +1,13 @@
-"""Types that a dialect of its own gives the columns of a result, and what that makes of numbers."""
+"""Columns as they are told: integers to SQL as integers, by the types that a dialect has."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeVar
 
 import numpy as np
 
-from dpsql.algebra.operator import Floats
 from dpsql.answer.numbers import Numbers
 from dpsql.records import replace
 from dpsql.vectors import Vector
@@ -32,48 +30,48 @@ ROUNDING = 1 / 12
 """Variance that rounding to integers adds: that of a number within half a step."""
 
 
-def typed(result: N, types: Sequence[str | None]) -> N:
-    """A result whose columns have these types, where they fit; () leaves it as it is.
+def told(
+    result: N, integers: Sequence[bool], exact: Sequence[bool], types: Sequence[str | None] = ()
+) -> N:
+    """A result whose integers to SQL are integers, with the types that a dialect has for columns.
 
-    Numbers of a column of integers are rounded to the nearest one, halves away from zero, which
-    adds 1/12 to their variances unless the plan makes them whole.
+    Numbers of such a column are rounded to the nearest one, halves as CAST does. That adds 1/12 to
+    their variances unless the plan makes them whole, or there is no error to add to.
+
+    Args:
+        integers: (columns,) that are integers to SQL.
+        exact: (columns,) that the plan makes whole.
+        types: (columns,) names, or () where the dialect has none of its own.
     """
-    if len(types) != len(result.columns):
-        return result
-    kinds, errors = list(result.types), list(result.stddev)
-    columns = list(result.vectors)
+    own = types if len(types) == len(result.columns) else (None,) * len(result.columns)
+    kinds, errors, columns = list(result.types), list(result.stddev), list(result.vectors)
     found: list[str | None] = []
-    for place, (name, kind) in enumerate(zip(types, result.types, strict=True)):
+    for place, (name, kind) in enumerate(zip(own, result.types, strict=True)):
         is_list = kind == "list" and name is not None and name.endswith("[]")
         fits = is_list or name in _FITTING.get(kind, ())
         found.append(name if fits else None)
-        if fits and name in INTEGERS and kind == "number":
+        if kind == "number" and (integers[place] or (fits and name in INTEGERS)):
             kinds[place] = "integer"
-            columns[place] = columns[place].rounded(_away, _whole)
-            own, whole = errors[place], bool(result.whole) and result.whole[place]
-            if own is not None and not whole:
-                errors[place] = Vector.finite(np.sqrt(np.square(own.numbers()) + ROUNDING))
+            columns[place] = columns[place].rounded(np.rint, _nearest)
+            known = errors[place]
+            if known is not None and not exact[place]:
+                squares = np.square(known.numbers())
+                errors[place] = Vector.finite(np.sqrt(squares + ROUNDING * (squares > 0)))
     return replace(
         result,
         types=tuple(kinds),
         vectors=tuple(columns),
         stddev=tuple(errors),
-        typed=tuple(found),
+        typed=tuple(found) if any(found) else (),
     )
 
 
-def _away(values: Floats) -> Floats:
-    return np.asarray(np.copysign(np.floor(np.abs(values) + 0.5), values))
+def _nearest(value: Decimal | float) -> int:
+    """The nearest integer: of a decimal halves go away from zero, of a double to the even one.
 
-
-def _whole(value: object) -> int | None:
-    """The nearest integer, halves away from zero.
-
-    >>> [_whole(each) for each in (2.5, -2.5, 2.4, None)]
-    [3, -3, 2, None]
+    >>> [_nearest(each) for each in (Decimal("2.5"), 2.5, 2.0**70)]
+    [3, 2, 1180591620717411303424]
     """
     if isinstance(value, Decimal):
         return int(value.to_integral_value(ROUND_HALF_UP))
-    if isinstance(value, float):
-        return int(math.copysign(math.floor(abs(value) + 0.5), value))
-    return value if isinstance(value, int) else None
+    return round(value)

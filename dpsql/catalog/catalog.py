@@ -31,6 +31,9 @@ Streaming costs 1.5 to 2 microseconds and 24 bytes per row once, counting 1.3 to
 per row and covering set, or a tenth of that where codes are kept.
 """
 
+STORES = ("s3", "gs", "az", "https")
+"""Schemes of addresses of objects in stores, whose formats are those of files."""
+
 TEXTS = ("csv", "tsv", "tab", "txt")
 PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 KINDS = {
@@ -54,13 +57,23 @@ _ENGINE = re.compile(r"([a-z][a-z0-9_]{1,31})://", re.ASCII)
 
 
 def engine_of(source: str) -> str | None:
-    """Return the name of the data engine that a source is of, None for files.
+    """Return the name of the data engine that a source is of, None for files, wherever they are.
 
-    >>> engine_of("sqlite:///srv/people.db"), engine_of("/srv/people.parquet")
-    ('sqlite', None)
+    >>> [engine_of(each) for each in ("sqlite:///people.db", "/people.parquet", "s3://b/people.csv")]
+    ['sqlite', None, None]
     """
     found = _ENGINE.match(source)
-    return found and found[1]
+    return None if found is None or found[1] in STORES else found[1]
+
+
+def is_stored(source: str) -> bool:
+    """True for an address of objects in a store.
+
+    >>> is_stored("s3://bucket/people.parquet"), is_stored("/people.parquet")
+    (True, False)
+    """
+    found = _ENGINE.match(source)
+    return found is not None and found[1] in STORES
 
 
 def kind_of(path: str) -> str | None:
@@ -108,7 +121,9 @@ class Column:
     Cells are ordered: the domain's own, then ``other`` if declared, then NULL if declared.
     ``loose`` says that the upper bound is a guess, far above most values: advice, no more.
     ``sought`` is what nobody declared, so that it has to be found; where it is, ``released`` names
-    the entry of the ledger that paid for it.
+    the entry of the ledger that paid for it. ``implied`` says that the type alone gives the
+    domain: a ledger has it as a column without one. It is not in ``repr``, of which digests are
+    made: whose rows are kept, and what was paid for, are those of a column that declares it.
     """
 
     name: str
@@ -120,6 +135,7 @@ class Column:
     loose: bool = False
     sought: Sought | None = None
     released: str = ""
+    implied: bool = field(default=False, repr=False)
 
     size: int = field(init=False, repr=False, compare=False)
     """Number of cells; zero without a domain."""
@@ -360,7 +376,7 @@ def _facts_of_column(column: Column) -> list[object]:
         column.name,
         column.type,
         column.null,
-        *map(repr, (column.domain, column.bounds)),
+        *map(repr, (None if column.implied else column.domain, column.bounds)),
         repr(column.other),
         *([] if column.sought is None else [repr(column.sought)]),
     ]
@@ -368,10 +384,11 @@ def _facts_of_column(column: Column) -> list[object]:
 
 def _facts(table: Table, catalog: Path) -> list[Any]:
     columns = [*map(_facts_of_column, table.columns.values())]
-    source = table.source if table.engine else os.path.relpath(table.source, catalog.parent)
+    is_named = table.engine or is_stored(table.source)
+    source = table.source if is_named else os.path.relpath(table.source, catalog.parent)
     facts: list[Any] = [source, table.unit.column, table.unit.max_rows, table.public, columns]
     facts += ["complete"] if table.complete else []
-    free = ("spill", "version")
+    free = ("spill", "version", "refresh")
     within = [each for each in table.options if each[0] not in free and not table.engine]
     facts += [["within", *within]] if within else []
     ways = [*table.references, *([table.unit.through] if table.unit.through else [])]

@@ -1,52 +1,36 @@
 """Codebooks: what the documentation of data says of its columns, which a draft may declare.
 
-A codebook is public, and no value is read for it. Known are Table Schemas and data packages of
-Frictionless, JSON Schemas of a row, data dictionaries of REDCap and codebooks of DDI.
+A codebook is public, and no value is read for it. Formats are read by ``dpsql.catalog.codebooks``.
 """
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
-from dpsql.errors import UsageError, printable
-from dpsql.records import dataclass
+from dpsql.errors import printable
+from dpsql.records import dataclass, field
 
-KNOWN = (
-    "known are Table Schemas and datapackage.json of Frictionless, JSON Schemas of a row, data "
-    "dictionaries of REDCap (.csv) and codebooks of DDI (.xml)"
-)
-TYPES = {
-    "string": "text",
-    "integer": "integer",
-    "number": "number",
-    "boolean": "boolean",
-    "date": "date",
-    "datetime": "timestamp",
-    "date-time": "timestamp",
-    "time": "time",
-    "year": "integer",
-}
-"""Declared types, by the names and formats of both kinds of schema."""
 MOST_WHOLE = 10_000
 """Whole numbers of a domain; of more, bounds are declared."""
 LARGEST = 2**53
 """The largest number of a catalog."""
 MOST_LISTED = 1000
 """Values of a list that is written into a draft."""
+MOST_NOTE = 100
+"""Characters of a note that is written into a draft."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookColumn:
     """A column as a codebook describes it: its type, its values or its ends, and NULL.
 
-    ``labels`` are what codes stand for, as (code, label).
+    ``labels`` are what codes stand for, as (code, label), ``missing`` the fields that hold no
+    value, and ``note`` what is said of the column in words. ``step`` is what decimals with two ends
+    are apart.
     """
 
     type: str
@@ -55,6 +39,9 @@ class BookColumn:
     most: Any = None
     null: bool = False
     labels: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+    note: str = ""
+    step: float | None = None
 
     @classmethod
     def labelled(cls, labels: Sequence[tuple[str, str]], null: bool) -> BookColumn:
@@ -102,6 +89,8 @@ class BookColumn:
             if known is str or len(self.values) > 2:
                 return {"domain": list(self.values)}
             ends = [min(self.values), max(self.values)]
+        if self.type == "decimal":
+            return {} if self.step is None else {"domain": ends, "step": self.step}
         if self.type == "date":
             return {"domain": ends, "by": "month"} if all(map(_is_day, ends)) else {}
         is_number = all(type(each) in (int, float) and abs(each) <= LARGEST for each in ends)
@@ -111,6 +100,17 @@ class BookColumn:
             return {"domain" if ends[1] - ends[0] <= MOST_WHOLE else "bounds": ends}
         return {"bounds": ends}
 
+    def remark(self, missing: Iterable[str] = ()) -> str:
+        """Return what else is said of the column, but for words that the file declares missing.
+
+        >>> BookColumn("integer", missing=("9", "NA"), note="Age\\nin years").remark(["NA"])
+        'Age in years; missing there: 9'
+        """
+        note = printable(" ".join(self.note.split()))
+        note = note if len(note) <= MOST_NOTE else f"{note[:MOST_NOTE]}..."
+        lost = ", ".join(map(printable, sorted({*self.missing} - {*missing})))
+        return "; ".join([*([note] if note else []), *([f"missing there: {lost}"] if lost else [])])
+
 
 def _is_day(value: Any) -> bool:
     try:
@@ -119,152 +119,43 @@ def _is_day(value: Any) -> bool:
         return False
 
 
-def read_codebook(path: str | Path) -> dict[str, BookColumn]:
-    """Read the columns that a codebook describes, by case-folded name.
+@dataclass(frozen=True, slots=True)
+class Codebook:
+    """Columns by table and name, both case-folded; a format that names no table has one, "".
 
-    Raises: UsageError (E_DATA) for a file that is no codebook.
+    >>> TEXT = BookColumn("text")
+    >>> two = {"a": {"x": BookColumn("date"), "y": TEXT}, "b": {"x": TEXT}}
+    >>> [sorted(Codebook(two).of(name)) for name in ("a", "B.csv", "c")]
+    [['x', 'y'], ['x'], ['y']]
     """
-    name = printable(Path(path).name)
-    reads = {".csv": _read_redcap, ".xml": _read_ddi}
-    end = Path(path).suffix.lower()
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        found = dict(reads.get(end, _read_json)(text))
-    except FileNotFoundError:
-        raise UsageError("E_DATA", f"there is no codebook {name!r}", hint=KNOWN) from None
-    except (OSError, ValueError, RecursionError, csv.Error, ElementTree.ParseError):
-        what = {".csv": "CSV in UTF-8", ".xml": "XML"}.get(end, "JSON")
-        raise UsageError("E_DATA", f"the codebook {name!r} is no {what}", hint=KNOWN) from None
-    if not found:
-        raise UsageError("E_DATA", f"the codebook {name!r} describes no column", hint=KNOWN)
-    return found
+
+    tables: Mapping[str, Mapping[str, BookColumn]] = field(default_factory=dict)
+
+    def of(self, table: str) -> Mapping[str, BookColumn]:
+        """Return the columns of a table; where none has its name, those on which all agree."""
+        own = self.tables.get(table.casefold(), self.tables.get(table.casefold().split(".")[0]))
+        if own is not None:
+            return own
+        said: dict[str, list[BookColumn]] = {}
+        for columns in self.tables.values():
+            for name, column in columns.items():
+                said.setdefault(name, []).append(column)
+        return {name: each[0] for name, each in said.items() if each.count(each[0]) == len(each)}
 
 
-def _read_json(text: str) -> Iterator[tuple[str, BookColumn]]:
-    yield from _columns(json.loads(text))
+def missing_in(columns: Sequence[str], known: Mapping[str, BookColumn]) -> tuple[str, ...]:
+    """Return the words that are missing values in every one of some columns of a table.
 
+    A file declares such words for all of its columns: one that is a value in another column, or
+    may be, is not among them.
 
-FIELDS = {
-    "Variable / Field Name": "field_name",
-    "Field Type": "field_type",
-    "Choices, Calculations, OR Slider Labels": "select_choices_or_calculations",
-    "Text Validation Type OR Show Slider Number": "text_validation_type_or_show_slider_number",
-    "Text Validation Min": "text_validation_min",
-    "Text Validation Max": "text_validation_max",
-    "Required Field?": "required_field",
-}
-"""Headers of a data dictionary of REDCap as it is downloaded, and as its interface has them."""
-ANSWERS = {"yesno": (("1", "Yes"), ("0", "No")), "truefalse": (("1", "True"), ("0", "False"))}
-TICKED = (("0", "Unchecked"), ("1", "Checked"))
-
-
-def _read_redcap(text: str) -> Iterator[tuple[str, BookColumn]]:
-    """Yield the columns of a data dictionary of REDCap."""
-    for row in csv.DictReader(text.splitlines(keepends=True), strict=True):
-        said = {FIELDS.get(key or "", key): (each or "") for key, each in row.items()}
-        name, kind = said.get("field_name", "").strip(), said.get("field_type", "")
-        null = said.get("required_field", "").lower() not in ("y", "true", "1")
-        choices = said.get("select_choices_or_calculations", "")
-        pairs = [each.partition(",")[::2] for each in choices.split("|") if "," in each]
-        labels = [(code.strip(), label.strip()) for code, label in pairs]
-        if kind == "checkbox":
-            for code, _ in labels:
-                named = f"{name}___{code.lower().replace('-', '_')}".casefold()
-                yield named, BookColumn.labelled(TICKED, False)
-        elif kind in ("radio", "dropdown") and labels:
-            yield name.casefold(), BookColumn.labelled(labels, null)
-        elif kind in ANSWERS:
-            yield name.casefold(), BookColumn.labelled(ANSWERS[kind], null)
-        elif kind == "slider":
-            yield name.casefold(), BookColumn("integer", least=0, most=100, null=null)
-        elif kind in ("text", "calc") and name:
-            checked = said.get("text_validation_type_or_show_slider_number", "").split("_")[0]
-            checked = "number" if kind == "calc" else checked
-            found = TYPES.get(checked, "text")
-            ends = (said.get(f"text_validation_{end}", "") for end in ("min", "max"))
-            least, most = (_end(each, found) for each in ends)
-            yield name.casefold(), BookColumn(found, (), least, most, null)
-
-
-def _read_ddi(text: str) -> Iterator[tuple[str, BookColumn]]:
-    """Yield the variables of a codebook of DDI, of any version that has ``var``."""
-    root = ElementTree.fromstring(text)
-    for each in root.iter():
-        each.tag = str(each.tag).rpartition("}")[2]
-    for var in root.iter("var"):
-        invalid = {item.get("VALUE") for item in var.iterfind("invalrng/item")}
-        listed = [
-            (_said(each, "catValu"), _said(each, "labl"), each.get("missing") == "Y")
-            for each in var.iterfind("catgry")
-        ]
-        labels = [
-            (c, label) for c, label, gone in listed if label and not gone and c not in invalid
-        ]
-        null = bool(invalid) or len(labels) < len(listed)
-        name, form = var.get("name", "").casefold(), var.find("varFormat")
-        ends = var.find("valrng/range")
-        is_text = form is not None and form.get("type") == "character"
-        if labels:
-            yield name, BookColumn.labelled(labels, null)
-        elif is_text:
-            yield name, BookColumn("text", null=null)
-        elif form is not None or ends is not None:
-            found = "integer" if var.get("dcml") == "0" else "number"
-            least, most = (
-                None if ends is None else _end(ends.get(key, ""), found) for key in ("min", "max")
-            )
-            yield name, BookColumn(found, (), least, most, null)
-
-
-def _said(element: ElementTree.Element, tag: str) -> str:
-    return " ".join((element.findtext(tag) or "").split())
-
-
-def _end(text: str, kind: str) -> Any:
-    """Return the end of a range as a value of a type; None where it is none."""
-    if kind in ("date", "timestamp"):
-        return text or None
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return int(number) if number.is_integer() and abs(number) <= LARGEST else number
-
-
-def _columns(raw: Any) -> Iterator[tuple[str, BookColumn]]:
-    if not isinstance(raw, dict):
-        return
-    for each in _listed(raw.get("resources")):
-        yield from _columns(each.get("schema"))
-    for each in _listed(raw.get("fields")):
-        said = {"type": "string", **each, **_section(each.get("constraints"))}
-        yield from _described(each.get("name"), said)
-    row = _section(raw.get("items")) or raw
-    for name, each in _section(row.get("properties")).items():
-        yield from _described(name, _section(each))
-
-
-def _listed(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _section(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _described(name: Any, said: Mapping[str, Any]) -> Iterator[tuple[str, BookColumn]]:
-    """Yield a column of either kind of schema; one of an unknown type is left to the draft."""
-    kinds = said.get("type")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    is_null, named = "null" in kinds, [each for each in kinds if each != "null"]
-    kind = said.get("format") if said.get("format") in TYPES else (named or [None])[0]
-    if not isinstance(name, str) or not isinstance(kind, str) or kind not in TYPES:
-        return
-    values = said.get("enum") if isinstance(said.get("enum"), list) else []
-    listed = tuple(each for each in values or () if each is not None)
-    least, most = said.get("minimum"), said.get("maximum")
-    is_null = is_null or len(listed) < len(values or ())
-    yield name.casefold(), BookColumn(TYPES[kind], listed, least, most, is_null)
+    >>> both, one = (BookColumn("text", missing=words) for words in (("9", "NA"), ("NA",)))
+    >>> book = {"a": both, "b": one}
+    >>> missing_in(["A", "b"], book), missing_in(["a", "b", "c"], book)
+    (('NA',), ())
+    """
+    each = [{*known[c].missing} if (c := n.casefold()) in known else set() for n in columns]
+    return tuple(sorted(set.intersection(*each))) if each else ()
 
 
 def _toml(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Whether rows of two private tables belong together by some keys: what the catalog declares."""
+"""True if rows of two private tables belong together by some keys: what the catalog declares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpsql.catalog.unit_local import DerivedTable
 
 
 def is_declared(table: Table, other: Table, keys: Sequence[tuple[str, str]]) -> bool:
-    """Whether the catalog declares a reference by these keys, one way or the other.
+    """True if the catalog declares a reference by these keys, one way or the other.
 
     Rows that belong to their unit through the same row of a third table belong together, too, and
     so do those with the same value of a key that is of one unit.
@@ -33,7 +33,7 @@ def _stored(table: Table) -> tuple[Table, ...]:
 
 
 def _are_siblings(one: Table, two: Table, keys: set[tuple[str, str]]) -> bool:
-    """Whether rows of two tables belong to their units through the same row of a third."""
+    """True if rows of two tables belong to their units through the same row of a third."""
     ways = one.unit.through, two.unit.through
     if ways[0] is None or ways[1] is None or ways[0].table != ways[1].table:
         return False
@@ -43,7 +43,7 @@ def _are_siblings(one: Table, two: Table, keys: set[tuple[str, str]]) -> bool:
 
 
 def belong_together(table: Table, other: Table, keys: Collection[tuple[str, str]]) -> bool:
-    """Whether rows that agree in keys, case-folded, are of one unit as the catalog declares it."""
+    """True if rows that agree in keys, case-folded, are of one unit as the catalog declares it."""
     wanted = _bare(keys)
     return any(_are_of_units(one, two, wanted) for one in _stored(table) for two in _stored(other))
 
@@ -54,7 +54,7 @@ def _bare(keys: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def _are_of_units(one: Table, two: Table, keys: Set[tuple[str, str]]) -> bool:
-    """Whether keys, case-folded, are of one unit, and the same column or part of a reference."""
+    """True if keys, case-folded, are of one unit, and the same column or part of a reference."""
     known = [{key.casefold() for key in each.unit_keys} for each in (one, two)]
     if not keys or any(own not in known[0] or theirs not in known[1] for own, theirs in keys):
         return False
@@ -70,7 +70,7 @@ def _are_of_units(one: Table, two: Table, keys: Set[tuple[str, str]]) -> bool:
 
 
 def name_units(table: Table, other: Table, keys: Collection[tuple[str, str]]) -> bool:
-    """Whether a key, case-folded, of one table holds ids of units, and that of the other its own.
+    """True if a key, case-folded, of one table holds ids of units, and that of the other its own.
 
     Rows meet by it within their unit alone, as by any key.
     """

@@ -6,7 +6,6 @@ Everything here is public. The sentence on each option in docs/files.md is what 
 from __future__ import annotations
 
 import codecs
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from dpsql.catalog.read_place import Place, show
+from dpsql.errors import nearest
 from dpsql.records import dataclass, fields
 
 TAB_ENDS = (".tsv", ".tab")
@@ -48,11 +48,6 @@ MISSING_WORDS = frozenset(
     | {"missing", "unknown", ".", "..", "-", "--", "?"}
 )
 """Words that are often written where a value is missing, in lower case."""
-NEWLINES = (
-    "a quote would decide where all rows after it begin, and one person's row reach the rows of "
-    "others, which no noise is made for"
-)
-"""Why quoted newlines are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,8 @@ class Delimited:
     ``delimiter`` is empty where the name of the file says it, ``header`` where the file has a line
     of names. ``dates`` are formats of days and times, ``missing`` the fields that hold no value,
     ``currency`` and ``percent`` what may stand beside a number. The first ``skip`` lines are no
-    rows.
+    rows. ``partitions`` are columns that no file has: folders of the files tell them.
+    By ``quoted_newlines`` the curator vouches that quotes are written as CSV has them.
 
     >>> Delimited.of(Delimited(delimiter=";", missing=("NA",)).options())
     Delimited(delimiter=';', missing=('NA',))
@@ -78,6 +74,8 @@ class Delimited:
     skip: int = 0
     percent: bool = False
     currency: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    quoted_newlines: bool = False
 
     @classmethod
     def of(cls, options: Iterable[tuple[str, str]]) -> Delimited:
@@ -130,10 +128,7 @@ def code_page(encoding: str) -> str | None:
 
 def read_delimited(place: Place, given: Mapping[str, Any]) -> Delimited:
     """Read the options of a delimited file. Raises: CatalogError (E_POLICY)."""
-    if given.get("quoted_newlines"):
-        remedy = "write values that hold line ends as Parquet, or with a space for each"
-        place.fail(f"source has quoted_newlines: {NEWLINES}", remedy)
-    place.check_keys({k: v for k, v in given.items() if k != "quoted_newlines"}, ("file", *KEYS))
+    place.check_keys(given, ("file", *KEYS))
     found: dict[str, Any] = {}
     for key in KEYS:
         if key in given:
@@ -144,6 +139,8 @@ def read_delimited(place: Place, given: Mapping[str, Any]) -> Delimited:
     return written
 
 
+LISTS = ("dates", "missing", "header", "currency", "partitions")
+"""Options that are lists; a text is a list of one."""
 EXAMPLES = {
     "delimiter": 'delimiter = ";", one character of ASCII and no quote',
     "encoding": 'encoding = "cp1252"',
@@ -155,14 +152,16 @@ EXAMPLES = {
     'header = ["age", "sex"]',
     "skip": "skip = 2, the number of lines before the header",
     "percent": "percent = true: 12.5 % is read as 12.5",
+    "quoted_newlines": "quoted_newlines = true, where fields in quotes hold line ends",
     "currency": 'currency = "€" or a list of such marks',
+    "partitions": 'partitions = ["year"], the names of folders as year=2024 in which files lie',
 }
 """Examples of right values, by option."""
 
 
 def _read(place: Place, key: str, value: Any) -> Any:
     """Read one option, lists as tuples."""
-    known = _as_listed(value) if key in ("dates", "missing", "header", "currency") else value
+    known = _as_listed(value) if key in LISTS else value
     if key == "header" and value is True:
         return ()
     if key == "encoding" and isinstance(value, str):
@@ -209,7 +208,13 @@ RIGHT: dict[str, Callable[[Any], bool]] = {
     ),
     "skip": lambda v: type(v) is int and 0 <= v <= 1000,
     "percent": lambda v: isinstance(v, bool),
+    "quoted_newlines": lambda v: isinstance(v, bool),
     "currency": lambda v: bool(v) and all(map(_is_mark, v)),
+    "partitions": lambda v: (
+        bool(v)
+        and len({each.casefold() for each in v}) == len(v)
+        and all(each.isprintable() and not {*each} & {*"/=\\"} and each for each in v)
+    ),
 }
 """Which values an option may have."""
 
@@ -222,8 +227,8 @@ def _encoding(place: Place, value: str) -> str:
         name = value
     if name in ENCODINGS:
         return name
-    near = difflib.get_close_matches(name, ENCODINGS, n=1)
-    others = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, ENCODINGS)
+    others = f"did you mean {near!r}? " if near else ""
     others += f"known are {', '.join(ENCODINGS)}; iconv writes any file in UTF-8"
     place.fail(f"source has encoding = {show(value)}, which lines cannot be read in", others)
 

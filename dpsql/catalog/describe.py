@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from dpsql.catalog.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import (
     Bins,
@@ -15,7 +13,7 @@ from dpsql.catalog.domain import (
     Times,
 )
 from dpsql.catalog.joint_keys import describe_joint, parts_of
-from dpsql.errors import ProgrammingError, decimal_text, printable
+from dpsql.errors import ProgrammingError, decimal_text, nearest, printable
 
 
 def describe_table(table: Table) -> list[tuple[str, str, str, int | None]]:
@@ -49,8 +47,8 @@ def find_column(catalog: Catalog, name: str) -> Column:
 
 
 def _nearest(name: str, known: list[str], what: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"{what}: {', '.join(known)}"
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else f"{what}: {', '.join(known)}"
 
 
 def _shown(periods: Periods) -> object:

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import kind_of
-from dpsql.catalog.codebook import BookColumn
+from dpsql.catalog.catalog import is_stored, kind_of
+from dpsql.catalog.codebook import BookColumn, Codebook, missing_in
 from dpsql.catalog.guess import is_identifier, words_of
 from dpsql.catalog.view import LEFT_OUT
 from dpsql.records import dataclass, field, replace
@@ -82,11 +82,8 @@ class DraftedTable:
         return replace(self, source={**self.source, **here})
 
 
-def draft(tables: Sequence[DraftedTable], known: Mapping[str, BookColumn] | None = None) -> str:
-    """Return a TOML catalog with one line for every column, commented where it is not usable.
-
-    ``known`` are the columns that a codebook describes, by case-folded name.
-    """
+def draft(tables: Sequence[DraftedTable], known: Codebook | None = None) -> str:
+    """Return a TOML catalog with one line for every column, commented where it is not usable."""
     shared = _shared_identifiers(tables)
     taken: set[str] = set()
     is_blind = all(table.looks is None for table in tables)
@@ -94,12 +91,28 @@ def draft(tables: Sequence[DraftedTable], known: Mapping[str, BookColumn] | None
     lines += [f"{line}\n" for line in _unit(shared)]
     for table in tables:
         name = _unused(_table_name(table.name), taken)
-        lines.append("\n".join(_section(table, name, shared, known or {})) + "\n")
+        said = {} if known is None else known.of(table.name)
+        lines.append("\n".join(_section(_told(table, said), name, shared, said)) + "\n")
     return "\n".join(lines)
+
+
+def _told(table: DraftedTable, known: Mapping[str, BookColumn]) -> DraftedTable:
+    """The same with the words for missing values that a codebook has for all of its columns."""
+    words = missing_in([name for name, _ in table.columns], known) if table.untyped else ()
+    if not words:
+        return table
+    form: dict[str, Any] = (
+        {"file": table.source} if isinstance(table.source, str) else dict(table.source)
+    )
+    form["missing"] = sorted({*form.get("missing", ()), *words})
+    told = (*table.told, f"words for what is missing, in the codebook: {', '.join(words)}")
+    return replace(table, source=form, told=told)
 
 
 def _relative(path: str, folder: Path) -> str:
     """Return a path as written in a folder: relative to it where it lies there or below."""
+    if is_stored(path):
+        return path
     home = os.path.realpath(folder)
     found = os.path.join(os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))
     is_inside = os.path.commonpath([home, found]) == home
@@ -165,8 +178,15 @@ def _section(
         if described is None or line.startswith("#"):
             yield line + _looked(table, column, line)
         else:
-            yield f"{_key(column):<{width}} = {described.facts()} # from {where}"
+            remark = described.remark(_missing(table))
+            said = f"{described.facts()} # from {where}{': ' if remark else ''}{remark}"
+            yield f"{_key(column):<{width}} = {said}"
         declared.add(column.casefold())
+
+
+def _missing(table: DraftedTable) -> Sequence[str]:
+    """The words that the source of a table declares missing."""
+    return () if isinstance(table.source, str) else table.source.get("missing", ())
 
 
 def _looked(table: DraftedTable, column: str, line: str) -> str:
@@ -217,6 +237,16 @@ def _toml(source: Any) -> str:
 
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def proposed(kind: str) -> str:
+    """The words with which a column of a type may be declared.
+
+    >>> proposed("text")
+    'domain = ["a", "b"], or domain_file = "values.txt"'
+    """
+    declared, _, words = _facts("float" if kind == "number" else kind).partition(" # ")
+    return words or declared.partition(", ")[2].removesuffix(" }")
 
 
 def _facts(kind: str) -> str:

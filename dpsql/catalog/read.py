@@ -361,7 +361,9 @@ def _read_column(place: Place, name: str, facts: Any, unit: Unit) -> Column:
             return Column(name, kind, None, bounds, null, loose=_read_loose(place, facts))
     domain = read_domain(place, kind, facts)
     other = read_other(place, kind, domain, facts.get("other", False))
-    column = Column(name, kind, domain, None, null, other, _read_loose(place, facts))
+    implied = kind == "boolean" and "domain" not in facts
+    loose = _read_loose(place, facts)
+    column = Column(name, kind, domain, None, null, other, loose, implied=implied)
     if column.size > MAX_CELLS:
         place.fail(f"has {column.size} cells", f"at most {MAX_CELLS}; use bins")
     return column

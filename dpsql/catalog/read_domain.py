@@ -40,7 +40,7 @@ MOST_DIGITS = 15
 
 
 def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | None:
-    """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None when nothing is declared."""
+    """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None without."""
     if "labels" in facts:
         return _read_labels(place, kind, facts)
     if "domain" in facts and "domain_file" in facts:
@@ -70,7 +70,7 @@ def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | N
     if "domain" not in facts:
         if "by" in facts:
             place.fail("`by` without a domain", 'domain = ["2020-01-01", "2024-12-31"]')
-        return None
+        return Values((False, True)) if kind == "boolean" else None
     given = facts["domain"]
     if not isinstance(given, list) or not given:
         place.fail(f"domain = {show(given)}", "a list of values, or [lowest, highest]")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpsql.errors import CatalogError, printable
+from dpsql.errors import CatalogError, nearest, printable
 from dpsql.records import dataclass
 
 MAX_BOUND = 2**53
@@ -42,9 +41,9 @@ class Place:
         """Refuse keys that are not known: a typo must never mean a default."""
         for key in given:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
+                near = nearest(key, known)
                 others = f"known keys: {', '.join(known)}" if known else "it has no keys"
-                remedy = f"did you mean {near[0]!r}?" if near else others
+                remedy = f"did you mean {near!r}?" if near else others
                 self.fail(f"unknown key {key!r}", remedy)
 
 

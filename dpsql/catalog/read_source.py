@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from dpsql.catalog.catalog import SERVERS, engine_of, kind_of
+from dpsql.catalog.catalog import SERVERS, engine_of, is_stored, kind_of
 from dpsql.catalog.delimited import KEYS as KEYS_OF_TEXT
 from dpsql.catalog.delimited import read_delimited
 from dpsql.catalog.read_place import Place, show
@@ -30,7 +31,8 @@ TEXT = ("decimal", "thousands", "dates", "missing", "percent", "currency")
 """Further keys of files whose columns are text."""
 OF_FILES: Mapping[str, tuple[str, ...]] = {
     "csv": KEYS_OF_TEXT,
-    "json": ("encoding", *TEXT, "header", "skip"),
+    **dict.fromkeys(("parquet", "arrow", "orc"), ("partitions",)),
+    "json": ("encoding", *TEXT, "header", "skip", "partitions"),
     "sheet": ("table", *TEXT, "header", "skip"),
     "sqlite": ("table", *TEXT),
     "duckdb": ("table", "view"),
@@ -42,6 +44,15 @@ EXAMPLE = 'source = { engine = "postgresql", dsn_env = "CLINIC_DSN", table = "pu
 
 WRITTEN = 'source = { file = "data.csv", delimiter = ";", encoding = "cp1252" }'
 STORED = 'source = { file = "shop.duckdb", table = "sales.orders" }'
+IN_STORES = ("version", "refresh")
+"""Further keys of files in stores."""
+CLOUDS = {
+    re.compile(r"(^|\.)s3[.-].*amazonaws\.com$|(^|\.)s3\.amazonaws\.com$"): "s3://bucket/key",
+    re.compile(r"(^|\.)storage\.googleapis\.com$|^storage\.cloud\.google"): "gs://bucket/key",
+    re.compile(r"\.(blob|dfs)\.core\."): "az://container/key",
+}
+"""Hosts whose objects have another address, by which they are charged."""
+OBJECT = 'source = "s3://bucket/folder/*.parquet"'
 DELTA = 'source = { delta = "warehouse/visits", version = 3 }'
 
 Source = tuple[str, tuple[tuple[str, str], ...]]
@@ -59,6 +70,9 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
     if not isinstance(given, str) or not given or "\0" in given:
         what = "has no source" if given is None else f"source = {show(given)} is no file"
         place.fail(what, 'add source = "data.parquet" (a file or a glob)')
+    if is_stored(given):
+        _check_address(place, given)
+        return given, ()
     engine = engine_of(given)
     if engine in SERVERS:
         place.fail(f"names a server, {engine}, by an address, which may hold a password", EXAMPLE)
@@ -77,9 +91,10 @@ def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
     file = given["file"]
     if not isinstance(file, str) or engine_of(file) is not None:
         place.fail(f"source has file = {show(file)}", WRITTEN)
-    named = {key: value for key, value in given.items() if key in ("table", "view")}
+    stated = IN_STORES if is_stored(file) else ()
+    named = {key: value for key, value in given.items() if key in ("table", "view", *stated)}
     kind = kind_of(file) or ("duckdb" if named else "csv")
-    known = OF_FILES.get(kind, ())
+    known = (*OF_FILES.get(kind, ()), *stated)
     if kind == "duckdb":
         place.check_keys(given, ("file", *known))
     written = read_delimited(place, {k: v for k, v in given.items() if k not in named})
@@ -89,6 +104,9 @@ def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
         place.fail(f"source has {', '.join(other)}, and {show(file)} is of {kind}", f"it {said}")
     if kind == "duckdb" and "table" not in named:
         place.fail("source names no table of the file", STORED)
+    if "version" in named and "refresh" in named:
+        place.fail("source has both version and refresh", "keep one of them")
+    _check_read(place, {key: named[key] for key in named if key == "refresh"})
     said_of = tuple((key, _read_value(place, key, value)) for key, value in named.items())
     return read_source(place, file, public)[0], tuple(sorted((*said_of, *written.options())))
 
@@ -102,6 +120,9 @@ def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:
         place.fail("is public, and its source is a Delta table", "public tables are files")
     if not isinstance(folder, str) or engine_of(folder) is not None:
         place.fail(f"source has delta = {show(folder)}", DELTA)
+    if is_stored(folder) and (engine is not None or folder.startswith("https://")):
+        what = "a web server lists no files" if engine is None else "Spark reads a `path` there"
+        place.fail(f"source has delta = {show(folder)}, and {what}", DELTA)
     if type(version) is not int or version < 0:
         place.fail("source states no version of the Delta table", DELTA)
     named = read_source(place, folder, public)[0]
@@ -112,6 +133,23 @@ def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:
     return f"spark://{named}", tuple(
         sorted({**said, "delta": named, "version": str(version)}.items())
     )
+
+
+def _check_address(place: Place, address: str) -> None:
+    """Refuse an address of an object that holds what may be secret, or that others write otherwise.
+
+    The address is not shown: it may hold a credential.
+    """
+    found = urlsplit(address)
+    is_web = found.scheme == "https"
+    if "@" in found.netloc or (is_web and (found.query or found.fragment)):
+        hint = "a catalog is public; credentials are taken from the environment"
+        place.fail("source is an address with a user, a query or a fragment", hint)
+    if not found.netloc or not found.path.strip("/") or not address.isprintable():
+        place.fail("source is an address without a bucket or without a key", OBJECT)
+    for host, instead in CLOUDS.items():
+        if is_web and host.search(found.hostname or ""):
+            place.fail("source is the web address of an object in a store", f"write {instead}")
 
 
 def read_spill(place: Place, given: Any, public: bool) -> tuple[tuple[str, str], ...]:

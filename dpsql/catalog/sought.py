@@ -15,7 +15,7 @@ SEPARATOR = "\x1f"
 LONGEST_KEY = 1000
 """Bytes of a text that can be a key."""
 KEYS = {
-    "text": f"a printable line of at most {LONGEST_KEY:,} bytes",
+    "text": f"one line without controls, of at most {LONGEST_KEY:,} bytes",
     "integer": "a whole number of at most 2^53",
     "date": "a day of the years 1 to 9998",
 }

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
-from dpsql.answer.typed import typed
+from dpsql.answer.typed import told
 from dpsql.dbapi.reflection import empty_answer
 from dpsql.engine.planner import Planner
-from dpsql.engine.terms import Terms, form_request
+from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.constants import constants_of
@@ -49,7 +49,7 @@ def foresee(planner: Planner, text: str, dialect: str = "duckdb") -> tuple[Colum
         raise ProgrammingError("E_STATEMENT", "only a SELECT can be described")
     compiled = planner.compile([statement])
     terms = Terms(planner.catalog.budget.max_epsilon_per_request)
-    request = form_request(compiled, terms, Fraction(1), planner.sealed)
+    request = planner.ask(compiled, terms, Fraction(1))
     (found,) = assemble_results(request, {}, {}, None, None, planner.sealed, planner.models)
     return _foreseen(found, [each is not None for each in found.stddev])
 
@@ -70,4 +70,5 @@ def constants(statement: Statement) -> Result:
     if columns is None or len(columns) != len(row):
         return result
     result = replace(result, columns=tuple(each.name for each in columns))
-    return typed(result, [each.type for each in columns])
+    none = (False,) * len(row)
+    return told(result, none, none, [each.type for each in columns])

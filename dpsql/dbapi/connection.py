@@ -211,7 +211,7 @@ class Connection(Exceptions):
 
     @property
     def charged(self) -> int:
-        """How many charges were made by statements here, and by those that it goes on from."""
+        """The number of charges made by statements here, and by those that it goes on from."""
         return self._charges.made
 
     @property

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpsql.catalog.catalog import SERVERS, Table, Unit
-from dpsql.catalog.codebook import read_codebook
+from dpsql.catalog.catalog import SERVERS, Table, Unit, kind_of
+from dpsql.catalog.codebook import Codebook
+from dpsql.catalog.codebooks.read import read_codebook
 from dpsql.catalog.draft import VOUCHED, DraftedTable, draft
 from dpsql.catalog.read_place import Place
 from dpsql.catalog.read_source import read_source
 from dpsql.errors import CatalogError, DataUnavailable, UsageError
 from dpsql.privacy.vaults import describe_data, describe_server, list_server
 
+LABELLED = ("spss", "stata")
+"""Kinds of files of data that have labels, which serve as a codebook of other files."""
 FILES = "give Parquet, CSV, TSV or DuckDB files, or a folder of them"
 
 
@@ -27,7 +30,8 @@ def draft_catalog(
 
     Of files of text the first lines are looked at, for the form of the file and the types of its
     values, never for their domains or bounds; of a ``blind`` draft only the header. Columns that
-    a ``codebook`` describes are declared as it says: a Table Schema, or the JSON Schema of a row.
+    a ``codebook`` describes are declared as it says: in a format of ``dpsql.catalog.codebooks``,
+    or in a file of SPSS or Stata, of which labels are read.
 
     ``data`` are files, folders of files, database files with all of their tables, or of a table of
     a server its engine and name, as in postgresql:public.visits, or postgresql:public.* for all
@@ -41,7 +45,13 @@ def draft_catalog(
             found += _describe_server({"engine": engine, **options, "table": name})
         else:
             found += _describe_data(each, Path(folder), blind)
-    return draft(found, None if codebook is None else read_codebook(os.fspath(codebook)))
+    return draft(found, None if codebook is None else _codebook(os.fspath(codebook)))
+
+
+def _codebook(path: str) -> Codebook:
+    if kind_of(path) not in LABELLED:
+        return read_codebook(path)
+    return Codebook({each.name: each.book for each in _describe_data(path, Path(), True)})
 
 
 def _describe_data(path: str, folder: Path, blind: bool) -> list[DraftedTable]:

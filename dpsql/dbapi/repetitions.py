@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.answer.result import Result
+from dpsql.catalog.catalog import is_stored
 from dpsql.errors import DataUnavailable
 from dpsql.sql.today import today
 
@@ -46,7 +47,9 @@ class Repetitions:
         """Return the facts that decide on an answer; None where others may, too."""
         engine = connection.engine
         tables = engine.declared.tables
-        elsewhere = any(t.public or t.engine is not None for t in tables.values())
+        elsewhere = any(
+            t.public or t.engine is not None or is_stored(t.source) for t in tables.values()
+        )
         if connection.collected is not None or elsewhere:
             return None
         try:

@@ -80,7 +80,7 @@ class Typing:
 
     ``tables`` tells the columns of tables and views by name in parts; ``label`` the name of an
     item; ``rewrite`` returns what stands in the place of an expression whose parts are typed.
-    Where ``is_library``, counts, sums and quotients are numbers, as results of the library are.
+    Where ``is_library``, quotients and means are doubles, and sums of integers are integers.
     ``is_missing`` says that a name was found nowhere.
     """
 
@@ -296,8 +296,10 @@ class Typing:
             case exp.WithinGroup() if isinstance(node.this, exp.PercentileDisc | exp.Mode):
                 ordered = node.expression.expressions
                 return type_of(ordered[0]) if ordered else None
-            case exp.AggFunc() if self._is_library and isinstance(node, types.WHOLE_SUMS):
+            case exp.Avg() if self._is_library:
                 return "float8"
+            case exp.Sum() if self._is_library and type_of(node.this) in types.INTEGERS:
+                return "int8"
         if isinstance(node, _TESTS) and not isinstance(node, exp.Subquery):
             return "bool"
         if isinstance(node, (*_WITHIN, *_WITHIN_TOO)):

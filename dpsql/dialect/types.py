@@ -211,8 +211,6 @@ NAMED: dict[str, _Rule] = {
     **dict.fromkeys(("translate", "btrim", "strip"), "text"),
 }
 """Those of functions that the parser has no class for."""
-WHOLE_SUMS = (exp.Count, exp.CountIf, exp.Sum, exp.Avg)
-"""Aggregates that are numbers to the library, whatever they are of: they have noise."""
 
 
 def result(node: exp.Expr, given: Sequence[Type]) -> Type:

@@ -10,7 +10,7 @@ from typing import NoReturn, cast
 
 import numpy as np
 
-from dpsql.answer.clipped import ClippedSums, number_text
+from dpsql.answer.clipped import ClippedSums, number_text, rounded_text
 from dpsql.answer.result import Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.answer.store import Shelf
@@ -31,10 +31,12 @@ from dpsql.learn.thresholds import (
     FREE,
     GAUSSIAN_SHARE,
     NOTHING,
+    PACE,
     REACH,
     SEARCH,
     SEVERAL_AGAIN,
     SINGLE_SHARE,
+    STEADY,
     UNKNOWN,
     Method,
     Threshold,
@@ -63,6 +65,9 @@ one in a hundred decides the root mean square (``benchmarks.tails``).
 """
 QUANTILE_BEFORE = (5, 10)
 """Rows that earlier versions left above one sum by ``quantile``; by ``svt`` it was one."""
+WORST, AT_BOUND, UNCLIPPED = "at its worst", "at the largest threshold", "without a clip"
+"""Errors that are told before a threshold is chosen: what it will be is decided by the data."""
+THE_ERROR = "the error above"
 BIAS = ("bias", "values above the threshold are clipped: sums are biased downwards")
 MARGIN = 10
 """A table is large enough when it has this many times the rows above its threshold."""
@@ -191,6 +196,7 @@ class Clipping(Looking[ClippedSums]):
         single = not self.summed.is_batch
         shown = single and self.rule.method not in UNKNOWN
         errors = (ColumnForecast(name, rmse, rmse),) * shown
+        worst, is_set = self._lost is not None, self.rule.free and self.rule.method != "sure"
         statement = StatementForecast(self.item.text, self.item.rows, self.item.columns, errors)
         method = "one clipped sum" if single else f"{self.algorithm} on {self._bins()}"
         return Explanation(
@@ -200,17 +206,30 @@ class Clipping(Looking[ClippedSums]):
             self.epsilon,
             self.delta,
             rmse,
-            (),
+            ((UNCLIPPED, self._unclipped),) * worst,
             entry is not None,
             assumed,
             remaining,
             entry,
+            case=WORST if worst else "expected" if is_set else AT_BOUND,
             details=(*self._details(), *view_rows([self.item])),
         )
 
     def _bins(self) -> str:
         bins = len(self.summed.values)
         return f"{bins:,} nodes of bins" if self.summed.spread is not None else f"{bins:,} values"
+
+    @property
+    def _lost(self) -> float | None:
+        """The rows that end above the threshold at its worst, where that is known."""
+        return rows_lost(self.rule, self.noise, self.amount, self.table.unit.max_rows)
+
+    @property
+    def _unclipped(self) -> float:
+        """The root mean squared error of the same with all of the budget, at the bound."""
+        noise = _variance(self.noise, self.amount, self.table.unit.max_rows)
+        error = _unit_error(self.summed, self.algorithm, self.noise) * noise
+        return math.sqrt(error / len(self.summed.queries))
 
     def _error(self) -> float:
         """The total squared error of the answers for values up to what clips them for certain.
@@ -255,9 +274,9 @@ class Clipping(Looking[ClippedSums]):
             return (free, error, BIAS)
         rows = rows_above(rule, self.noise, (1 - rule.share) * self.amount)
         size = None if self.summed.is_batch else len(self.run.values)
-        lost = rows_lost(rule, self.noise, self.amount, self.table.unit.max_rows)
-        most = self.summed.largest
-        return describe_choice(rule, size, most, rows, self.table.row_count_hint, lost)
+        most, times = self.summed.largest, math.sqrt(self._error() / len(self.summed.queries))
+        hint, times = self.table.row_count_hint, times / self._unclipped
+        return describe_choice(rule, size, most, rows, hint, self._lost, times)
 
 
 def describe_choice(
@@ -267,10 +286,13 @@ def describe_choice(
     rows: int,
     hint: int | None,
     lost: float | None,
+    times: float,
+    told: str = THE_ERROR,
 ) -> tuple[Row, ...]:
     """The lines of a forecast about a threshold that is chosen privately, before measuring.
 
-    ``lost`` are the rows above it at its worst, where that is known: the errors have them in them.
+    ``lost`` are the rows above it at its worst, where that is known: the errors have them in them,
+    and are then ``times`` those without a clip. ``told`` are the words for these errors.
     """
     top = number_text(largest)
     among = f"up to {top}" if size is None else f"{size} public levels up to {top}"
@@ -290,13 +312,16 @@ def describe_choice(
         lines += (("", f"without a hit {share} % more for a second search, else for the answer"),)
     if lost is None:
         lines += (
-            ("", f"the error above is at a threshold of {top}; noise shrinks with it"),
+            ("", f"{told} is at a threshold of {top}; noise shrinks with it"),
             ("", "what rows above it have above it comes to that"),
         )
     else:
-        of = f"the error above is at most that of noise at {top} and rows above it of {top} each"
+        of = f"{told} is at most that of noise at {top} and rows above it of {top} each"
         tenth = f"a tenth of it where that is {number_text(largest / 10)}"
         lines += (("", of), ("", f"in proportion to the largest value that there is: {tenth}"))
+        if times > 1:
+            least = rounded_text(float(largest) / times)
+            lines += (("", f"less than {UNCLIPPED} where that is below {least}"),)
     lines += (BIAS,)
     counts = rule.method in ("svt", "quantile")
     return (*lines, *(_usefulness(rows, hint) if counts else ()))
@@ -400,11 +425,17 @@ def make_rule(method: Method, top: int, cells: int, unit: int, noise: Noise) -> 
     else:
         share = BATCH_SHARE if law(noise).is_pure else GAUSSIAN_SHARE
         again = SEVERAL_AGAIN * share
-    return Threshold(method, share, rows, start=start, again=again if method == "svt" else NOTHING)
+    found = Threshold(method, share, rows, start=start)
+    if method == "recursive":
+        return replace(found, pace=1 / (STEADY * unit))
+    return replace(found, again=again) if method == "svt" else found
 
 
 def rules_before(rule: Threshold, table: Table) -> Iterator[Threshold]:
     """The rules of earlier versions for the same sum, or the same few."""
+    if rule.method == "recursive":
+        yield replace(rule, pace=PACE)
+        return
     unit = table.unit.max_rows
     rows, now = rule.rows / unit, SINGLE_ROWS.get(rule.method)
     share = SINGLE_SHARE if rule.share == SEARCH else rule.share

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from typing import NoReturn
 
-from dpsql.answer.clipped import number_text
+from dpsql.answer.clipped import number_text, rounded_text
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins
 from dpsql.engine.clip import MANY_ROWS, MARGIN, find_clipped, make_rule, rule_of_one
@@ -19,15 +19,13 @@ from dpsql.plan.plan import Plan
 from dpsql.records import replace
 from dpsql.sql.clauses import Truncation
 from dpsql.sql.compiled import Answer, Compiled
-from dpsql.strategy.noise_law import law
+from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Term
 
 ADVISED: Method = "svt"
 """The rule that is advised: of all it has the least error at its worst."""
 WIDE = 1000
 """Times as large as the least value, or one, an upper bound is that a clip is advised for."""
-LONG = 1e12
-"""Numbers from which on they are written by their powers of ten."""
 
 
 def read_column(item: Compiled) -> tuple[Table, Column]:
@@ -110,7 +108,7 @@ def advise_clip(item: Compiled, plan: Plan) -> str | None:
         ):
             return None
         is_one = find_clipped([asked]) is not None
-        cells = sum(math.prod(len(axis.groups) for axis in each.axes) for each in answers)
+        cells = groups_of(answers)
         facts = (ADVISED, measure_of(key, column, high).upper)
         rule = (
             rule_of_one(*facts, unit, plan.noise)
@@ -119,6 +117,11 @@ def advise_clip(item: Compiled, plan: Plan) -> str | None:
         )
         return _advice(column, high, rule, plan, table, 1 if is_one else cells)
     return None
+
+
+def groups_of(answers: Iterable[Answer]) -> int:
+    """The groups of all answers together."""
+    return sum(math.prod(len(axis.groups) for axis in each.axes) for each in answers)
 
 
 def _of(answer: Answer, key: str) -> list[Term]:
@@ -136,23 +139,27 @@ def _advice(
     hint = table.row_count_hint
     if (rows >= MANY_ROWS) if hint is None else (hint < MARGIN * rows):
         return None
-    lost = (rows_lost(rule, plan.noise, amount, unit) or 0.0) / cells
     plain = unit * math.sqrt(used.unit_variance(float(amount)))
-    rest = (1 - rule.share - rule.again) * amount
-    ratio = math.hypot(unit * math.sqrt(used.unit_variance(float(rest))), lost) / plain
-    least = float(high) / ratio
+    least = float(high) / worst_ratio(rule, plan.noise, amount, unit, cells)
+    below, tenth, error = map(rounded_text, (least, least / 10, plain * float(high)))
     share = decimal_text(rule.share * 100)
     return (
-        f"a sum of {column.name} by itself has a standard error of {_round(plain * float(high))} "
+        f"a sum of {column.name} by itself has a standard error of {error} "
         f"because it may be {number_text(high)}; OPTIONS(clip = '{ADVISED}') looks for less with "
         f"{share} % of the budget: less error if all but about {rows:,} rows are below "
-        f"{_round(least)} and those not far above, a tenth of it if below {_round(least / 10)}"
+        f"{below} and those not far above, a tenth of it if below {tenth}"
     )
 
 
-def _round(value: float) -> str:
-    """A number of two digits for people."""
-    return number_text(Fraction(f"{value:.2g}")) if value < LONG else f"{value:.2g}"
+def worst_ratio(rule: Threshold, noise: Noise, amount: Fraction, unit: int, cells: int) -> float:
+    """The error of sums at their worst, by themselves, beside that without a clip.
+
+    Both are in units of the largest value; ``cells`` groups have a threshold together.
+    """
+    used, rest = law(noise), (1 - rule.share - rule.again) * amount
+    lost = (rows_lost(rule, noise, amount, unit) or 0.0) / cells
+    plain, cut = (unit * math.sqrt(used.unit_variance(float(each))) for each in (amount, rest))
+    return math.hypot(cut, lost) / plain
 
 
 def refuse(item: Compiled, what: str, hint: str, code: str = "E_AGGREGATE") -> NoReturn:

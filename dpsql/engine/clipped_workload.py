@@ -22,13 +22,17 @@ from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
 from dpsql.catalog.view import RowView
 from dpsql.engine.clip import (
+    AT_BOUND,
     BIAS,
+    THE_ERROR,
+    UNCLIPPED,
+    WORST,
     contradict,
     describe_choice,
     make_rule,
     rules_before,
 )
-from dpsql.engine.clip_column import read_column, refuse, summing
+from dpsql.engine.clip_column import groups_of, read_column, refuse, summing, worst_ratio
 from dpsql.engine.explanation import ColumnForecast
 from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run, without_cells
 from dpsql.engine.matrix import Asking
@@ -171,8 +175,7 @@ class ClippedWorkload(Looking[ClippedSums]):
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
         """The epsilon of an amount, at the request's delta."""
-        whole = self.missed + self.amount + self.rest
-        if amount == whole:
+        if amount == self._whole:
             return self.request.epsilon
         return amount if law(self.noise).is_pure else epsilon_for(amount, self.delta)
 
@@ -219,8 +222,8 @@ class ClippedWorkload(Looking[ClippedSums]):
         if known is None:
             most = self.again(NOTHING) if self.rule.again and not self.missed else self
             rest = Asking(most.rest_of(self.request.statements), self.reuse)
-            whole = self._with_rows_above(rest.forecast(planner, assumed))
-            details = (*self.details(), *whole.details)
+            whole, times, told = self._with_rows_above(rest.forecast(planner, assumed), most.rest)
+            details = (*self.details(times, told), *whole.details)
             epsilon = self.epsilon_of(self.amount + self.rest)
             return replace(whole, epsilon=epsilon, free=False, entry=None, details=details)
         found = self.following(planner, known, True)
@@ -231,17 +234,28 @@ class ClippedWorkload(Looking[ClippedSums]):
         return replace(forecast, details=(line, BIAS, *forecast.details))
 
     @property
+    def _whole(self) -> Fraction:
+        """The budget of all steps."""
+        return self.missed + self.amount + self.rest
+
+    @property
     def _lost(self) -> float | None:
         """The rows that end above the threshold at its worst."""
-        whole = self.missed + self.amount + self.rest
-        return rows_lost(self.rule, self.noise, whole, self.table.unit.max_rows)
+        return rows_lost(self.rule, self.noise, self._whole, self.table.unit.max_rows)
 
-    def _with_rows_above(self, noise: Explanation) -> Explanation:
-        """A forecast of noise, and of all rows above the threshold, wherever they are."""
-        lost = self._lost
+    def _with_rows_above(
+        self, noise: Explanation, rest: Fraction
+    ) -> tuple[Explanation, float, str]:
+        """A forecast of noise, and of all rows above the threshold, wherever they are.
+
+        And the largest ratio of a column's error to that without a clip, for all of the budget, and
+        whose error that is: that of a sum by itself where no column's is known.
+        """
+        lost, used = self._lost, law(self.noise)
         if lost is None:
-            return noise
-        total, rows, statements = 0.0, 0, []
+            return replace(noise, case=AT_BOUND), 1.0, THE_ERROR
+        less = math.sqrt(used.unit_variance(float(self._whole)) / used.unit_variance(float(rest)))
+        total, rows, statements, times, told, words = 0.0, 0, [], 1.0, False, THE_ERROR
         for item, forecast in zip(self.request.statements, noise.statements, strict=True):
             answers = [answer for _, answer in item.answers() if answer.rank is None]
             moved = [self._moved(each, lost) if chooses(item) else (0.0, 0.0) for each in answers]
@@ -253,16 +267,26 @@ class ClippedWorkload(Looking[ClippedSums]):
             for own in ([i for i, a in enumerate(answers) if a.aggregate == c] for c in columns):
                 column = next(errors, None) if own else None
                 if column is not None and any(moved[i][1] for i in own):
+                    told = True
                     square = sum(moved[i][0] for i in own) / sum(_rows(answers[i]) for i in own)
                     most = max(moved[i][1] for i in own)
                     with_rows = math.hypot(column.rmse, math.sqrt(square))
+                    times = max(times, with_rows / (less * column.rmse))
                     column = ColumnForecast(
                         column.name, with_rows, math.hypot(column.largest, most)
                     )
                 found += [] if column is None else [column]
             statements.append(replace(forecast, errors=tuple(found)))
         rmse = math.hypot(noise.rmse, math.sqrt(total / max(1, rows)))
-        return replace(noise, statements=tuple(statements), rmse=rmse, comparisons=())
+        beside = ((UNCLIPPED, less * noise.rmse),) * (not noise.mixed)
+        unit, key = self.table.unit.max_rows, self.measure.column
+        if not told:  # means and the like: their sums have an error that is known
+            sums = [a for item in self.request.statements for a in summing(item, key)]
+            rule = self.rule
+            times = worst_ratio(rule, self.noise, self._whole, unit, groups_of(sums))
+            words = f"the error of a sum of {self.column} by itself"
+        whole = replace(noise, statements=tuple(statements), rmse=rmse, comparisons=beside)
+        return replace(whole, case=WORST), times, words
 
     def _moved(self, answer: Answer, lost: float) -> tuple[float, float]:
         """The sum of squares that rows above the threshold move an answer by, and the largest."""
@@ -279,14 +303,14 @@ class ClippedWorkload(Looking[ClippedSums]):
         most = lost * each
         return most**2 * min(many, _rows(answer)), most
 
-    def details(self) -> tuple[Row, ...]:
+    def details(self, times: float, told: str) -> tuple[Row, ...]:
         """Return the lines of a forecast on the choice."""
         rows = rows_above(self.rule, self.noise, self.rest)
         rule = replace(self.rule, again=NOTHING) if self.missed else self.rule
         if self.missed:
             rule = replace(rule, share=self.rule.again)
         size, hint = len(self.values), self.table.row_count_hint
-        return describe_choice(rule, size, self.measure.high, rows, hint, self._lost)
+        return describe_choice(rule, size, self.measure.high, rows, hint, self._lost, times, told)
 
 
 def _rows(answer: Answer) -> int:

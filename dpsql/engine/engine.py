@@ -86,6 +86,8 @@ class Engine(Planner):
         one = shared or before
         self.public: dict[str, tuple[PublicVersion, PublicRows]] = {} if one is None else one.public
         super().__init__(catalog, analyst, granted, None if one is None else one.store)
+        if one is not None:
+            self.planning = one.planning
 
     def explain(self, workload: Sequence[Compiled], terms: Terms) -> Explanation:
         """The forecast of a workload: free, and a function of public facts only."""

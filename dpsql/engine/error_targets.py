@@ -196,7 +196,7 @@ def _references(
 
 
 def _per_row(select: Select, answer: Answer, level: float) -> float:
-    """What a row adds to an answer, where values lie at a level within their bounds."""
+    """The amount that a row adds to an answer, where values lie at a level within their bounds."""
     if answer.units or answer.distinct is not None:
         least = 1 / select.table.unit.max_rows  # of persons with all of their rows
         least = 0.0 if answer.distinct is not None else least
@@ -222,7 +222,7 @@ def _of_term(select: Select, term: Term, level: float) -> float:
 def told(
     request: Request, plan: Plan, readings: Readings, sealed: Sealed, most: int
 ) -> tuple[Row, ...]:
-    """What a forecast says of errors that are demanded: what they are at, column by column."""
+    """The rows of a forecast about errors that are demanded: what they are at, column by column."""
     rows: list[Row] = []
     for index, item in enumerate(request.statements):
         if not item.demands or item.is_static or item.is_modelled or len(rows) > most:

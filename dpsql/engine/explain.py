@@ -9,6 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsql.answer.assemble import fractions_of, whole_places
+from dpsql.answer.typed import ROUNDING
 from dpsql.engine.explanation import (
     ALL,
     BOUND,
@@ -70,6 +72,7 @@ def explain(
         here = {place: reading for place, (at, reading, _) in readings.items() if at == index}
         found = reading_variances(forecast, list(here.values()))
         variances.update(zip(here, found, strict=True))
+    whole = whole_places(readings, dict(enumerate(plan.forecasts)))
     alone = {} if planned is None else planned.alone
     plain = {} if planned is None or alone else _plain_errors(request, planned)
     lower = {} if planned is None else _lower_errors(request, planned)
@@ -79,7 +82,7 @@ def explain(
     return Explanation(
         tuple(
             replace(
-                _forecast(request, i, variances, plain, lower, alone),
+                _forecast(request, i, variances, plain, lower, alone, whole),
                 ratios=tuple(ratios.get(i, {}).items()),
             )
             for i in range(len(request.statements))
@@ -101,6 +104,7 @@ def explain(
             *_unagreed(plan, readings),
             *view_rows(request.statements, plan.views),
         ),
+        bounded=request.adds_measures,
     )
 
 
@@ -179,12 +183,18 @@ def _forecast(
     plain: Mapping[Place, float] | None = None,
     lower: Mapping[Place, float] | None = None,
     alone: Mapping[Place, float] | None = None,
+    whole: frozenset[Place] = frozenset(),
 ) -> StatementForecast:
+    """The errors of columns as they will be told, with what rounding integers adds.
+
+    Those of plain noise and alone are rounded alike; a lower bound is of estimates.
+    """
     item = request.statements[index]
-    outputs = item.selects[0].query.shell.outputs
     if item.outer is not None or variances is None:
         return StatementForecast(item.text, item.rows, item.columns, ())
+    outputs = item.selects[0].query.shell.outputs
     errors = []
+    (broken, *_) = fractions_of(index, item, variances, whole)
     for output in outputs:
         places = [
             (index, j)
@@ -193,6 +203,9 @@ def _forecast(
         ]
         if places:
             found = np.concatenate([variances.get(place, np.zeros(1)) for place in places])
+            added = ROUNDING if output.whole and output.aggregate in broken else 0.0
+            found = found + added * (found > 0)
+            noise = (plain or {}).get(places[0])
             least = [(lower or {}).get(place) for place in places]
             known = [each for each in least if each is not None]
             sizes = {place: len(variances[place]) for place in places if place in variances}
@@ -202,9 +215,9 @@ def _forecast(
                     output.name,
                     math.sqrt(float(found.mean())) if found.size else 0.0,
                     math.sqrt(float(found.max(initial=0))),
-                    (plain or {}).get(places[0]),
+                    None if noise is None else math.hypot(noise, math.sqrt(added)),
                     math.sqrt(sum(known) / found.size) if len(known) == len(places) else None,
-                    math.sqrt(sum(apart) / found.size) if alone and found.size else None,
+                    math.sqrt(sum(apart) / found.size + added) if alone and found.size else None,
                 )
             )
     derived = tuple(o.name for o in outputs if o.stddev is not None and o.aggregate is None)

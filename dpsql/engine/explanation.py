@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dpsql.answer.display import LabelledFacts
-from dpsql.errors import decimal_text
+from dpsql.errors import decimal_text, printable
 from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import law
 
@@ -96,6 +96,8 @@ class Explanation(LabelledFacts):
     ledger of the release that answers for free, if one does. ``details`` are further rows:
     how answers are reconstructed, by which rule a mechanism was chosen. ``rmse`` is NaN where
     answers come from a model. ``whole`` is there instead where more than one run is forecast.
+    ``case`` says what ``rmse`` is, where that depends on the data. ``bounded`` says that values
+    are added up within bounds, so that no more than these bounds allow for is compared.
     """
 
     statements: tuple[StatementForecast, ...]
@@ -112,10 +114,12 @@ class Explanation(LabelledFacts):
     mixed: bool = False
     details: tuple[Row, ...] = ()
     whole: tuple[Row, ...] | None = None
+    case: str = "expected"
+    bounded: bool = False
 
     def lines(self, most: int | None = SHOWN) -> tuple[str, ...]:
         """The forecast as text: the one place that writes rows; of at most so many statements."""
-        return tuple(f"{label:<12}{text}" for label, text in self.rows(most))
+        return tuple(printable(f"{label:<12}{text}") for label, text in self.rows(most))
 
     def rows(self, most: int | None = SHOWN) -> tuple[Row, ...]:
         """The forecast as labels and what is said under each."""
@@ -146,7 +150,7 @@ class Explanation(LabelledFacts):
         elif self.mixed:
             rows.append(("error", "column by column, since counts and sums differ in unit"))
         else:
-            rows.append(("error", f"{self.rmse:.4g} expected (root mean square)"))
+            rows.append(("error", f"{self.rmse:.4g} {self.case} (root mean square)"))
         for name, rmse in self.comparisons:
             if name == BOUND:
                 continue
@@ -189,9 +193,10 @@ class Explanation(LabelledFacts):
             return "no lower bound is known for this workload"
         above = max(0.0, self.rmse / self.bound - 1)
         if above >= CLOSE:
-            return f"{self.bound:.4g} {BOUND}"
+            return f"{self.bound:.4g} {BOUND}" + " with these bounds" * self.bounded
         percent = max(0.01, math.ceil(above * 1e4) / 100)
-        return f"within {percent:g} % of the best any strategy of this kind can do"
+        best = "for these bounds" if self.bounded else "any strategy of this kind can do"
+        return f"within {percent:g} % of the best {best}"
 
 
 def _plural(count: int, what: str) -> str:

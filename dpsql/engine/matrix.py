@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -283,17 +284,13 @@ class Asking(Measuring, Job[Release]):
         if known is not None:
             plan = known.release.plan
             published = (known.release.seq, plan, known.readings)
-            found = explain(self.request, None, assumed, remaining, published)
+            found = planner.apart(explain, self.request, None, assumed, remaining, published)
         else:
             assert planned is not None
             choice.check(self.request)
             plan = planned.plan
-            forecast = explain(self.request, planned, assumed, remaining)
-            from dpsql.engine.adaptive import (
-                advise,
-            )  # forecasts alone look at what would be learned
-
-            found = advise(self.request, planned, forecast).adding(planner.said_of(planned.plan))
+            found = planner.apart(forecast, self.request, planned, assumed, remaining)
+            found = found.adding(planner.said_of(planned.plan))
             if self.request.mechanism in PUBLISHED:
                 found = found.adding(self._beside_auto(planner, assumed, found))
         advice = dict.fromkeys(each for some in self._advice(plan) for each in some)
@@ -311,7 +308,7 @@ class Asking(Measuring, Job[Release]):
         from dpsql.engine.explanation import SHOWN
 
         request = replace(self.request, mechanism="auto")
-        auto = explain(request, planner.plan(request), assumed, own.remaining)
+        auto = planner.apart(explain, request, planner.plan(request), assumed, own.remaining)
         strategy = f"mechanism = 'auto' has {auto.method}, {auto.noise} noise"
         if not own.mixed:
             ratio = own.rmse / auto.rmse
@@ -323,6 +320,14 @@ class Asking(Measuring, Job[Release]):
             for a, b in zip(mine, its, strict=True)
         ]
         return (("auto", strategy), *(("", each) for each in columns[:SHOWN]))
+
+
+def forecast(request: Request, planned: Planned, assumed: bool, remaining: Fraction) -> Explanation:
+    """The forecast of a new measurement, with advice where a model would do better."""
+    from dpsql.engine.adaptive import advise  # forecasts alone look at what would be learned
+    from dpsql.engine.explain import explain
+
+    return advise(request, planned, explain(request, planned, assumed, remaining))
 
 
 def choose(planner: Planner, request: Request, reuse: str) -> Choice:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dpsql.dialect.emptiness import columns_alone
 from dpsql.engine.charges import Charges
 from dpsql.engine.defects import told
 from dpsql.engine.granted_files import NOTHING, GrantedFiles
-from dpsql.engine.terms import Terms, form_request
+from dpsql.engine.terms import Terms, demanded_epsilon, form_request
 from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.interrupts import Anywhere
 from dpsql.plan.plan import Plan
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dpsql.privacy.status import Status
 
 S = TypeVar("S", Discovered, "Synthetic")
+T = TypeVar("T")
 
 ASKED = 64
 """Requests that are kept, so that one that is made again is not laid out and planned again."""
@@ -80,6 +81,23 @@ class KeptRequest:
     planned: Planned | None = None
 
 
+class Apart(Protocol):
+    """The place where functions of public facts are worked out, whatever they take."""
+
+    def __call__(self, work: Callable[..., T], *given: Any, whose: object = None) -> T:
+        """Work one out for somebody. Raises: as it does, and where it cannot be."""
+
+
+def read_statement(fragment: Fragment, compiler: Compiler) -> Statement:
+    """Parse a statement; one of which no row can come is known by its columns."""
+    return columns_alone(parse(fragment, compiler.parts), compiler.catalog)
+
+
+def least_of(workload: Sequence[Compiled], terms: Terms, compiler: Compiler) -> Fraction:
+    """The least epsilon that keeps to the errors that statements demand."""
+    return demanded_epsilon(workload, terms, compiler.evaluator.sealed)
+
+
 class Planner(ABC):
     """The meaning of statements over one catalog, what is published, and what may still be asked.
 
@@ -101,6 +119,7 @@ class Planner(ABC):
         self.meaning = catalog.meaning_hash()
         self.analyst = analyst
         self.granted = granted
+        self.planning: Apart | None = None
         self.charges = Charges()
         self.demanded: Mapping[str, float] = {}
         self.unread: set[str] = set()
@@ -120,6 +139,15 @@ class Planner(ABC):
         self._asked: dict[tuple[int, ...], KeptRequest] = {}
         self._public: dict[str, dict[str, tuple[str, Sequence[Any]]]] = {}
         self.know()
+
+    def apart(self, work: Callable[..., T], *given: Any) -> T:
+        """Work out a function of public facts: in a process for that, where there are such.
+
+        Raises: as it does, and where none can be started or it dies.
+        """
+        if self.planning is None:
+            return work(*given)
+        return self.planning(work, *given, whose=self if self.analyst is None else self.analyst)
 
     @abstractmethod
     def status(self) -> Status:
@@ -260,7 +288,7 @@ class Planner(ABC):
         fragment = replace(fragment, reader=self.reader() if dialect == "postgres" else None)
         if fragment in self._read:
             return self._read[fragment]
-        statement = columns_alone(parse(fragment, self.compiler.parts), self.known)
+        statement = self.apart(read_statement, fragment, self.compiler)
         if statement.kind == "select" and statement.fragment.text == fragment.text:  # of any day
             while len(self._read) >= READ:
                 del self._read[next(iter(self._read))]
@@ -307,8 +335,6 @@ class Planner(ABC):
         text, cut = statement.fragment.body, statement.cut
         reader = statement.fragment.reader
         if (text, cut, reader) not in self._compiled:
-            if statement.tree is None and statement.parts is None:
-                statement = replace(parse(statement.fragment), cut=cut)
             options = statement.options
             bound = self._bound(statement)
             weight, most, part, how = read_own(
@@ -330,10 +356,10 @@ class Planner(ABC):
     def _bound(self, statement: Statement) -> Compiled:
         """A statement, compiled; where it wants keys to be found, as if each column had one."""
         if read_own(statement.options, "keys") != ["private"]:
-            return compile_statement(statement, self.compiler, self._public_rows)
+            return self._formed(statement, self.compiler)
         compiler = Compiler(self._supposing(with_one_key(self.known.tables)))
         try:
-            provisional = compile_statement(statement, compiler, self._public_rows)
+            provisional = self._formed(statement, compiler)
         except ProgrammingError as error:
             if error.code != NO_SUCH_KEY or self._is_listed(statement, error):
                 raise
@@ -341,18 +367,22 @@ class Planner(ABC):
             raise NotSupportedError(NO_SUCH_KEY, what, hint=hint, span=error.span) from None
         sought = sought_by(provisional)
         if not unfound(sought, self.declared.tables):
-            provisional = compile_statement(
-                reparse(statement.fragment.body, statement.fragment.reader),
-                self.compiler,
-                self._public_rows,
-            )
+            provisional = self._formed(self._again(statement), self.compiler)
         chance = dict(statement.options).get("discovery_delta")
         return replace(provisional, seeks=sought, chance=chance)
+
+    def _formed(self, statement: Statement, compiler: Compiler) -> Compiled:
+        """A statement, compiled against the catalog of a compiler."""
+        return self.apart(compile_statement, statement, compiler, self._public_rows)
+
+    def _again(self, statement: Statement) -> Statement:
+        """A statement as it was before it was read, but for what is dpsql's own."""
+        return self.apart(reparse, statement.fragment.body, statement.fragment.reader)
 
     def _is_listed(self, statement: Statement, error: ProgrammingError) -> bool:
         """True if a text is none of the keys that the catalog lists: the same is said without."""
         try:
-            compile_statement(statement, self.compiler, self._public_rows)
+            self._formed(statement, self.compiler)
         except Error as known:
             return known.code == error.code and known.span == error.span
         return False
@@ -368,9 +398,8 @@ class Planner(ABC):
         """
         compiler = Compiler(self._supposing(with_one_key(self.known.tables, bounds=True)))
         for statement in statements:
-            again = reparse(statement.fragment.body, statement.fragment.reader)
             try:
-                compile_statement(again, compiler, self._public_rows)
+                self._formed(self._again(statement), compiler)
             except ProgrammingError as error:
                 if error.code != NO_SUCH_KEY:
                     raise
@@ -392,7 +421,9 @@ class Planner(ABC):
         known = self._asked.get(name)
         if known is not None and (known.terms, known.default) == (terms, default):
             return known.request
-        request = form_request(workload, terms, default, self.sealed)
+        request = form_request(
+            workload, terms, default, lambda *asked: self.apart(least_of, *asked, self.compiler)
+        )
         if max(request.size.fields, request.size.cells) <= SMALL:
             while len(self._asked) >= ASKED:
                 del self._asked[next(iter(self._asked))]
@@ -407,7 +438,7 @@ class Planner(ABC):
         known = self._asked.get(tuple(map(id, request.statements)))
         if known is not None and known.request is request and known.planned is not None:
             return known.planned
-        planned = make_plan(request)
+        planned = self.apart(make_plan, request)
         if known is not None and known.request is request and not planned.is_cut:
             known.planned = planned
         return planned

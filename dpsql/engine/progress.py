@@ -46,7 +46,7 @@ class PlanningProgress:
         self.say(f"planning: {_part(self.done / self.most)} of the most that it may do")
 
     def end(self) -> None:
-        """It has ended; what comes now is short, or tells of itself."""
+        """Planning has ended; what comes now is short, or tells of itself."""
         if self.told > self.begun:
             self.say("measuring")
 

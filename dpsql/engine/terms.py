@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -117,38 +117,47 @@ def form_request(
     workload: Sequence[Compiled],
     terms: Terms,
     default: Fraction | None,
-    sealed: Sealed | None = None,
+    least: Callable[[Sequence[Compiled], Terms], Fraction] | None = None,
 ) -> Request:
     """Form the request for statements on given terms; ``default`` is the epsilon where none is set.
 
-    ``sealed`` works out the errors of what is computed from noisy numbers, where those are wanted.
+    ``least`` finds the epsilon that statements take which demand an error.
 
     Raises: DataError (E_EPSILON) where there is no default either.
     """
-
-    def request_at(epsilon: Fraction) -> Request:
-        return Request(
-            tuple(workload),
-            epsilon,
-            terms.delta,
-            terms.noise,
-            terms.mechanism,
-            terms.effort,
-            terms.reconstruct,
-            metric=terms.metric,
-            rounds=terms.rounds,
-            memory=terms.memory_limit,
-        )
-
     measured = (item for item in workload if not (item.is_static or item.is_modelled))
     if any(item.demands for item in measured):
-        # few statements demand an error
-        from dpsql.engine.error_targets import worst_ratio
-        from dpsql.plan.goal import least_epsilon
+        return _request_at(workload, terms, (least or demanded_epsilon)(workload, terms))
+    return _request_at(workload, terms, require_epsilon(terms, default))
 
-        ratio = partial(worst_ratio, sealed=sealed)
-        return request_at(least_epsilon(request_at, terms.limit, ratio))
-    return request_at(require_epsilon(terms, default))
+
+def demanded_epsilon(
+    workload: Sequence[Compiled], terms: Terms, sealed: Sealed | None = None
+) -> Fraction:
+    """The least epsilon that keeps to the errors that statements demand.
+
+    ``sealed`` works out the errors of what is computed from noisy numbers.
+    """
+    from dpsql.engine.error_targets import worst_ratio  # few statements demand an error
+    from dpsql.plan.goal import least_epsilon
+
+    ratio = partial(worst_ratio, sealed=sealed)
+    return least_epsilon(partial(_request_at, workload, terms), terms.limit, ratio)
+
+
+def _request_at(workload: Sequence[Compiled], terms: Terms, epsilon: Fraction) -> Request:
+    return Request(
+        tuple(workload),
+        epsilon,
+        terms.delta,
+        terms.noise,
+        terms.mechanism,
+        terms.effort,
+        terms.reconstruct,
+        metric=terms.metric,
+        rounds=terms.rounds,
+        memory=terms.memory_limit,
+    )
 
 
 def require_epsilon(terms: Terms, default: Fraction | None = None) -> Fraction:

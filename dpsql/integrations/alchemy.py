@@ -6,7 +6,6 @@ and every setting of a session that SET takes. Nothing is written: there are no 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -19,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from dpsql.dbapi.reflection import columns_of, comment_of, view_text
+from dpsql.errors import nearest
 from dpsql.settings import Taker, taken_by
 
 TYPES: dict[str, type[types.TypeEngine[Any]]] = {
@@ -83,8 +83,8 @@ class DpsqlDialect(DefaultDialect):
         given: dict[str, str] = {}
         for name, value in url.query.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"options: {', '.join(known)}"
+                near = nearest(name, known)
+                hint = f"did you mean {near}?" if near else f"options: {', '.join(known)}"
                 raise ArgumentError(f"unknown option {name!r} in the URL of dpsql; {hint}")
             if not isinstance(value, str):
                 raise ArgumentError(f"the option {name!r} stands twice in the URL of dpsql")

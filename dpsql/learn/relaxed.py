@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,36 +47,6 @@ class Adam:
         self.second += (1 - b2) * np.square(gradient)
         root = np.sqrt(self.second / (1 - b2**self.count)) + self.epsilon
         x -= (self.rate * scale / (1 - b1**self.count)) * self.first / root
-
-
-def sparsemax(z: Floats, sizes: Floats | None = None) -> Floats:
-    """Return the nearest probability vector of every row, exactly and without sorting.
-
-    A column with a size stands for so many equal ones.
-    Source: SparseMax (Martins, Astudillo 2016), by shrinking the active set (Michelot 1986).
-
-    >>> sparsemax(np.array([[0.5, 0.5], [3.0, 0.0], [0.6, 0.2]])).round(3).tolist()
-    [[0.5, 0.5], [1.0, 0.0], [0.7, 0.3]]
-    >>> sparsemax(np.array([[0.5, 0.3]]), np.array([1.0, 3.0])).round(3).tolist()
-    [[0.4, 0.2]]
-    """
-    columns = np.ascontiguousarray(z.T)
-    many = np.ones(len(columns), dtype=z.dtype) if sizes is None else sizes.astype(z.dtype)
-    active = (columns > columns.max(axis=0) - 1).astype(z.dtype)
-    count = many @ active
-    while True:
-        level = (np.einsum("i,ij,ij->j", many, columns, active) - 1) / count
-        active *= columns > level
-        fewer = many @ active
-        if (fewer == count).all():
-            return np.asarray(np.maximum(columns - level, 0).T)
-        count = fewer
-
-
-def project_blocks(x: Floats, columns: Iterable[slice], sizes: Floats | None = None) -> None:
-    """Replace blocks of columns by their projections, in place."""
-    for block in columns:
-        x[:, block] = sparsemax(x[:, block], None if sizes is None else sizes[block])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,6 +155,8 @@ def _middle(sizes: list[int]) -> int:
     return min(cuts, key=lambda i: max(np.prod(sizes[:i]), np.prod(sizes[i:])))
 
 
+Gradient = Callable[[Targets, Floats], tuple[float, Floats]]
+"""The weighted squared error of a table of blocks, and its slope."""
 COMPONENTS = 200
 """Products in a mixture: its memory is this times the sum of the sizes of all attributes."""
 STEPS = 100
@@ -229,6 +201,7 @@ def fit_mixture(
     steps: int = STEPS,
     rate: float = RATE,
     rng: np.random.Generator,
+    gradient: Gradient = Targets.value_and_gradient,
     progress: Callable[[int, float], None] | None = None,
 ) -> ProductMixture:
     """Return a mixture of products near the measurements, weighted by 1 / variance.
@@ -238,7 +211,7 @@ def fit_mixture(
     """
     targets = Targets.read(
         domain,
-        [m.candidate for m in measurements],
+        [m.query for m in measurements],
         [m.values for m in measurements],
         [m.stddev for m in measurements],
         total,
@@ -254,14 +227,14 @@ def fit_mixture(
     best, least = softmax_blocks(theta, domain), math.inf
     for step in range(steps + 1):
         p = softmax_blocks(theta, domain)
-        loss, gradient = targets.value_and_gradient(p)
+        loss, slope = gradient(targets, p)
         if loss < least:
             best, least = p, loss
         if progress is not None:
             progress(step, loss)
         if step < steps:
             scale = 0.5 * (1 + math.cos(math.pi * step / steps))
-            adam.step(theta, softmax_pull(p, gradient, domain), scale)
+            adam.step(theta, softmax_pull(p, slope, domain), scale)
     return ProductMixture(
         dict(domain), float(total), _normal(best, domain), "mixture", float(least)
     )

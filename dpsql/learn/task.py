@@ -244,7 +244,7 @@ def _named(
         return MechanismChoice("mwem", rule, {}, "factored")
     if model == "rap":
         if all(map(near_marginal, task.candidates)) and sum(map(rows, task.candidates)) > FEW_CELLS:
-            rule += f"; it learns little of whole tables: {option} = 'auto' is for those"
+            rule += f"; whole tables are known better by {option} = 'auto'"
         return MechanismChoice("rap", rule, {}, "relaxed")
     if model == "pgm" and not _fits_tree(task.domain, task.cliques[:1]):
         raise ProgrammingError(

@@ -46,6 +46,8 @@ FALLING = 3
 Squared errors grow with the square of the threshold: their mean over all that lie above every
 value is finite, whatever the declared bound, from a power above 2 on.
 """
+PACE, STEADY = 0.5, 4
+"""The pace of ``recursive`` as published, where this power is 2; the power that rules have."""
 REACH = 4096
 """The first threshold of a grid is the largest value over this."""
 BATCH_ROWS = Fraction(3, 2)
@@ -78,7 +80,7 @@ class Threshold:
     share: Fraction = BATCH_SHARE
     rows: Fraction = BATCH_ROWS
     ratio: Fraction = Fraction(19, 20)
-    pace: float = 0.5
+    pace: float = PACE
     start: int = START
     growth: float = GROWTH
     again: Fraction = field(default=Fraction(0), repr=False)

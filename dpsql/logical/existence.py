@@ -14,7 +14,7 @@ empty group adds 0 on average.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from dpsql.catalog.catalog import Catalog
@@ -42,11 +42,12 @@ from dpsql.logical.nodes import (
     LogicalProject,
     LogicalSetOperation,
     LogicalShared,
-    LogicalWindow,
     Plan,
     columns_of,
     expressions_of,
+    from_below,
     inputs_of,
+    passed,
 )
 from dpsql.logical.own_groups import OwnGroups
 
@@ -90,7 +91,7 @@ class _ExistenceReader:
         self.noisy: set[ColumnId] = set()
         self.sizes: set[ColumnId] = set()
         self.tested: set[ColumnId] = set()
-        plans = _from_below(plan)
+        plans = from_below(plan)
         for each in plans:
             self._make(each)
         for each in reversed(plans):
@@ -102,11 +103,11 @@ class _ExistenceReader:
         """Note which columns of an operator are noisy, and how many tables of groups it joins."""
         tables = [self.tables[id(each)] for each in inputs_of(plan)]
         found = sum(tables)
-        self.made |= {new: list(old) for new, old in _passed(plan)}
+        self.made |= {new: list(old) for new, old in passed(plan)}
         if self.level(plan) is RelationLevel.PUBLIC:
             self.public |= {*columns_of(plan)}
-        self.noisy |= {new for new, old in _passed(plan) if not self.noisy.isdisjoint(old)}
-        self.sizes |= {new for new, old in _passed(plan) if self._is_size(old)}
+        self.noisy |= {new for new, old in passed(plan) if not self.noisy.isdisjoint(old)}
+        self.sizes |= {new for new, old in passed(plan) if self._is_size(old)}
         match plan:
             case LogicalAggregate() if self.level(plan) is RelationLevel.NOISY:
                 self.noisy |= {column for column, _ in plan.calls}
@@ -127,7 +128,7 @@ class _ExistenceReader:
             self.tested |= {each.column for each in _tested(value)}
         if isinstance(plan, LogicalShared | LogicalProject):
             self.tested |= {
-                old for new, known in _passed(plan) if new in self.tested for old in known
+                old for new, known in passed(plan) if new in self.tested for old in known
             }
 
     def _is_size(self, mentioned: Iterable[ColumnId]) -> bool:
@@ -164,8 +165,12 @@ class _ExistenceReader:
                 values = [part for part, _ in plan.parts if _is_of_values(part, plan)]
                 listed = all(map(self.has_cells, values))
                 for part, shown in plan.parts:
-                    if any(part is each for each in values):
+                    if isinstance(part, LogicalAggregate) and any(part is v for v in values):
                         self.read(part, listed, frozenset())
+                        if self.asked.issuperset(columns_of(part)):  # and those that it lists
+                            self.asked |= {
+                                v.column for _, v in part.keys if isinstance(v, ColumnRef)
+                            }
                         continue
                     pairs = zip(plan.columns, shown, strict=True)
                     own = frozenset(old for new, old in pairs if new in told)
@@ -180,7 +185,7 @@ class _ExistenceReader:
             case _:
                 if isinstance(plan, LogicalFilter):
                     told |= {each for test in plan.tests for each in self.large(test)}
-                below = {old for new, known in _passed(plan) if new in told for old in known}
+                below = {old for new, known in passed(plan) if new in told for old in known}
                 is_shown = top and isinstance(plan, LogicalProject | LogicalShared)
                 for inner in inputs_of(plan):
                     self.read(inner, asked, told | below, is_shown)
@@ -204,8 +209,7 @@ class _ExistenceReader:
         below = self.level(plan.input)
         is_measured = below in PRIVATE and self.level(plan) is RelationLevel.NOISY
         if asked and plan.keys and is_measured and not self.known[id(plan.input)].stays:
-            keys = [value for _, value in plan.keys]
-            self.asked |= {*columns_of(plan), *(v.column for v in keys if isinstance(v, ColumnRef))}
+            self.asked |= {*columns_of(plan)}
         if below is RelationLevel.BOTH:
             self.own |= OwnGroups(self.known).of(plan.input)
         if below in (RelationLevel.BOTH, RelationLevel.NOISY):
@@ -268,26 +272,6 @@ def _is_of_values(part: Plan, plan: LogicalSetOperation) -> TypeGuard[LogicalAgg
     return is_whole and part.place is plan.place and not plan.every
 
 
-def _passed(plan: Plan) -> Iterable[tuple[ColumnId, Sequence[ColumnId]]]:
-    """The columns that an operator makes of others, row by row, each with these."""
-    match plan:
-        case LogicalProject():
-            return [(c, [each.column for each in columns_in(value)]) for c, value in plan.added]
-        case LogicalShared():
-            return [(new, [old]) for new, old in plan.columns]
-        case LogicalSetOperation():
-            shown = [columns for _, columns in plan.parts]
-            return list(zip(plan.columns, zip(*shown, strict=True), strict=True))
-        case LogicalApply() if plan.kind is ApplyKind.SCALAR:
-            return [(plan.mark, plan.shown)]
-        case LogicalWindow():
-            return [
-                (c, [each.column for value in call.arguments for each in columns_in(value)])
-                for c, call in plan.calls
-            ]
-    return ()
-
-
 def _tested(value: Scalar) -> Iterable[ColumnRef]:
     """The columns of which an expression asks whether they are NULL."""
     match value:
@@ -296,17 +280,3 @@ def _tested(value: Scalar) -> Iterable[ColumnRef]:
         case ScalarCall():
             for each in value.arguments:
                 yield from _tested(each)
-
-
-def _from_below(plan: Plan) -> list[Plan]:
-    """The operators of a plan, each once and after those below it."""
-    found: dict[int, Plan] = {}
-    waiting = [(plan, False)]
-    while waiting:
-        each, is_read = waiting.pop()
-        if is_read:
-            found.setdefault(id(each), each)
-        elif id(each) not in found:
-            waiting.append((each, True))
-            waiting += [(below, False) for below in inputs_of(each)]
-    return list(found.values())

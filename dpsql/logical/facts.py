@@ -17,7 +17,18 @@ from dpsql.logical.expressions import (
     columns_in,
 )
 from dpsql.logical.levels import RelationLevel
-from dpsql.logical.nodes import JoinKind, LogicalAggregate, LogicalSetOperation, Plan
+from dpsql.logical.nodes import (
+    JoinKind,
+    LogicalAggregate,
+    LogicalFilter,
+    LogicalLimit,
+    LogicalProject,
+    LogicalScan,
+    LogicalSetOperation,
+    LogicalShared,
+    LogicalWindow,
+    Plan,
+)
 from dpsql.records import dataclass, field, replace
 
 Origin = tuple[str, str]
@@ -60,6 +71,18 @@ class PlanFacts:
     origins: Mapping[ColumnId, Origin] = field(default_factory=dict)
     partial: frozenset[ColumnId] = frozenset()
     halves: tuple[frozenset[ColumnId], frozenset[ColumnId]] = NO_HALVES
+
+    @property
+    def is_public(self) -> bool:
+        return self.level is RelationLevel.PUBLIC
+
+    @property
+    def is_rows(self) -> bool:
+        return self.level is RelationLevel.ROWS
+
+    @property
+    def is_answers(self) -> bool:
+        return self.level is RelationLevel.NOISY
 
     @property
     def is_private(self) -> bool:
@@ -187,6 +210,38 @@ def _is_null_beside(value: Scalar, kept: frozenset[ColumnId]) -> bool:
         case ScalarCall(function, arguments) if function in _STRICT:
             return any(_is_null_beside(each, kept) for each in arguments)
     return False
+
+
+def unique_columns(plan: Plan) -> frozenset[ColumnId] | None:
+    """The columns in which no two rows of groups agree; None where that is not known."""
+    match plan:
+        case LogicalAggregate() if plan.sets is None:
+            return frozenset(column for column, _ in plan.keys)
+        case LogicalShared():
+            found = unique_columns(plan.input)
+            new = {old: column for column, old in plan.columns}
+            known = found is not None and found <= new.keys()
+            return frozenset(new[each] for each in found) if found is not None and known else None
+        case LogicalFilter() | LogicalProject() | LogicalWindow() | LogicalLimit():
+            return unique_columns(plan.input)
+    return None
+
+
+def scanned_column(plan: Plan, column: ColumnId) -> Origin | None:
+    """The table, and its column, that a column of rows of one table has the values of."""
+    match plan:
+        case LogicalScan():
+            return next(((plan.table, n.casefold()) for c, n in plan.columns if c == column), None)
+        case LogicalShared():
+            return scanned_column(plan.input, dict(plan.columns)[column])
+        case LogicalProject():
+            value = dict(plan.added).get(column, ColumnRef(column))
+            return (
+                scanned_column(plan.input, value.column) if isinstance(value, ColumnRef) else None
+            )
+        case LogicalFilter():
+            return scanned_column(plan.input, column)
+    return None
 
 
 def mentions_only(value: Scalar, columns: frozenset[ColumnId]) -> bool:

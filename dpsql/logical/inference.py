@@ -54,6 +54,7 @@ from dpsql.logical.nodes import (
     LogicalWindow,
     Plan,
     columns_of,
+    from_below,
     inputs_of,
     with_inputs,
 )
@@ -131,7 +132,7 @@ class FactReader:
         self.table = table
         self.statement = statement
         self.shown = [id(each) for each in _spine(statement.plan)]
-        every = _once(statement.plan)
+        every = from_below(statement.plan)
         made = [column for each in every for column in columns_of(each)]
         made += [
             parameter
@@ -611,7 +612,7 @@ def _spine(plan: Plan) -> Iterator[Plan]:
 
 def _has_no_rows(plan: Plan) -> bool:
     """Say whether a plan is about nothing that stands in a FROM."""
-    leaves = (each for each in _once(plan) if not inputs_of(each))
+    leaves = (each for each in from_below(plan) if not inputs_of(each))
     return all(isinstance(each, LogicalValues) and not each.columns for each in leaves)
 
 
@@ -645,14 +646,3 @@ def _both_ways(
     pair: tuple[ColumnId, ColumnId] | None,
 ) -> tuple[tuple[ColumnId, ColumnId], ...]:
     return () if pair is None else (pair, pair[::-1])
-
-
-def _once(plan: Plan) -> list[Plan]:
-    """The operators of a plan, what is shared once."""
-    waiting, seen = [plan], {}
-    while waiting:
-        found = waiting.pop()
-        if id(found) not in seen:
-            seen[id(found)] = found
-            waiting += inputs_of(found)
-    return list(seen.values())

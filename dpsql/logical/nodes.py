@@ -6,12 +6,19 @@ not drop it passes on, so that the column of a privacy unit is there whether it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TypeAlias
 
 from dpsql.errors import Span
-from dpsql.logical.expressions import AggregateCall, ColumnId, Scalar, SortKey, WindowCall
+from dpsql.logical.expressions import (
+    AggregateCall,
+    ColumnId,
+    Scalar,
+    SortKey,
+    WindowCall,
+    columns_in,
+)
 from dpsql.records import dataclass, field, replace
 
 
@@ -253,6 +260,40 @@ def walk_plan(plan: Plan) -> Iterator[Plan]:
         waiting += reversed(inputs_of(found))
 
 
+def from_below(plan: Plan) -> list[Plan]:
+    """The operators of a plan, each once and after those below it."""
+    found: dict[int, Plan] = {}
+    waiting = [(plan, False)]
+    while waiting:
+        each, is_read = waiting.pop()
+        if is_read:
+            found.setdefault(id(each), each)
+        elif id(each) not in found:
+            waiting.append((each, True))
+            waiting += [(below, False) for below in inputs_of(each)]
+    return list(found.values())
+
+
+def passed(plan: Plan) -> Iterable[tuple[ColumnId, Sequence[ColumnId]]]:
+    """The columns that an operator makes of others, row by row, each with these."""
+    match plan:
+        case LogicalProject():
+            return [(c, [each.column for each in columns_in(value)]) for c, value in plan.added]
+        case LogicalShared():
+            return [(new, [old]) for new, old in plan.columns]
+        case LogicalSetOperation():
+            shown = [columns for _, columns in plan.parts]
+            return list(zip(plan.columns, zip(*shown, strict=True), strict=True))
+        case LogicalApply() if plan.kind is ApplyKind.SCALAR:
+            return [(plan.mark, plan.shown)]
+        case LogicalWindow():
+            return [
+                (c, [each.column for value in call.arguments for each in columns_in(value)])
+                for c, call in plan.calls
+            ]
+    return ()
+
+
 def expressions_of(plan: Plan) -> Iterator[Scalar]:
     """Every expression over one row that an operator holds itself."""
     match plan:
@@ -271,15 +312,16 @@ def expressions_of(plan: Plan) -> Iterator[Scalar]:
         case LogicalAggregate():
             yield from (value for _, value in plan.keys)
             for _, call in plan.calls:
-                yield from _parts(call)
+                yield from parts_of(call)
         case LogicalWindow():
             for _, window in plan.calls:
-                yield from (*_parts(window), *window.partition)
+                yield from (*parts_of(window), *window.partition)
         case LogicalLimit():
             yield from (key.value for key in plan.order)
 
 
-def _parts(call: AggregateCall | WindowCall) -> Iterator[Scalar]:
+def parts_of(call: AggregateCall | WindowCall) -> Iterator[Scalar]:
+    """The expressions over one row that a call is about."""
     yield from call.arguments
     yield from (key.value for key in call.order)
     if call.condition is not None:

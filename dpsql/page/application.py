@@ -219,8 +219,9 @@ class Application:
         if not 0 < number <= len(visit.results):
             return _told(404, "there is no such result any more")
         result = visit.results[number - 1]
+        formulas = "formulas" in request.query_params
         body = await asyncio.to_thread(
-            lambda: b"".join(copied(ResultTable(result, errors=True), "csv", True))
+            lambda: b"".join(copied(ResultTable(result, errors=True), "csv", True, formulas))
         )
         name = f'attachment; filename="{self.visits.site.catalog.path.stem}-{number}.csv"'
         if not re.fullmatch(r'attachment; filename="[\w.-]+"', name, re.ASCII):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 from dpsql.answer.result import Result
 from dpsql.dbapi.site import Site
@@ -29,7 +31,8 @@ MOST_OF_ONE = 10
 class BrowserSession:
     """One browser that has signed in.
 
-    ``results`` are those of the last script, which may be saved. ``busy`` counts what it waits for.
+    ``results`` are those of the last script, which may be saved. ``busy`` counts what it waits for,
+    ``asked`` what it has asked; ``number`` is what an operator calls it by.
     """
 
     who: Welcome
@@ -40,9 +43,30 @@ class BrowserSession:
     forecasting: Cancellation | None = None
     running: Cancellation | None = None
     busy: int = 0
+    number: int = 0
+    asked: int = 0
+    began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="visit")
     )
+
+    @property
+    def user(self) -> str:
+        """The name of who has signed in."""
+        return self.who.user
+
+    def describe(self) -> dict[str, object]:
+        """Facts for an operator; neither SQL nor numbers."""
+        return {
+            "number": self.number,
+            "user": self.user,
+            "address": str(self.caller.events.facts.get("address", "")),
+            "application": "page",
+            "since": self.began,
+            "statements": self.asked,
+            "state": "active" if self.busy else "idle",
+            "idle": 0.0 if self.busy else round(time.monotonic() - self.seen, 1),
+        }
 
     def close(self) -> None:
         """End what it asks; what was charged is stored first, and its thread closes the rest."""
@@ -56,13 +80,17 @@ class BrowserSession:
 
 @dataclass
 class BrowserSessions:
-    """The visits of a server, by the hash of their tokens. Only the event loop changes it."""
+    """The visits of a server, by the hash of their tokens.
+
+    The event loop begins them; who ends one in another thread takes it out first.
+    """
 
     site: Site
     most: int
     ticks: Ticks = field(default_factory=Ticks)
     clock: Callable[[], float] = time.monotonic
     events: Events = field(default_factory=Events)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
     _here: dict[bytes, BrowserSession] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -70,14 +98,16 @@ class BrowserSessions:
 
     def begin(self, who: Welcome, events: Events | None = None) -> str | None:
         """The token of a new visit, whose ``events`` are noted; None where there are too many."""
-        self._end((key for key, visit in self._here.items() if self._is_over(visit)), "idle")
-        own = [key for key, visit in self._here.items() if visit.who.user == who.user]
+        here = list(self._here.items())
+        self._end([key for key, visit in here if self._is_over(visit)], "idle")
+        own = [key for key, visit in here if visit.user == who.user and key in self._here]
         self._end(own[: max(0, len(own) + 1 - MOST_OF_ONE)], "others of the user")
         if len(self._here) >= self.most:
             return None
         token, now = secrets.token_urlsafe(32), self.clock()
         caller = AnalystSession(self.site, who.analyst, self.ticks, events=events or self.events)
-        self._here[_key(token)] = BrowserSession(who, caller, now, now)
+        visit = BrowserSession(who, caller, now, now, number=next(self.numbers))
+        self._here[_key(token)] = visit
         return token
 
     def find(self, token: str) -> BrowserSession | None:
@@ -88,6 +118,15 @@ class BrowserSessions:
             return None
         visit.seen = self.clock()
         return visit
+
+    def present(self) -> list[BrowserSession]:
+        """The visits that are here, as an operator sees them."""
+        return [each for each in list(self._here.values()) if not self._is_over(each)]
+
+    def dismiss(self, visit: BrowserSession) -> None:
+        """End a visit for an operator, from any thread."""
+        here = list(self._here.items())
+        self._end([key for key, each in here if each is visit], "operator")
 
     def end(self, token: str, why: str = "left") -> None:
         """End a visit for a reason; an unknown token does nothing."""

@@ -74,6 +74,7 @@ def shape_forecast(found: Explanation) -> Shape:
         "noise": found.noise,
         "method": found.method,
         "rmse": shape_value(found.rmse) if math.isfinite(found.rmse) else None,
+        "case": found.case,
         "free": found.free,
         "entry": found.entry,
         "mixed": found.mixed,

@@ -19,7 +19,8 @@ from dpsql.page.sign_in import SignIn
 from dpsql.page.site_guard import SiteGuard
 from dpsql.page.workers import PageWorkers
 from dpsql.records import dataclass
-from dpsql.server.server import Address, Server, read_tls
+from dpsql.server.address import Address
+from dpsql.server.server import Server, read_tls
 
 SILENT = 20.0
 """Seconds in which a client that has connected must have sent the head of a request."""
@@ -96,7 +97,10 @@ def open_page(
     secure = read_tls(cert, key, address) is not None
     listening = address.listen()
     port: int = listening.getsockname()[1]
-    visits = BrowserSessions(server.site, server.most, server.ticks, events=server.events)
+    visits = BrowserSessions(
+        server.site, server.most, server.ticks, events=server.events, numbers=server.numbers
+    )
+    server.visits = visits
     entrance = SignIn(server.users, server.site.analysts, server.failures)
     app = Application(entrance, visits, PageWorkers(), secure, server.events).build()
     fence = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))

@@ -75,6 +75,7 @@ class PageWorkers:
             return {"results": [shape_result(each) for each in visit.results]}
 
         visit.caller.events.count("message")
+        visit.asked += 1
         try:
             return await self._carry_out(request, visit, wish, lambda: _told(work, text, visit))
         finally:

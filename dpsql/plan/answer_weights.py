@@ -27,6 +27,7 @@ from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout, Place
 from dpsql.workload.resolved import resolved
 from dpsql.workload.target import Target, mean_variances
+from dpsql.workload.workload import Workload
 
 if TYPE_CHECKING:
     from dpsql.search.shares import Reach
@@ -42,6 +43,9 @@ HALVINGS = 9
 
 NEAR = 0.95
 """Part of the cap that weights aim at."""
+
+JOINING = ("auto", "workload", "opt_0", "coa")
+"""Families that are searched for on one attribute of all columns as well."""
 
 FEW = ("few queries", "workload")
 """Methods of which other weights are planned as quickly: no other family comes near them."""
@@ -111,13 +115,20 @@ class Weighing:
         family: str | None = None,
     ) -> CandidatePlan:
         """Return the strategy of least error; ``emphasis`` multiplies the weights of answers."""
-        workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
-        if self.target.has_nodes:
-            workload = resolved(workload)
+        workload = self.weighted(layout, emphasis)
         effort = self.effort if emphasis is None else self.effort * LESS
         chosen = cached_choice(workload, self.noise, family or self.mechanism, effort)
         rated = self.rated(layout, chosen.strategy, chosen.lower if emphasis is None else 0.0)
         return replace(rated, coarse=chosen.coarse) if emphasis is None else rated
+
+    def weighted(self, layout: Layout, emphasis: Mapping[Place, float] | None) -> Workload:
+        """Return what is planned for: each cell of columns that all answers have is planned once.
+
+        Families with a name of their own are as they are published, but for nodes.
+        """
+        workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
+        is_once = self.mechanism in JOINING or self.target.has_nodes
+        return resolved(workload) if is_once else workload
 
     def rated(self, layout: Layout, strategy: Strategy, lower: float) -> CandidatePlan:
         """Return a strategy with its errors."""
@@ -331,9 +342,7 @@ class Weighing:
                 return None
             answers = ((scale, each.factors.get(name, total)) for ((scale, each),) in read)
             known = Neighbourhood(strategy, tuple(answers), tuple(limits.values()))
-        workload = layout.workload if emphasis is None else emphasised(layout, emphasis)
-        if self.target.has_nodes:
-            workload = resolved(workload)
+        workload = self.weighted(layout, emphasis)
         with where_it_fits():
             found = cached_choice(workload, self.noise, self.mechanism, self.effort * LESS, known)
             return self.rated(layout, found.strategy, 0.0)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan.answer_weights import DEAR, Weighing
+from dpsql.plan.answer_weights import DEAR, JOINING, Weighing
 from dpsql.plan.candidate_plan import (
     WORTHWHILE,
     CandidatePlan,
@@ -49,9 +49,6 @@ it takes 10, where running totals and quantiles gain a hundredfold otherwise.
 
 SIMPLER = {1: ("identity", "union"), 2: ("identity", "union", "marginals", "symmetric")}
 """Families that are weighed anew by themselves where another one has not come near."""
-
-JOINING = ("auto", "workload", "opt_0", "coa")
-"""Families that are searched for on one attribute of all columns as well."""
 
 FREE = "identity"
 """A family that takes no search: it is tried however little may be done."""
@@ -340,7 +337,7 @@ class Chooser(Weighing):
     def _is_small(self, together: Layout) -> bool:
         """Say whether any search pays over one attribute of all columns."""
         workload = together.workload
-        apart = resolved(workload).pinned if self.target.has_nodes else frozenset()
+        apart = resolved(workload).pinned
         size = math.prod(workload.domain[name] for name in apart)
         cells = math.prod(workload.domain.values()) // size
         return cells <= FEW_CELLS or workload.rows // size <= FEW_ROWS

@@ -22,8 +22,8 @@ FAIR = 1.05
 what its statement has by itself with its share of the budget."""
 
 NEAR_ALONE = 1.01
-"""How much larger a standard error may be that a brief search finds for a statement by itself than
-one in earnest: what is compared with it is that much nearer."""
+"""The most that a standard error of a brief search for a statement by itself may be, as a multiple
+of that of one in earnest: what is compared with it is that much nearer."""
 
 EXACTLY, AIM = FAIR - 1e-3, FAIR / NEAR_ALONE - 1e-3
 """The limits for what is searched for, where nothing has less alone and where a brief search says

@@ -188,7 +188,8 @@ class Part:
         """The exact expected error of every answer of this part, in rows or privacy units."""
         variances = self.strategy.noise_variances(self.scales)
         return self.strategy.forecast(
-            [v / unit**2 for v, unit in zip(variances, self.block_units, strict=True)]
+            [v / unit**2 for v, unit in zip(variances, self.block_units, strict=True)],
+            all(unit == 1 for unit in self.block_units),
         )
 
     def estimate(self, values: Sequence[NDArray[Any]]) -> Estimate:
@@ -198,8 +199,7 @@ class Part:
         """
         pairs = zip(values, self.block_units, strict=True)
         rows = [v if unit == 1 else v / unit for v, unit in pairs]
-        are_integers = all(unit == 1 for unit in self.block_units)
-        return self.strategy.solve(rows, self.forecast, are_integers)
+        return self.strategy.solve(rows, self.forecast)
 
     def fingerprint(self) -> str:
         """A digest of everything that is measured."""

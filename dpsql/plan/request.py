@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 METRIC = "fair"
-"""What is least unless said otherwise; it is no part of what is asked, as ``mean`` was not before:
+"""The metric that is least by default; it is no part of what is asked, as ``mean`` was not before:
 what was released then answers now.
 """
 HALVINGS = 3
@@ -151,7 +151,7 @@ class Request:
 
     @property
     def is_aimed(self) -> bool:
-        """Whether errors are aimed at: the budget is looked for, and plans do not depend on it."""
+        """True if errors are aimed at: the budget is looked for, and plans do not depend on it."""
         return bool(self.aims) or any(item.demands for item in self.statements)
 
     def method_of(self, statement: Compiled) -> str:
@@ -209,6 +209,12 @@ class Request:
     def is_mixed(self) -> bool:
         """True if answers differ in unit, so that one figure for all means little."""
         return len({a.weight for target in self.targets for a in target.asked.values()}) > 1
+
+    @property
+    def adds_measures(self) -> bool:
+        """True if bounded values are added up: a clip may have less error than their bounds."""
+        terms = (term for answer in self.answers.values() for term in answer.terms)
+        return any(any(p.coefficients[1:]) for t in terms for p in t.polynomials.values())
 
     @cached_property
     def answers(self) -> Mapping[Place, Answer]:

@@ -284,7 +284,7 @@ class StatementSplit:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether noise with a statement's share is far below its limit: with all, farther."""
+        """True if noise with a statement's share is far below its limit: with all, farther."""
         used, most = law(self.noise), self.amount * max(self.shares.values())
         variance = used.variance(float(used.scale(1, most)))
         return variance < FAR_BELOW * used.unit_variance(float(most))

@@ -137,10 +137,9 @@ def _count(asked: CountedDiscovery, pairs: Pairs) -> KeyCounts:
 
 def _without_value(asked: CountedDiscovery, pairs: Pairs) -> Counts:
     """The units that count under NULL: those of them that are in fewer counts than they may be."""
-    units, codes = pairs.every.T
+    units, codes = pairs.every
     nobody: Counts = units[codes == NO_VALUE] if asked.null else units[:0]
-    size = int(max(units.max(initial=-1), pairs.units.max(initial=-1))) + 1
-    has_room = np.bincount(pairs.units, minlength=size)[nobody] < asked.spread
+    has_room = np.bincount(pairs.units, minlength=_size(pairs))[nobody] < asked.spread
     return nobody[has_room]
 
 
@@ -153,12 +152,21 @@ def _others(
     """
     if not asked.rest:
         return None
-    units, codes = pairs.every.T
-    rest = np.unique(units[(codes != NO_VALUE) & ~np.isin(codes, shown)])
+    units, codes = pairs.every
+    is_shown = np.zeros(len(pairs.keys) + 2, dtype=np.bool_)  # the last two are those of no key
+    is_shown[shown] = True
+    rest = np.zeros(_size(pairs), dtype=np.bool_)
+    rest[units[(codes != NO_VALUE) & ~is_shown[codes]]] = True
     if asked.spread == 1:
-        rest = np.setdiff1d(rest, pairs.units[np.isin(pairs.places, shown)])
-        rest = np.setdiff1d(rest, nobody)
-    return int(_with_noise(asked, np.array([len(rest)]), asked.rest_scale)[0])
+        rest[pairs.units[is_shown[pairs.places]]] = False
+        rest[nobody] = False
+    count = np.array([np.count_nonzero(rest)])
+    return int(_with_noise(asked, count, asked.rest_scale)[0])
+
+
+def _size(pairs: Pairs) -> int:
+    """One more than the largest number of a unit."""
+    return int(max(pairs.every[0].max(initial=-1), pairs.units.max(initial=-1))) + 1
 
 
 def _with_noise(asked: Discovery, true: Counts, scale: Fraction) -> NDArray[np.object_]:

@@ -6,11 +6,12 @@ It can be read whatever has become of the catalog: nothing here decides what may
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import LedgerError, decimal_text
-from dpsql.files import exclusive
+from dpsql.files import exclusive, is_read_only, journal_of
 from dpsql.privacy import ledger_file
 from dpsql.privacy.chain import (
     WHOLE,
@@ -52,14 +53,20 @@ class Moment:
 
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
-    """The entries of a ledger as they stand, unverified. Raises: LedgerError."""
+    """The entries of a ledger as they stand, unverified, also where it may only be read.
+
+    Raises: LedgerError.
+    """
+    lock = path.with_name(path.name + ".lock")
     try:
         if not path.exists():
             raise missing()
+        closed = is_read_only(path, lock, journal_of(path))
         with (
-            exclusive(path.with_name(path.name + ".lock")),
-            ledger_file.connect(path) as db,
+            nullcontext() if closed else exclusive(lock),
+            ledger_file.connect(path, "ro" if closed else "rw") as db,
         ):
+            db.execute("BEGIN")
             ledger_file.check_format(db)
             return tuple(ledger_file.entries_after(db, -1))
     except OSError as error:

@@ -7,6 +7,7 @@ no connection and no function of the package that analysts are given leads here.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import re
 from collections import Counter
@@ -19,6 +20,7 @@ from dpsql.catalog.catalog import Column, Reference, Table, Unit
 from dpsql.catalog.delimited import MISSING_WORDS, Delimited
 from dpsql.catalog.delimited import PLAIN as PLAIN_CSV
 from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
+from dpsql.catalog.draft import proposed
 from dpsql.catalog.origins import named
 from dpsql.catalog.read_units import key_pairs
 from dpsql.catalog.unit_local import DerivedTable
@@ -26,6 +28,7 @@ from dpsql.catalog.view import LEFT_OUT
 from dpsql.privacy.vault.codes.encode import OUTSIDE
 from dpsql.privacy.vault.data_engine import Flags, Form, StoredTable
 from dpsql.privacy.vault.failures import sealed
+from dpsql.privacy.vault.files.duckdb import FileTable
 from dpsql.privacy.vault.files.lines import REMEDIES
 from dpsql.privacy.vault.files.spellings import spelling
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
@@ -45,6 +48,8 @@ from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.privacy.vault.unread import find_unread
 from dpsql.records import dataclass, replace
 
+LARGER = (2, 3, 5)
+"""Larger values of max_rows that are tried, by how many times they are larger."""
 ROW = "\0row"
 """A key that no column is called by: the number of a row."""
 
@@ -110,12 +115,16 @@ class MetRows:
 
 @dataclass(frozen=True, slots=True)
 class LostLines:
-    """Lines of files that are no rows for one reason: how many, the first, and what to do."""
+    """Lines of files that are no rows for one reason: how many, the first, and what to do.
+
+    ``place`` is the character, from 1 on, at which the first goes wrong.
+    """
 
     why: str
     count: int
     file: str
     first: int
+    place: int
     remedy: str
 
 
@@ -229,7 +238,7 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
     inside = np.bincount(units[is_inside[counted]])
     dropped = int(np.maximum(of_units - limit, 0).sum())
     most = int(of_units.max(initial=0))
-    limits = sorted({min(each, most) for each in (2 * limit, 4 * limit, most)}) if dropped else []
+    limits = sorted({most, *(n * limit for n in LARGER if n * limit < most)}) if dropped else []
     return Figures(
         table=table.name,
         unit=table.unit.column,
@@ -306,12 +315,16 @@ def _of_column(
     name, family = stored.columns[position(table, stored, column.name)]
     values, written = _values(stored, name, wrong), Delimited.of(table.options)
     found: dict[str, list[int]] = {}
+    lost = dict.fromkeys(written.missing)
     for value, count in values:
-        found.setdefault(remedy_for(column, family, value, written), []).append(count)
-    remedies = [Remedy(sum(each), len(each), words) for words, each in found.items()]
+        words = remedy_for(column, family, value, written)
+        lost |= {value.strip(): None} if words == EMPTY else {}
+        found.setdefault(words, []).append(count)
+    listed = ", ".join(json.dumps(each, ensure_ascii=False) for each in lost)
+    remedies = [Remedy(sum(each), len(each), w.replace("{}", listed)) for w, each in found.items()]
     idle = ""
     if column.domain is None and column.bounds is None:
-        idle = "declare its domain or bounds"
+        idle = f"declare {proposed(column.type)}"
         if column.sought is not None:
             idle = f"until {column.sought.statement} finds its {column.sought.what}"
     return ColumnFigures(
@@ -357,11 +370,12 @@ def _bounds_of(column: Column) -> tuple[float, float] | None:
 
 def _unread(stored: StoredTable, written: Delimited) -> tuple[LostLines, ...]:
     """The lines of files that are no rows, by reason, the most frequent first."""
-    first: dict[str, tuple[str, int]] = {}
+    first: dict[str, tuple[str, int, int]] = {}
     count = Counter[str]()
-    for path in stored.paths:
-        for number, why in find_unread(path, written, stored.kind):
-            first.setdefault(why, (os.path.basename(path), number))
+    paths = stored.source.paths if isinstance(stored, FileTable) else stored.paths
+    for path in paths:
+        for number, place, why in find_unread(path, written, stored.kind):
+            first.setdefault(why, (os.path.basename(path), number, place))
             count[why] += 1
     return tuple(LostLines(why, n, *first[why], REMEDIES[why]) for why, n in count.most_common())
 
@@ -399,7 +413,7 @@ PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
 CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d")
 DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 EMPTY = (
-    'words for what is missing: declare them, as missing = ["NA"] in the source of a CSV file, or '
+    "words for what is missing: declare missing = [{}] in the source of a CSV file, or "
     "write empty fields; null = true counts them"
 )
 SEPARATED = (

@@ -78,7 +78,7 @@ def connect(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
 
     Raises: LedgerError E_LEDGER_IO, E_LEDGER_TAMPERED for SQLite's own failures.
     """
-    quoted = path.as_uri() + f"?mode={mode}"
+    quoted = path.absolute().as_uri() + f"?mode={mode}"
     if mode != "ro":
         files.tighten_database(path)
     try:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.catalog import engine_of
+from dpsql.catalog.catalog import engine_of, is_stored
 from dpsql.catalog.derive import bases_of
 from dpsql.errors import CatalogError, LedgerError, OperationalError, printable
 from dpsql.files import (
@@ -98,7 +98,7 @@ def refuse_claimed(folders: Sequence[Path], sources: Iterable[str], wanted: Clai
 def _real(sources: Iterable[str]) -> list[str]:
     """The real paths of files; a name that an engine gives its tables is one already."""
     named = list(sources)
-    files = [source for source in named if not engine_of(source)]
+    files = [source for source in named if not (engine_of(source) or is_stored(source))]
     found = map(os.path.realpath, files) if len(files) == 1 else real_paths(files)
     real = dict(zip(files, found, strict=True))
     return [real.get(source, source) for source in named]
@@ -251,7 +251,7 @@ class Sources:
         Raises: CatalogError (E_POLICY); LedgerError (E_LEDGER_MISMATCH).
         """
         self._refuse_shared(table)
-        refuse_claimed(self.folders, files_of(table.source))
+        refuse_claimed(self.folders, self._files(table))
 
     def _refuse_shared(self, table: Table) -> None:
         for other in self.catalog.tables.values():
@@ -275,10 +275,15 @@ class Sources:
         except OperationalError:  # one that cannot be opened is compared when it can
             return False
 
+    def _files(self, table: Table) -> tuple[str, ...]:
+        """The names by which the rows of a table are claimed."""
+        is_named = table.engine or is_stored(table.source)
+        return self.stored(table)[0] if is_named else files_of(table.source)
+
     def _places(self, table: Table) -> set[tuple[int, int] | str]:
         """Return the files of a table as places on the disk, as names where they are not there."""
         found: set[tuple[int, int] | str] = set()
-        for path in self.stored(table)[0] if table.engine else files_of(table.source):
+        for path in self._files(table):
             try:
                 facts = os.stat(path)
             except OSError:

@@ -45,11 +45,10 @@ def subsets_of(masks: NDArray[Any]) -> NDArray[Any]:
 
 def bits_of(masks: Sequence[int], d: int) -> Floats:
     """Return which of d attributes are in every mask, (masks, d)."""
-    shifts = range(d - 1, -1, -1)
-    if d <= WORDS:
-        table = np.array(masks, dtype=np.int64)[:, np.newaxis] >> np.array(list(shifts)) & 1
-        return np.asarray(table, dtype=np.float64)
-    return np.array([[mask >> k & 1 for k in shifts] for mask in masks], dtype=np.float64)
+    width = -(-d // 8)
+    written = b"".join(int(mask).to_bytes(width, "big") for mask in masks)
+    table = np.frombuffer(written, dtype=np.uint8).reshape(-1, width)
+    return np.unpackbits(table, axis=1)[:, 8 * width - d :].astype(np.float64)
 
 
 @lru_cache(KEPT)

@@ -139,6 +139,8 @@ CHEAP = 1 << 27
 """Most multiplications of a bound that is computed in passing."""
 IDENTITIES = (Identity, IdentityTotal)
 """Factors whose eigenvectors are known."""
+DENSE = 512
+"""Most cells of all attributes whose Gram matrix is quicker than those of many factors."""
 COMPONENT_LIMIT = 2.0**15
 """Most components that are visited one by one; the others count as zero, which lowers the bound."""
 
@@ -161,6 +163,8 @@ def svd_bound(workload: Workload) -> float:
     )
     if len(union.index) == 1:
         return union.single_bound()
+    if math.prod(union.sizes) <= DENSE and not all(map(_tells_points, union.factors)):
+        return union.dense_bound()
     axes = union.axes()
     if axes is not None and all(axis.products is None for axis in axes):
         bound = union.commuting_bound(axes)
@@ -201,10 +205,14 @@ def _is_best_in_cells(workload: Workload, i: int) -> bool:
     return any(map(has_signs, factors)) and is_resolved(workload, workload.attributes[i])
 
 
+def _tells_points(factors: Sequence[Operator]) -> bool:
+    """Say whether the eigenvectors of all factors of an attribute are known."""
+    return all(isinstance(factor, IDENTITIES) for factor in factors)
+
+
 def is_cheap(workload: Workload) -> bool:
     """Say whether ``svd_bound`` takes about a second at most, from the sizes alone."""
-    points = all(isinstance(f, IDENTITIES) for factors in workload.factors for f in factors)
-    if len(workload.index) == 1 or points:
+    if len(workload.index) == 1 or all(map(_tells_points, workload.factors)):
         return True
     used = zip(workload.domain.values(), workload.factors, strict=True)
     cells = math.prod(size for size, factors in used if factors)

@@ -78,9 +78,14 @@ class LowRank:
 def read_few(problem: Problem) -> LowRank | None:
     """Return the distinct queries of one attribute, None where they are many or not whole."""
     found = distinct_queries(problem, FEW_ROWS, FEW_NUMBERS)
-    if found is None:
-        return None
-    queries, weights2 = found
+    return None if found is None else independent(*found)
+
+
+def independent(queries: Floats, weights2: Floats) -> LowRank:
+    """Return distinct queries (m, n) with independent ones among them.
+
+    ``weights2`` (m,) are the sums of their squared weights.
+    """
     basis = queries[_independent(queries)]
     coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
     coefficients[np.abs(coefficients) < 1e-9] = 0

@@ -48,15 +48,18 @@ CROWD = 1 << 24
 QUERY_SCALES, COMBINED_SCALE = (0.5, 2.0), 4.0
 """Scales of queries, and of combinations of them, from which OPT_0 starts."""
 
+HALF = 0.5
+"""Share of the budget from which a block is most of a strategy."""
+
 FEW_ATTRIBUTES = 3
 """Most attributes of several products of which one block over all is searched for by itself."""
 
 ROUNDS = 4
 """Most alternations of a weight search and a joint descent."""
 
-IDLE_STARTS, IDLE_GAIN = 3, 1e-4
-"""Joint descents in a row without gain after which no more are started; a third as many where each
-searches for weights over many sets, which takes seconds."""
+AGAIN, SAME = 2, 1e-3
+"""Joint descents that end at the best found once more, after which no more are started: worse ends
+tell nothing of what others may find. ``SAME`` is how far apart errors of one optimum are."""
 
 SECOND = 1.0
 """Planning time, in seconds on an ordinary core, that one search aims at for effort 1."""
@@ -85,7 +88,7 @@ class Room:
     @property
     def crowded(self) -> bool:
         """Say whether sets and components are too many to search over."""
-        return len(self.family.sets) * len(self.family.components) > CROWD
+        return is_crowded(self.family)
 
     def around_full(self) -> Floats:
         """Return weights on the full set, and small ones elsewhere."""
@@ -111,6 +114,11 @@ class Room:
                 cost += factors.n**2 * (len(theta) + 4 * factors.weight) * 1e-9
         cost += len(self.problem.components.weights2) * 1e-7 * self.problem.d
         return int(np.clip(self.effort * SECOND / (cost * 300), 1, 12 * self.effort + 1))
+
+
+def is_crowded(family: Family) -> bool:
+    """Say whether sets and components are too many to search over."""
+    return len(family.sets) * len(family.components) > CROWD
 
 
 def room(problem: Problem, limit: int, effort: float) -> Room:
@@ -170,13 +178,35 @@ def laplace_candidates(
     if mechanism in ("hdmm", "marginals") or (auto and not crowded):
         less = effort / (4 if auto and not plain else 1)
         yield from within(SIMPLE, marginals_candidates(problem, limit, less))
-    if mechanism in ("hdmm", "kron") or (auto and (not several or problem.d <= FEW_ATTRIBUTES)):
-        yield from within(KRON, kron_candidates(problem, limit, effort))
     is_brief = effort <= BRIEF and not several
-    if mechanism == "joint" or (
+    has_joint = mechanism == "joint" or (
         auto and not plain and not crowded and not is_brief and not _is_settled(problem)
-    ):
-        yield from within(JOINT, joint_candidates(problem, limit, effort))
+    )
+    is_first = auto and several and has_joint
+    if mechanism in ("hdmm", "kron") or (auto and not is_first and _is_small(problem)):
+        yield from within(KRON, kron_candidates(problem, limit, effort))
+    near = True
+    if has_joint:
+        for found in within(JOINT, joint_candidates(problem, limit, effort)):
+            near = _is_one_block(found)
+            yield found
+    if is_first and near and _is_small(problem):
+        yield from within(KRON, kron_candidates(problem, limit, effort))
+
+
+def _is_small(problem: Problem) -> bool:
+    """Say whether one block is searched for beside what several blocks are."""
+    return len(problem.components.weights2) == 1 or problem.d <= FEW_ATTRIBUTES
+
+
+def _is_one_block(found: ProductStrategy) -> bool:
+    """Say whether most of the budget is for one block over all attributes of any.
+
+    Joint descents begin at such a block too: where they leave it, the best of them is no rival.
+    """
+    largest = max(found.blocks, key=lambda block: block.share)
+    names = {name for block in found.blocks for name in block.attributes}
+    return largest.share > HALF and names <= set(largest.attributes)
 
 
 def _is_settled(problem: Problem) -> bool:
@@ -252,7 +282,7 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
         start = Union(block.union.thetas, space.around_full())
         found.append(_joint(space, start, 1e-6))
     rng = np.random.default_rng(1)
-    best, idle = min(found, key=lambda f: f.error), 0
+    best, again = min(found, key=lambda f: f.error), 0
     for seed in range(1, space.joint_starts(base)):
         thetas = random_thetas(base, rng)
         if space.open:
@@ -260,10 +290,12 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
             other = _joint(space, Union(thetas, w), 1e-6)
         else:
             other = _weights_then_joint(space, thetas, seed)
-        idle = 0 if other.error < best.error * (1 - IDLE_GAIN) else idle + 1
+        if abs(other.error / best.error - 1) <= SAME:
+            again += 1
+        elif other.error < best.error:
+            again = 0
         best = min(best, other, key=lambda f: f.error)
-        patience = IDLE_STARTS if space.open else IDLE_STARTS / 3
-        if idle >= patience * max(1.0, effort) or not may_go_on():
+        if again >= AGAIN * max(1.0, effort) or not may_go_on():
             break
     best = polish(space, best)
     yield realise(problem, space.family, best.union, "joint")
@@ -330,8 +362,10 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
     """
     few = read_few(problem) or read_many(problem)
     starts: list[Floats] = []
-    if few is not None and few.is_full and effort <= BRIEF and not problem.factors[0].large:
-        few = None  # of so many, combinations gain less than a per cent over cells
+    if few is not None and few.alike is None and not problem.factors[0].large:
+        spans = len(few.basis) == problem.sizes[0] and np.isin(few.queries, (0, 1)).all()
+        if spans or (few.is_full and effort <= BRIEF):
+            few = None  # of counts that tell all cells apart, OPT_0 is no worse; else by a per cent
     if few is not None and few.alike is not None:
         yield from (found for found, _ in few_candidates(problem, few, effort))
     elif few is not None:
@@ -360,7 +394,7 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
         yield realise(problem, family, Union((learned,), np.ones(1)), "opt_0")
         return
     graded = few is not None and few.is_graded and starts
-    for init in starts if graded else (None, *starts):
+    for init in (starts,) if graded else (None, *starts):
         if init is not None and not may_go_on():
             break
         theta = p_identity.optimise(gram, init=init, effort=effort)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
+from dpsql.algebra.disjoint_parts import cells_of, connected
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.records import replace
 from dpsql.search.distinct_queries import (
@@ -14,6 +16,7 @@ from dpsql.search.distinct_queries import (
     LowRank,
     distinct_queries,
     in_units,
+    independent,
     read_few,
 )
 from dpsql.search.low_rank_descent import (
@@ -23,6 +26,7 @@ from dpsql.search.low_rank_descent import (
     descend,
     descend_near,
     descent_cost,
+    error_of,
     variances_of,
 )
 from dpsql.search.meter import EIGEN, may_go_on, spend
@@ -85,6 +89,13 @@ def few_candidates(
         matrix, lower = gaussian_optimum(found)
         yield from ((each, lower) for each in _realise(problem, found, matrix))
         return
+    parts = [
+        each for each in cells_of(connected(found.queries != 0)) if found.queries[:, each].any()
+    ]
+    if len(parts) > 1:
+        whole = _by_parts(found, parts, effort)
+        yield from ((each, 0.0) for each in _realise(problem, *whole))
+        return
     alike = found.alike or find_alike(found.queries, found.weights2)
     is_bounded = found.alike is None and not found.is_full
     matrix, lower = gaussian_optimum(found) if is_bounded else (NONE, 0.0)
@@ -97,6 +108,46 @@ def few_candidates(
     bases = [found.coefficients * scales[:, np.newaxis], matrix]
     for each in descend_near(found, bases, effort):
         yield from ((strategy, lower) for strategy in _realise(problem, found, each))
+
+
+def _by_parts(few: LowRank, parts: Sequence[Integers], effort: float) -> tuple[LowRank, Floats]:
+    """Return an independent basis, each query of it in one part of the cells, and combinations.
+
+    A row of data is in one part, so that each has the norm to itself, and its error adds up: what
+    is best for one part is best for all that are the same.
+
+    Args:
+        parts: the cells of each, which some query asks for.
+        effort: scales the number of starts and of steps.
+    """
+    known: dict[bytes, tuple[LowRank, Floats]] = {}
+    bases, blocks = [], []
+    for cells in parts:
+        asked = few.queries[:, cells].any(axis=1)
+        queries = few.queries[np.ix_(asked, cells)]
+        order = np.lexsort(queries.T)
+        queries, weights2 = queries[order], few.weights2[asked][order]
+        key = queries.tobytes() + np.float32(weights2).tobytes()
+        if key not in known:
+            part = independent(queries, weights2)
+            near = descend_near(part, _bases(part), effort)
+            known[key] = (part, min(near, key=partial(error_of, part)))
+        part, matrix = known[key]
+        basis = np.zeros((len(part.basis), few.queries.shape[1]))
+        basis[:, cells] = part.basis
+        bases.append(basis)
+        blocks.append(matrix / np.abs(matrix @ part.basis).sum(axis=0).max())
+    ends = np.cumsum([matrix.shape for matrix in blocks], axis=0)
+    whole = np.zeros(ends[-1])
+    for (row, column), matrix in zip(ends, blocks, strict=True):
+        whole[row - len(matrix) : row, column - matrix.shape[1] : column] = matrix
+    return replace(few, basis=np.concatenate(bases), alike=None), whole
+
+
+def _bases(few: LowRank) -> list[Floats]:
+    """Return combinations to start from: queries by what they weigh, and the Gaussian optimum."""
+    scales = np.cbrt(few.weights2 / np.abs(few.queries).max(axis=1))
+    return [few.coefficients * scales[:, np.newaxis], gaussian_optimum(few)[0]]
 
 
 def read_many(problem: Problem) -> LowRank | None:

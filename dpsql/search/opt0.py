@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 
 from dpsql.algebra.blocks import Columns
-from dpsql.algebra.operator import Array, Floats, Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.interrupts import check
 from dpsql.search.meter import BRIEF, may_go_on, spend, threads_for
 from dpsql.search.p_inverse import STRUCTURED_FROM, AppliedGram, applied
+from dpsql.search.search_cache import SearchCache
 
 SUFFICIENT = 1e-4
 """Part of the predicted decrease that a step must reach."""
@@ -93,8 +95,7 @@ def minimise(
     least = -np.inf if signed else 0.0
     x = np.maximum(start, least)
     value, gradient = function(x)
-    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=memory)
-    kind = np.float32 if len(x) >= HALVED_FROM else np.float64
+    known = _Curvature(len(x), memory)
     small = 0
     latest: deque[float] = deque([math.inf] * LULL_STEPS)
     for _ in range(maxiter):
@@ -102,26 +103,20 @@ def minimise(
         if not may_go_on():
             break
         spend(cost + len(x) * memory)
-        free = (x > least) | (gradient < 0)
-        direction = _direction(gradient * free, pairs)
+        free = 1.0 if signed else (x > least) | (gradient < 0)
+        direction = known.direction(gradient * free)
         direction *= free
         if not float(direction @ gradient) < 0:
-            pairs.clear()
+            known.clear()
             direction = -gradient * free
-        found = _step(function, x, value, gradient, direction, 1.0 if pairs else None, least)
+        found = _step(function, x, value, gradient, direction, 1.0 if known.count else None, least)
         if found is None:
-            if not pairs:
+            if not known.count:
                 break
-            pairs.clear()
+            known.clear()
             continue
         new_value, new_x, new_gradient = found
-        s, y = new_x - x, new_gradient - gradient
-        curvature = float(s @ y)
-        if curvature > 1e-10 * float(y @ y):
-            # of single precision squares of less are lost: a pair may have any length
-            length = float(np.linalg.norm(y))
-            unit = length if length < SHORT else 1.0
-            pairs.append(((s / unit).astype(kind), (y / unit).astype(kind), unit**2 / curvature))
+        known.learn(new_x - x, new_gradient - gradient)
         gain = value - new_value
         value, x, gradient = new_value, new_x, new_gradient
         small = small + 1 if gain <= ftol * max(abs(value), abs(value + gain), 1.0) else 0
@@ -131,19 +126,57 @@ def minimise(
     return value, x
 
 
-def _direction(gradient: Floats, pairs: deque[tuple[Array, Array, float]]) -> Floats:
-    q = -gradient.astype(pairs[0][0].dtype if pairs else gradient.dtype)
-    parts = []
-    for s, y, inverse in reversed(pairs):
-        part = inverse * float(s @ q)
-        q -= part * y
-        parts.append(part)
-    if pairs:
-        _, y, inverse = pairs[-1]
-        q *= 1 / (inverse * float(y @ y))
-    for (s, y, inverse), part in zip(pairs, reversed(parts), strict=True):
-        q += (part - inverse * float(y @ q)) * s
-    return q.astype(np.float64)
+class _Curvature:
+    """The latest steps of a descent, and how the gradient changed: a model of the inverse Hessian.
+
+    Source: Byrd, Nocedal, Schnabel 1994, theorem 2.2: the two loops of Nocedal 1980 as products
+    with two matrices of all pairs, so that a direction takes a few calls however many there are.
+    """
+
+    def __init__(self, size: int, memory: int) -> None:
+        kind = np.float32 if size >= HALVED_FROM else np.float64
+        self.steps = np.zeros((2, memory, size), dtype=kind)
+        self.products = np.zeros((2, memory, memory))
+        self.count = 0
+
+    def clear(self) -> None:
+        """Forget all pairs."""
+        self.count = 0
+
+    def learn(self, s: Floats, y: Floats) -> None:
+        """Take up a step and the change of the gradient, (size,) each, if they tell something."""
+        length = float(np.sqrt(y @ y))
+        curvature = float(s @ y)
+        if not curvature > 1e-10 * length**2:
+            return
+        # of single precision squares of less are lost: a pair may have any length
+        unit = length if length < SHORT else 1.0
+        k = self.count
+        if k == self.steps.shape[1]:
+            k -= 1
+            self.steps[:, :-1] = self.steps[:, 1:]
+            self.products[:, :-1, :-1] = self.products[:, 1:, 1:]
+        self.steps[0, k], self.steps[1, k] = s / unit, y / unit
+        self.count = k + 1
+        latest = self.steps[:, : k + 1] @ self.steps[1, k]
+        self.products[:, : k + 1, k] = latest
+        self.products[1, k, : k + 1] = latest[1]
+
+    def direction(self, gradient: Floats) -> Floats:
+        """Return where the model has its minimum, (size,)."""
+        k = self.count
+        if not k:
+            return -gradient
+        pairs = self.steps[:, :k]
+        triangle, squares = self.products[:, :k, :k]  # of steps and changes; the first is upper
+        scale = triangle[-1, -1] / squares[-1, -1]
+        of_s, of_y = pairs @ gradient.astype(pairs.dtype)
+        inner = np.linalg.solve(triangle, of_s)
+        outer = triangle.diagonal() * inner + scale * (squares @ inner - of_y)
+        outer = np.linalg.solve(triangle.T, outer)
+        found = (scale * inner) @ pairs[1] - outer @ pairs[0]
+        found -= scale * gradient
+        return np.asarray(found, dtype=np.float64)
 
 
 def _step(
@@ -189,6 +222,10 @@ OFFSET = 1e-6
 """Added to every entry before late stages, which descend over the roots of the entries."""
 MEMORY, SHORT_MEMORY = 10, 6
 """Steps that a descent remembers; late stages over ``STRUCTURED_FROM`` cells or more, fewer."""
+REMEMBERED = 1 << 21
+"""Numbers of rows found that are remembered, 16 MiB: one column is searched for time and again."""
+
+_found: SearchCache[Floats] = SearchCache(REMEMBERED)
 
 
 def matrix(theta: Floats) -> Floats:
@@ -244,7 +281,7 @@ def optimise(
     p: int | None = None,
     seed: int = 0,
     restarts: int | None = None,
-    init: Floats | None = None,
+    init: Floats | Sequence[Floats] | None = None,
     ftol: float | None = None,
     maxiter: int = 1000,
     effort: float = 1.0,
@@ -252,13 +289,14 @@ def optimise(
     """Return Theta >= 0 of shape (p, n) with the least tr(V K) found.
 
     Many starts are run loosely and the best few tightly. The result is never worse than the
-    identity, which it is when Theta is all zero. Same arguments, same result.
+    identity, which it is when Theta is all zero. Same arguments, same result: it is remembered.
 
     Args:
         gram: V, (n, n).
         p: rows of Theta; without it, starts vary it too.
         restarts: starts beside ``init``.
-        init: (p, n) to begin with, and then the only start unless ``restarts`` asks for more.
+        init: (p, n) to begin with, or several, and then the only starts unless ``restarts`` asks
+            for more.
         ftol: relative decrease of the loss per step at which a search ends.
         maxiter: most steps.
         effort: above one asks for more starts and a smaller decrease.
@@ -266,9 +304,34 @@ def optimise(
     Source: HDMM, section 4.3 (OPT_0).
     """
     if isinstance(gram, Columns) and gram.permutes:
-        moved = None if init is None else np.asarray(init)[:, np.argsort(gram.index)]
+        back = np.argsort(gram.index)
+        moved = None if init is None else [each[:, back] for each in _several(init)]
         search = partial(optimise, p=p, seed=seed, restarts=restarts, ftol=ftol, maxiter=maxiter)
         return search(gram.op, init=moved, effort=effort)[:, gram.index]
+    if init is not None or isinstance(gram, AppliedGram):
+        return _searched(gram, p, seed, restarts, init, ftol, maxiter, effort)
+    if isinstance(gram, Operator):
+        key, n = gram.key, gram.n
+    else:
+        gram = np.ascontiguousarray(gram, dtype=np.float64)
+        key, n = sha256(gram.tobytes()).digest(), len(gram)
+    find = partial(_searched, gram, p, seed, restarts, None, ftol, maxiter, effort)
+    size = n * (p or math.ceil(n / 16))
+    # a copy, for attributes that hold the very same rows share them in searches
+    return _found.of((key, p, seed, restarts, ftol, maxiter, effort), size, find).copy()
+
+
+def _searched(
+    gram: Floats | Operator | AppliedGram,
+    p: int | None,
+    seed: int,
+    restarts: int | None,
+    init: Floats | Sequence[Floats] | None,
+    ftol: float | None,
+    maxiter: int,
+    effort: float,
+) -> Floats:
+    """Return the rows of ``optimise``, of cells as they are."""
     V = applied(gram)
     n = len(V.diagonal)
     if ftol is None:
@@ -277,13 +340,14 @@ def optimise(
     if restarts is None:
         restarts = int(_default_restarts(n) * max(1.0, effort)) if init is None else 0
         restarts = min(restarts, max(4, BRIEF_STARTS // n)) if effort <= BRIEF else restarts
-    starts = [] if init is None else [np.maximum(np.asarray(init, dtype=np.float64), 0)]
+    given = [] if init is None else _several(init)
+    starts = [np.maximum(np.asarray(each, dtype=np.float64), 0) for each in given]
     base = p or default_p(gram)
     if isinstance(gram, np.ndarray):
         maxiter = max(min(maxiter, LEAST_STEPS), steps_within(n * n * base, maxiter, effort))
     starts += _random_starts(n, base, p is not None, restarts, seed)
     if n > TILED_ABOVE and restarts and p is None:
-        starts = [*starts[: init is not None], _tiled_start(V, seed)]
+        starts = [*starts[: len(given)], _tiled_start(V, seed)]
     stages = [tol for tol in (STAGES if len(starts) > 1 else (WARM_STAGE,)) if tol > ftol] + [ftol]
     for stage, tolerance in enumerate(stages):
         with threads_for(n):
@@ -293,6 +357,10 @@ def optimise(
     value, theta = found[0]
     theta = theta * (STEEPEST / np.maximum(theta.sum(axis=0), STEEPEST))
     return theta if value < V.diagonal.sum() else np.zeros_like(theta)
+
+
+def _several(init: Floats | Sequence[Floats]) -> Sequence[Floats]:
+    return [init] if isinstance(init, np.ndarray) else init
 
 
 def _small_inverse(theta: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.algebra.integer_rows import Matrix
@@ -45,6 +46,9 @@ SYMMETRIC, SEPARATE = 0.4, 0.4
 
 LEAST = 0.25
 """Effort below which a search may do as much as for this."""
+
+APART = "components"
+"""The method of components of columns that are planned apart."""
 
 ALIKE = "alike"
 """A family for one attribute of all columns, whose many queries are searched for alone."""
@@ -183,6 +187,13 @@ def _best_product(
     return _searched(workload, noise, mechanism, effort) if counted is None else counted
 
 
+def _product_alone(
+    noise: Noise, mechanism: str, effort: float, workload: Workload
+) -> ProductStrategy:
+    """Return the same of a component, without the bound."""
+    return _best_product(workload, noise, mechanism, effort)[1]
+
+
 def _counted(
     workload: Workload, noise: Noise, mechanism: str
 ) -> tuple[Selection, ProductStrategy] | None:
@@ -204,6 +215,13 @@ def _searched(
         return Selection(_least(problem)), _least(problem)
     known = len(problem.components.weights2) == 1 or all(f.trivial for f in problem.factors)
     bound = max(cells_bound(workload), svd_bound(workload) if known else 0.0)
+    if mechanism == "auto" and law(noise).norm == 1 and problem.d > 1:
+        from dpsql.search.column_components import plan_apart  # most requests have one component
+
+        plan = partial(_product_alone, noise, mechanism, effort)
+        apart = plan_apart(workload, noise, CELL_LIMIT, plan)
+        if apart is not None:
+            return Selection(apart, bound), apart
     best, least, contest = None, math.inf, Contest(workload)
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)
@@ -309,6 +327,8 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
     error = chosen.strategy.unit_error(workload)
     if error <= chosen.lower * (1 + WORTHWHILE) or not may_begin():
         return chosen
+    if chosen.strategy.method == APART and _is_apart(workload, chosen.strategy.noise):
+        return chosen
     from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
 
     with portion(SEPARATE):
@@ -317,6 +337,14 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
         return chosen
     coarse = (chosen.strategy,) if is_coarse(chosen.strategy) else ()
     return replace(chosen, strategy=found, coarse=(*coarse, *chosen.coarse))
+
+
+def _is_apart(workload: Workload, noise: Noise) -> bool:
+    """Say whether blocks of their own gain nothing within any component: these have their own."""
+    from dpsql.search.column_components import components_of  # most requests have one component
+    from dpsql.search.opt_plus import is_worthwhile  # searches that most requests do without
+
+    return not any(is_worthwhile(each.workload(), noise) for each in components_of(workload))
 
 
 def candidates(

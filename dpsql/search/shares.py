@@ -18,7 +18,7 @@ from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows, inverse_gram
 from dpsql.search.hierarchy import base_of
 from dpsql.search.joint import Union, descend
-from dpsql.search.laplace import room
+from dpsql.search.laplace import is_crowded, room
 from dpsql.search.opt_kron import split_weights
 from dpsql.search.opt_m import search_weights
 from dpsql.search.problem import Problem
@@ -64,31 +64,35 @@ def share_anew(
     known = strategy.shared_rows
     if known is None or not set(problem.names) <= known.keys() or workload.pinned:
         return None
-    space = room(problem, limit, 1.0)
+    held = zip(_masks(problem, strategy), strategy.blocks, strict=True)
+    own = {M: float(block.share) for M, block in held if M is not None}
+    if reach == "own":
+        family, allowed = (
+            Family(problem.d, sorted(own), problem.components.masks),
+            np.ones(len(own)),
+        )
+    else:
+        space = room(problem, limit, 1.0)
+        family, allowed = space.family, space.allowed
     full = {name: known[name] for name in problem.names}
     spans = [r for r in full.values() if isinstance(r, np.ndarray)]
-    if space.crowded or any(_inverse(rows) is None for rows in spans):
+    if is_crowded(family) or any(_inverse(rows) is None for rows in spans):
         return None
-    place = {M: m for m, M in enumerate(space.family.sets)}
-    now = np.zeros(len(place))
-    for block, M in zip(strategy.blocks, _masks(problem, strategy), strict=True):
-        if M in place:
-            now[place[M]] = float(block.share)
+    now = np.array([own.get(M, 0.0) for M in family.sets])
     for factors, each in zip(problem.factors, full.values(), strict=True):
         if isinstance(each, Structured):
             factors.base = base_of(factors.operators, each, strategy.noise)
     inverses = [_inverse(each) if isinstance(each, np.ndarray) else None for each in full.values()]
-    allowed = space.allowed * _are_short(problem, strategy, space.family.sets)
+    if reach != "own":
+        allowed = allowed * _are_short(problem, strategy, family.sets)
     if reach == "far":
-        family = space.family
         found = _search(FixedRows(problem, family, inverses), now, allowed)
     else:
         near = _near(problem) if reach == "near" else set()
-        for M in near & place.keys():
-            now[place[M]] += ENTRY * allowed[place[M]]
-        sets = [space.family.sets[m] for m in np.flatnonzero(now > 0)]
-        family = Family(problem.d, sets, problem.components.masks)
-        start = Union((None,) * problem.d, now[now > 0])
+        now += ENTRY * allowed * np.array([M in near for M in family.sets])
+        chosen = np.flatnonzero(now > 0)
+        family = Family(problem.d, [family.sets[m] for m in chosen], problem.components.masks)
+        start = Union((None,) * problem.d, now[chosen])
         found = descend(FixedRows(problem, family, inverses), start, weights_only=True).union.w
     weights = {
         problem.attributes(family.sets[m]): float(found[m]) for m in np.flatnonzero(found > 0)

@@ -13,7 +13,7 @@ from dpsql.search.distinct_queries import LowRank
 from dpsql.search.low_rank_descent import CHANGES, SEED, STAGES, STRICT, Bounds
 from dpsql.search.meter import BRIEF, may_go_on
 from dpsql.search.opt0 import minimise
-from dpsql.search.symmetric_queries import SymmetricQueries
+from dpsql.search.symmetric_queries import SymmetricPart, SymmetricQueries
 
 STARTS, FEWEST = 4, 2
 """Starts for effort 1, and at least: queries by themselves, then such as are near at random."""
@@ -133,6 +133,27 @@ def _descended(
     return np.asarray(found / loss.norm(found))
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A part of what treats alike queries alike, as two matrices that numbers are multiplied by.
+
+    ``rows`` (k r, kinds) gives its rows over the queries in it, of ``shape`` (k, r), and ``asked``
+    (sorts, r r) what variances add up of the inverse of their Gram, in all copies.
+    """
+
+    rows: Floats
+    shape: tuple[int, int]
+    asked: Floats
+
+    @classmethod
+    def of(cls, part: SymmetricPart) -> _Block:
+        """The matrices of a part."""
+        rows = np.einsum("kjt,jr->krt", part.kinds, part.root)
+        asked = part.copies * part.asked.reshape(len(part.asked), -1)
+        shape = (rows.shape[0], rows.shape[1])
+        return cls(np.ascontiguousarray(rows.reshape(-1, rows.shape[2])), shape, asked)
+
+
 @dataclass
 class _AlikeLoss:
     """The log of the smoothed error of numbers for every kind, with its gradient.
@@ -155,6 +176,9 @@ class _AlikeLoss:
         if self.bounds is not None:
             shares = [np.bincount(sorts, each) for each in self.bounds.shares]
             self.shares = np.array(shares) / self.bounds.limits[:, np.newaxis]
+        lengths = np.diff(np.append(self.alike.starts, len(self.alike.forms)))
+        self.column = np.repeat(np.arange(len(lengths)), lengths)
+        self.parts = [_Block.of(part) for part in self.alike.parts]
 
     def sharpen(self, smooth: float, power: int, numbers: Floats) -> None:
         """Round corners by so much, of which bounds take no notice where the norm is one."""
@@ -189,8 +213,7 @@ class _AlikeLoss:
         largest = float(columns.max())
         powers = (columns / largest) ** (self.power - 1)
         sum_of = float(powers @ columns) / largest
-        lengths = np.diff(np.append(alike.starts, len(values)))
-        values *= alike.counts / size * np.repeat(powers / (largest * sum_of), lengths)
+        values *= alike.counts / size * (powers / (largest * sum_of))[self.column]
         value = 2 * (math.log(largest) + math.log(sum_of) / self.power)
         return value, np.asarray(values @ alike.forms)
 
@@ -198,14 +221,14 @@ class _AlikeLoss:
         """Return the variance of a query of each sort, and per part its rows and their inverse."""
         out = np.zeros(len(self.sizes))
         found = []
-        for part in self.alike.parts:
-            rows = part.kinds @ numbers @ part.root
+        for block in self.parts:
+            rows = (block.rows @ numbers).reshape(block.shape)
             try:
                 inverse = np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
             except np.linalg.LinAlgError:
                 return np.full(len(out), np.inf), []
             found.append((rows, inverse))
-            out += part.copies * (part.asked * inverse).sum(axis=(1, 2))
+            out += block.asked @ inverse.ravel()
         return out / self.sizes, found
 
     def __call__(self, numbers: Floats) -> tuple[float, Floats]:
@@ -219,8 +242,7 @@ class _AlikeLoss:
         beyond = np.maximum(ratios - 1, 0)
         by_variance = (self.weights / total + 2 * STRICT * beyond @ shares) / self.sizes
         slope *= 2 + 4 * STRICT * float(beyond @ ratios)
-        for part, (rows, inverse) in zip(self.alike.parts, parts, strict=True):
-            asked = np.tensordot(by_variance, part.asked, axes=1)
-            pulled = rows @ (inverse @ asked @ inverse) @ part.root.T
-            slope -= 2 * part.copies * np.tensordot(pulled, part.kinds, axes=2)
+        for block, (rows, inverse) in zip(self.parts, parts, strict=True):
+            asked = (by_variance @ block.asked).reshape(inverse.shape)
+            slope -= (2 * rows @ (inverse @ asked @ inverse)).ravel() @ block.rows
         return norm + math.log(total) + STRICT * float(beyond @ beyond), slope

@@ -8,26 +8,22 @@ Python's lock in hand. One of the server's own that has died is started again by
 from __future__ import annotations
 
 import contextlib
-import logging
-import resource
 import secrets
 import selectors
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dpsql.errors import OperationalError, UsageError
+from dpsql.files import ScratchFolder
 from dpsql.interrupts import HeldLock, check
 from dpsql.records import dataclass, field
 from dpsql.server.catalog_questions import refusal, unlisted
 from dpsql.server.events import Events
 from dpsql.server.messages import BINARY, TEXT, Head
+from dpsql.server.own_postgres import OwnPostgres, find_postgres
 from dpsql.server.result_stream import Write, spread
 
 if TYPE_CHECKING:
@@ -50,8 +46,6 @@ MOST_IDLE = 8
 """Connections to the twin that wait for the next statement; each is a process of PostgreSQL."""
 MOST_BYTES = 1 << 24
 """Bytes of a result of the twin."""
-MEMORY = 1 << 30
-"""Bytes of the address space of each process of a twin of the server's own."""
 LIMIT = "5s"
 """Time of one statement in the twin."""
 PATIENCE = 15.0
@@ -59,6 +53,8 @@ PATIENCE = 15.0
 STARTS, WITHIN = 5, 600.0
 """Starts of a twin that has died, at most, within so many seconds: one that dies at once is not
 started for ever."""
+TRIES = 3
+"""Times that a question is asked again of a twin of the server's own that was lost."""
 STEP = 0.2
 """Seconds between looks at whether an interrupt was asked for."""
 LOST = "08006"
@@ -106,12 +102,14 @@ class Twin:
 
     admin: str
     database: str
-    folder: Path | None = None
+    folder: ScratchFolder | None = None
+    own: OwnPostgres | None = None
     events: Events = field(default_factory=Events)
     _idle: list[tuple[str, PGconn]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: Declared | None = None
     refused: frozenset[str] = frozenset()
+    release: str = ""
     _roles: dict[str | None, str] = field(default_factory=dict)
     _starts: list[float] = field(default_factory=list)
     _began: float = 0.0
@@ -152,6 +150,8 @@ class Twin:
         self._administer("postgres", f"REVOKE ALL ON DATABASE {database} FROM PUBLIC")
         found = self._administer(self.database, "SELECT DISTINCT proname FROM pg_proc")
         self.refused = unlisted((row[0] or b"").decode() for row in found)
+        told = self._administer(self.database, "SHOW server_version")[0][0] or b""
+        self.release = told.decode().split()[0]
 
     def reader(self, analyst: str | None) -> TwinReader:
         """The twin as an analyst reads it, whose role tells nobody who that is."""
@@ -189,14 +189,15 @@ class Twin:
         return True
 
     def living(self, work: Callable[[], T]) -> T:
-        """Do what needs it; where it cannot be reached, it is started again, and asked once more.
+        """Do what needs it; where it cannot be reached, it is started again, and asked anew.
 
-        Questions change nothing, so that one may be asked twice. Raises: OperationalError (E_TWIN).
+        Questions change nothing, so that one may be asked again. One that has just lost a process
+        may answer for a moment before it ends. Raises: OperationalError (E_TWIN).
         """
-        began = time.monotonic()
-        try:
-            return work()
-        except Unreachable:
+        for _ in range(1 if self.own is None else TRIES):
+            began = time.monotonic()
+            with contextlib.suppress(Unreachable):
+                return work()
             self._start_again(began)
         return work()
 
@@ -213,13 +214,13 @@ class Twin:
                 for _, connection in self._idle:
                     connection.finish()
                 self._idle.clear()
-            if self.folder is not None:
-                self._start(self.folder)
+            if self.folder is not None and self.own is not None:
+                self._start(self.own, self.folder.path)
                 self._await()
             self._began = time.monotonic()
 
-    def _start(self, folder: Path) -> None:
-        if is_running(folder):  # it recovers by itself from the death of one of its processes
+    def _start(self, own: OwnPostgres, folder: Path) -> None:
+        if own.is_running(folder):  # it recovers by itself from the death of one of its processes
             return
         now = time.monotonic()
         self._starts = [each for each in self._starts if each > now - WITHIN]
@@ -228,7 +229,7 @@ class Twin:
             raise OperationalError("E_TWIN", what, hint="it is started again later")
         self._starts.append(now)
         self.events.note("twin", outcome="started again")
-        self.admin = start_twin(folder)
+        self.admin = own.start(folder)
 
     def _await(self) -> None:
         """Wait until it answers. Raises: Unreachable after ``PATIENCE`` seconds."""
@@ -295,10 +296,7 @@ class Twin:
                 connection.finish()
             self._idle.clear()
         if self.folder is not None:
-            from pgserver.postgres_server import get_server  # of the extra dpsql[server]
-
-            get_server(self.folder, cleanup_mode="stop").cleanup()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.remove()
 
 
 class TwinReader:
@@ -381,48 +379,18 @@ def open_twin(where: str, database: str) -> Twin:
         raise UsageError(
             "E_TWIN", "the twin needs psycopg", hint="pip install 'dpsql[server]', or --twin off"
         ) from None
-    folder = None
+    folder = own = None
     if where == "auto":
+        own = find_postgres()
+        folder = ScratchFolder("dpsql-twin-", remove=own.stop)  # and a twin that a killed one left
         try:
-            with warnings.catch_warnings():  # where nobody has logged in there is no runtime folder
-                warnings.simplefilter("ignore")
-                import pgserver.postgres_server  # noqa: F401  PostgreSQL as a package
-        except ImportError:
-            hint = "pip install 'dpsql[server]', --twin DSN, or --twin off"
-            raise UsageError("E_TWIN", "the twin needs pgserver", hint=hint) from None
-        logging.getLogger("pgserver").setLevel(logging.WARNING)
-        folder = Path(tempfile.mkdtemp(prefix="dpsql-twin-"))
-        where = start_twin(folder)
-    twin = Twin(where, database, folder)
+            where = own.start(folder.path)
+        except OperationalError:
+            folder.remove()
+            raise
+    twin = Twin(where, database, folder, own)
     twin.create()
     return twin
-
-
-def start_twin(folder: Path) -> str:
-    """Start an empty PostgreSQL in a folder, or see that it runs, and return its DSN.
-
-    Raises: OperationalError (E_TWIN).
-    """
-    from pgserver.postgres_server import get_server  # of the extra dpsql[server]
-
-    try:
-        server = get_server(folder, cleanup_mode="stop")
-        server.ensure_postgres_running()
-    except (subprocess.SubprocessError, OSError, AssertionError):
-        raise OperationalError("E_TWIN", "the twin cannot be started") from None
-    process = server.get_pid()
-    if process is not None and hasattr(resource, "prlimit"):  # Linux, where it is allowed
-        with contextlib.suppress(OSError):
-            resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))
-    return str(server.get_uri())
-
-
-def is_running(folder: Path) -> bool:
-    """True if the PostgreSQL of a folder has a process that runs."""
-    from pgserver.utils import PostmasterInfo  # of the extra dpsql[server]
-
-    found = PostmasterInfo.read_from_pgdata(folder)
-    return found is not None and bool(found.is_running())
 
 
 class Unreachable(OperationalError):

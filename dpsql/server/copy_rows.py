@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpsql.answer.digits import without_formulas
 from dpsql.server.result_stream import ResultStream
-from dpsql.server.values import COPY_SIGNATURE, COPY_TRAILER, copy_binary, copy_csv, copy_text
+from dpsql.server.values import (
+    COPY_SIGNATURE,
+    COPY_TRAILER,
+    TEXT_TYPE,
+    copy_binary,
+    copy_csv,
+    copy_text,
+)
 
 
-def copied(table: ResultStream, kind: str, header: bool) -> Iterator[bytes]:
-    """The rows, line by line, as text, CSV or binary, whose header goes with the first row."""
+def copied(table: ResultStream, kind: str, header: bool, formulas: bool = True) -> Iterator[bytes]:
+    """The rows, line by line, as text, CSV or binary, whose header goes with the first row.
+
+    COPY is read by programs, which get values as they are; without ``formulas``, which a file for
+    spreadsheets has not, no text of a line begins like one.
+    """
     if kind == "binary":
         begin = COPY_SIGNATURE
         for row in table.rows([1]):
@@ -19,6 +31,17 @@ def copied(table: ResultStream, kind: str, header: bool) -> Iterator[bytes]:
         return
     write, mark = (copy_csv, b",") if kind == "csv" else (copy_text, b"\t")
     if header:
-        yield mark.join(write(head.name.encode()) for head in table.heads) + b"\n"
-    for row in table.rows([], write=write):
-        yield mark.join(each or b"" for each in row) + b"\n"
+        names = (head.name if formulas else without_formulas(head.name) for head in table.heads)
+        yield mark.join(write(name.encode()) for name in names) + b"\n"
+    if formulas:
+        for row in table.rows([], write=write):
+            yield mark.join(each or b"" for each in row) + b"\n"
+        return
+    texts = [head.oid == TEXT_TYPE for head in table.heads]
+    for row in table.rows([]):
+        cells = (_guarded(cell) if text else cell for cell, text in zip(row, texts, strict=True))
+        yield mark.join(map(write, cells)) + b"\n"
+
+
+def _guarded(cell: bytes | None) -> bytes | None:
+    return None if cell is None else without_formulas(cell.decode()).encode()

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Literal
 
 from dpsql.errors import printable
 from dpsql.records import dataclass, field
@@ -46,10 +47,28 @@ KINDS: Mapping[str, EventKind] = {
     "reload": EventKind(logging.INFO, "reloads", ("what", "outcome")),
     "source": EventKind(logging.WARNING, "sources", ("outcome",)),
     "twin": EventKind(logging.WARNING, "twins", ("outcome",)),
+    "server": EventKind(logging.ERROR, "servers", ("outcome",)),
     "missed": EventKind(logging.ERROR, "missed_clients", ("why",)),
     "defect": EventKind(logging.ERROR, "defects", ("why",)),
 }
 """Everything that a server tells its operator of. A label has few values, so that all are kept."""
+
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of a server, with its values by their labels."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    values: tuple[tuple[Labels, float], ...]
+
+    @classmethod
+    def one(cls, name: str, kind: Literal["counter", "gauge"], value: float) -> Metric:
+        """One value without labels."""
+        return cls(name, kind, (((), value),))
 
 
 @dataclass(frozen=True)
@@ -95,20 +114,15 @@ class Events:
         with self._lock:
             return sum(count for each, count in self.counts.items() if each[: len(key)] == key)
 
-    def metrics(self) -> Iterator[str]:
-        """The counts in the text format of Prometheus."""
+    def metrics(self) -> Iterator[Metric]:
+        """The counts, of every kind."""
         with self._lock:
             counts = dict(self.counts)
         for name, kind in KINDS.items():
-            metric = f"dpsql_{kind.metric}_total"
             found = sorted(key for key in counts if key[0] == name)
-            yield f"# TYPE {metric} counter"
-            if not kind.labels and not found:
-                yield f"{metric} 0"
-            for key in found:
-                pairs = zip(kind.labels, key[1:], strict=True)
-                labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in pairs)
-                yield f"{metric}{'{' + labels + '}' if labels else ''} {counts[key]}"
+            values = [(tuple(zip(kind.labels, k[1:], strict=True)), counts[k]) for k in found]
+            none = [] if kind.labels else [((), 0)]
+            yield Metric(f"dpsql_{kind.metric}_total", "counter", tuple(values or none))
 
 
 def note_refusal(events: Events, state: str, is_late: bool = False, code: str = "") -> None:
@@ -136,8 +150,8 @@ class JsonLines(logging.Formatter):
         told = getattr(record, "told", None)
         if told is None:
             told = {"event": "log", "logger": record.name, "message": record.getMessage()}
-        shown = {name: _shown(value) for name, value in told.items()}
-        return json.dumps({"at": at, "level": record.levelname.lower(), **shown})
+        facts = {name: shown(value) for name, value in told.items()}
+        return json.dumps({"at": at, "level": record.levelname.lower(), **facts})
 
 
 def _line(told: Mapping[str, object]) -> str:
@@ -146,17 +160,14 @@ def _line(told: Mapping[str, object]) -> str:
     >>> _line({"event": "end", "user": "ana", "outcome": "idle for long", "entry": 3})
     'event=end user=ana outcome="idle for long" entry=3'
     """
-    return " ".join(f"{name}={_quoted(_shown(value))}" for name, value in told.items())
+    return " ".join(f"{name}={_quoted(shown(value))}" for name, value in told.items())
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> int | float | str:
+    """A fact as it is told: a number, or a text without controls."""
     return value if isinstance(value, int | float) else printable(str(value)[:MOST_SHOWN])
 
 
 def _quoted(value: object) -> str:
     text = str(value)
     return json.dumps(text) if not text or set(text) & set(' "=') else text
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

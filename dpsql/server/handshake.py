@@ -44,7 +44,7 @@ TRIES_OF_NAME, DELAY_OF_NAME = 20, 1.0
 MOST_NOTED = 10_000
 """Names and addresses whose failures are remembered, so that a flood of them fills no memory."""
 VERSION = "16.0"
-"""The version of PostgreSQL whose protocol and catalogs clients should expect."""
+"""The release of PostgreSQL that clients should expect where none answers them."""
 ENCODINGS = frozenset({"utf8", "unicode", "'utf8'", "'utf-8'", "utf-8", "sql_ascii"})
 
 
@@ -139,7 +139,8 @@ class Door:
     """The decision on who comes in. ``cancel`` ends the statement of the session with such a key.
 
     ``binding`` is what sign-ins under TLS can be bound to, ``secret`` what salts of names that
-    nobody has are made from: the same after a restart, as those of users are.
+    nobody has are made from: the same after a restart, as those of users are. ``release`` is that
+    of the PostgreSQL which answers questions about catalogs.
     """
 
     users: Users
@@ -153,6 +154,7 @@ class Door:
     binding: bytes | None = None
     events: Events = field(default_factory=Events)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    release: str = VERSION
 
     def welcome(self, wire: ClientSocket) -> Guest | None:
         """Let a client in; None for one that only came to cancel.
@@ -276,7 +278,7 @@ class Door:
 
     def _introduce(self, wire: ClientSocket, guest: Guest) -> None:
         told = {
-            "server_version": f"{VERSION} (dpsql {__version__})",
+            "server_version": f"{self.release} (dpsql {__version__})",
             "server_encoding": "UTF8",
             "client_encoding": "UTF8",
             "application_name": guest.options.get("application_name", ""),

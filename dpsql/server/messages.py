@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from dpsql.errors import printable_lines
 from dpsql.records import dataclass
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
@@ -182,7 +183,8 @@ class Told:
             b"H": self.hint,
             b"P": str(self.position) if self.position else "",
         }
-        body = b"".join(key + _text(text) for key, text in fields.items() if text)
+        said = {key: printable_lines(text) for key, text in fields.items() if text}
+        body = b"".join(key + _text(text) for key, text in said.items())
         kind = b"E" if self.severity in ("ERROR", "FATAL") else b"N"
         return message(kind, body + b"\0")
 

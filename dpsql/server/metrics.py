@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from dpsql.dbapi.site import Site
+from dpsql.engine.planning_processes import PlanningProcesses
 from dpsql.errors import Error, UsageError
 from dpsql.server.arrivals import PAUSES, name_of
-from dpsql.server.events import Events
+from dpsql.server.events import Events, Labels, Metric
 
 if TYPE_CHECKING:
     from dpsql.server.catalog_twin import Twin
@@ -24,25 +25,45 @@ MOST_WATCHING = 32
 """Connections to the metrics at once: each has a thread."""
 
 
-def lines(events: Events, sessions: int, site: Site) -> Iterator[str]:
-    """The metrics, line by line."""
-    yield "# TYPE dpsql_sessions gauge"
-    yield f"dpsql_sessions {sessions}"
+def metrics(events: Events, sessions: int, site: Site) -> Iterator[Metric]:
+    """The metrics of a server."""
+    yield Metric.one("dpsql_sessions", "gauge", sessions)
     yield from events.metrics()
+    planning = site.engine.planning
+    if isinstance(planning, PlanningProcesses):
+        yield Metric.one("dpsql_planning_busy", "gauge", planning.busy)
+        yield Metric.one("dpsql_planning_ended_total", "counter", planning.ended)
     try:
         status = site.engine.status()
     except Error:  # a ledger that is damaged is told by the health, not here
         return
-    yield "# TYPE dpsql_charges_total counter"
-    yield f"dpsql_charges_total {status.entries}"
-    yield "# TYPE dpsql_epsilon gauge"
-    yield f'dpsql_epsilon{{what="total"}} {float(status.total_epsilon):g}'
-    yield f'dpsql_epsilon{{what="remaining"}} {float(status.remaining_epsilon):g}'
+    yield Metric.one("dpsql_charges_total", "counter", status.entries)
+    left: list[tuple[Labels, float]] = [
+        ((("what", "total"),), float(status.total_epsilon)),
+        ((("what", "remaining"),), float(status.remaining_epsilon)),
+    ]
     for name, inner in sorted(status.nested.items()):
         kind, _, whose = name.partition(":")
-        whose = whose.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        left = float(inner.remaining_epsilon)
-        yield f'dpsql_epsilon{{what="remaining",{kind}="{whose}"}} {left:g}'
+        left.append(((("what", "remaining"), (kind, whose)), float(inner.remaining_epsilon)))
+    yield Metric("dpsql_epsilon", "gauge", tuple(left))
+
+
+def lines(found: Iterable[Metric]) -> Iterator[str]:
+    """Metrics in the text format of Prometheus.
+
+    >>> list(lines([Metric("dpsql_epsilon", "gauge", (((("analyst", 'a"b'),), 9.5),))]))
+    ['# TYPE dpsql_epsilon gauge', 'dpsql_epsilon{analyst="a\\\\"b"} 9.5']
+    """
+    for metric in found:
+        yield f"# TYPE {metric.name} {metric.kind}"
+        for labels, value in metric.values:
+            pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+            told = value if isinstance(value, int) else f"{value:g}"
+            yield f"{metric.name}{'{' + pairs + '}' if pairs else ''} {told}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def unwell(site: Site, twin: Twin | None, events: Events) -> list[str]:
@@ -117,7 +138,7 @@ def open_metrics(
 
         def do_GET(self) -> None:  # the name that http.server calls
             if self.path == "/metrics":
-                text = "\n".join(lines(events, sessions(), site)) + "\n"
+                text = "\n".join(lines(metrics(events, sessions(), site))) + "\n"
                 self._answer(200, text)
             elif self.path == "/health/live":
                 self._answer(200, "ok\n")

@@ -19,7 +19,7 @@ from dpsql.errors import OperationalError, UsageError
 from dpsql.records import dataclass
 from dpsql.server.arrivals import arrivals
 from dpsql.server.server import Server
-from dpsql.server.signed_in import SignedIn, ended
+from dpsql.server.signed_in import ended
 
 SUFFIX = ".control"
 LONGEST = 10_000
@@ -60,13 +60,23 @@ class OperatorSocket:
 
     def answer(self, asked: dict[str, Any]) -> list[dict[str, object]]:
         """The sessions that are listed, or that were ended."""
-        found = sorted(self.server.present(), key=lambda each: each.begun)
+        server = self.server
+        found = sorted(server.present(), key=lambda each: each.begun)
+        page = server.visits
+        visits = [] if page is None else list(page.present())
         if asked["act"] == "end":
-            found = [each for each in found if _is_meant(each, asked)]
+            found = [
+                each for each in found if _is_meant(each.guest.process, each.guest.user, asked)
+            ]
+            visits = [each for each in visits if _is_meant(each.number, each.user, asked)]
             for each in found:
                 each.end(ended(), "operator")
-            self.server.events.note("act", outcome="sessions ended", sessions=len(found))
-        return [each.describe() for each in found]
+            if page is not None:
+                for visit in visits:
+                    page.dismiss(visit)
+            here = len(found) + len(visits)
+            server.events.note("act", outcome="sessions ended", sessions=here)
+        return [each.describe() for each in (*found, *visits)]
 
     def close(self) -> None:
         """Close it, and take its name away."""
@@ -77,13 +87,13 @@ class OperatorSocket:
         self.path.unlink(missing_ok=True)
 
 
-def _is_meant(each: SignedIn, asked: dict[str, Any]) -> bool:
-    user = str(asked.get("user") or "").casefold()
-    return each.guest.process in asked.get("numbers", ()) or each.guest.user.casefold() == user
+def _is_meant(number: int, user: str, asked: dict[str, Any]) -> bool:
+    wanted = str(asked.get("user") or "").casefold()
+    return number in asked.get("numbers", ()) or user.casefold() == wanted
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Whether the other side is this user or root, where the kernel says who it is."""
+    """True if the other side is this user or root, where the kernel says who it is."""
     if not hasattr(socket, "SO_PEERCRED"):  # the file's mode keeps others out as well
         return True
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -123,7 +133,7 @@ def open_control(server: Server) -> OperatorSocket | None:
 
 
 def ask_servers(catalog: Path, **asked: object) -> list[dict[str, Any]]:
-    """What all servers of a catalog on this machine answer. Raises: UsageError (E_LISTEN)."""
+    """The answers of all servers of a catalog on this machine. Raises: UsageError (E_LISTEN)."""
     found: list[dict[str, Any]] = []
     answered = False
     for path in sorted(catalog.absolute().parent.glob(f"{catalog.stem}.*{SUFFIX}")):

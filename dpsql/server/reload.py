@@ -59,7 +59,7 @@ class Certificate:
 
 
 class Host(Protocol):
-    """What is watched of a server: who may come and who is here, and what its sessions go by."""
+    """The server as it is watched: who may come and who is here, and what its sessions go by."""
 
     site: Site
     users: Users
@@ -83,6 +83,8 @@ class Reload:
         self._seen: dict[str, list[tuple[int, ...] | None]] = {}
         self._is_over = threading.Event()
         self._is_forced = False
+        self.after: Callable[[], None] = lambda: None
+        """The consequences of a look at everything."""
         self._thread: threading.Thread | None = None
         self._seen["users"] = _touched(server.users.path)
         self._seen["catalog"] = _touched(*server.site.paths)
@@ -132,6 +134,8 @@ class Reload:
             if server.certificate is not None:
                 self._if_changed("certificate", server.certificate.paths, self._certify)
             self._end_overdue()
+            if is_forced:
+                self.after()
 
     def _if_changed(self, what: str, paths: tuple[Path, ...], act: Callable[[], None]) -> None:
         """Do what follows from files that were touched; what cannot be done is logged."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import itertools
 import logging
 import resource
@@ -12,18 +11,22 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 from dpsql.dbapi.site import Site
-from dpsql.errors import Error, UsageError, printable
+from dpsql.engine.planning_processes import PlanningProcesses
+from dpsql.errors import Error, UsageError
 from dpsql.records import dataclass, field
+from dpsql.server.address import Address
 from dpsql.server.answer_ticks import Ticks
 from dpsql.server.arrivals import arrivals, name_of
 from dpsql.server.catalog_twin import Twin
 from dpsql.server.client_connection import ClientConnection
 from dpsql.server.client_socket import ClientSocket
 from dpsql.server.events import Events
-from dpsql.server.handshake import Door, Failures, Refusal
+from dpsql.server.handshake import VERSION, Door, Failures, Refusal
 from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, ProtocolError, Told
 from dpsql.server.pipelined import Remembered
@@ -38,8 +41,6 @@ MOST_SESSIONS = 200
 """Clients at once; one more is told so, as in PostgreSQL."""
 FAREWELL = 30.0
 """Seconds that sessions have to end what they do when the server is closed."""
-BACKLOG = 128
-"""Connections that wait to be accepted."""
 SPARE, EACH = 24, 6
 """Descriptors that clients leave free, for the ledger and users, and for what each session opens:
 ledger, store, their journals, anchor and lock. Together no more than half of all."""
@@ -49,52 +50,6 @@ SHORT = frozenset({"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"})
 
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """Seconds of silence, seconds between questions, and how many remain without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The address on which the server listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read ``HOST:PORT``, ``HOST`` or ``:PORT``. Raises: UsageError (E_LISTEN).
-
-        >>> Address.parse("127.0.0.1:6543"), Address.parse("[::1]")
-        (Address(host='127.0.0.1', port=6543), Address(host='::1', port=5432))
-        """
-        host, mark, port = text.rpartition(":")
-        if text.endswith("]") or not mark:
-            host, port = text, "5432"
-        if not (port.isdigit() and int(port) < 65536):
-            raise UsageError("E_LISTEN", f"{printable(text)} is no address", hint="HOST:PORT")
-        return cls(host.strip("[]") or "127.0.0.1", int(port))
-
-    def listen(self) -> socket.socket:
-        """A listening socket. Raises: UsageError (E_LISTEN)."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        found = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind((self.host, self.port))
-            found.listen(BACKLOG)
-        except OSError as error:
-            found.close()
-            what = f"cannot listen on {self.host}:{self.port}"
-            raise UsageError("E_LISTEN", f"{what}: {error.strerror}") from None
-        return found
-
-    @property
-    def is_loopback(self) -> bool:
-        """True if only this machine reaches it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 def read_tls(cert: Path | None, key: Path | None, address: Address) -> ssl.SSLContext | None:
@@ -130,6 +85,16 @@ def keep_alive(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
+class Visits(Protocol):
+    """The visits of a server's page, which opens after the server."""
+
+    def present(self) -> Sequence[Any]:
+        """The visits that are here."""
+
+    def dismiss(self, visit: Any) -> None:
+        """End a visit, from any thread."""
+
+
 @dataclass
 class Server:
     """Listens at an address, until it is closed.
@@ -152,6 +117,7 @@ class Server:
     idle: float = 0.0
     lifetime: float = 0.0
     certificate: Certificate | None = None
+    planning: PlanningProcesses | None = None
     _here: dict[tuple[int, int], SignedIn] = field(default_factory=dict)
     _open: dict[ClientSocket, None] = field(default_factory=dict)
     _arriving: dict[ClientSocket, None] = field(default_factory=dict)
@@ -161,7 +127,8 @@ class Server:
 
     def __post_init__(self) -> None:
         catalog = self.site.catalog
-        numbers = itertools.count(1 + secrets.randbelow(1 << 20))
+        self.numbers = itertools.count(1 + secrets.randbelow(1 << 20))
+        self.visits: Visits | None = None
         self._door = Door(
             self.users,
             self.tls,
@@ -169,12 +136,15 @@ class Server:
             self.site.analysts,
             catalog.path.stem,
             self._cancel,
-            lambda: next(numbers),
+            lambda: next(self.numbers),
             self.failures,
             self.binding,
             self.events,
             self.site.engine.key_of("salts of names that nobody has"),
+            VERSION if self.twin is None else self.twin.release,
         )
+        if self.planning is not None:
+            self.site.engine.planning = self.planning
         self._socket = self.address.listen()
         self._lobby, self._remembered = IdleClients(), Remembered()
         self.watch = Reload(self)
@@ -189,6 +159,13 @@ class Server:
     def sessions(self) -> int:
         """The number of clients that have signed in and are here."""
         return len(self._here)
+
+    def is_well(self) -> bool:
+        """True where the lock that all sessions take is free again within a moment."""
+        if not self._lock.acquire(timeout=FAREWELL):
+            return False
+        self._lock.release()
+        return True
 
     def present(self) -> list[SignedIn]:
         """The clients that have signed in and are here."""
@@ -334,6 +311,8 @@ class Server:
             if thread.is_alive():
                 thread.join(max(0.0, end - time.monotonic()))
         self._lobby.close()
+        if self.planning is not None:
+            self.planning.close()
         self.site.close()
         if self.twin is not None:
             self.twin.close()

@@ -15,11 +15,11 @@ ENDED = "terminating connection due to administrator command"
 """In the words of PostgreSQL, which every pool of connections understands."""
 
 OUTLIVED = "the tables or the analysts have changed; connect again"
-"""What is told whose session cannot go on with the catalog in force."""
+"""The message to a session that cannot go on with the catalog in force."""
 
 
 def ended(hint: str = "connect again", state: str = "57P01", text: str = ENDED) -> Told:
-    """What a client is told last whose session is ended."""
+    """The last message to a client whose session is ended."""
     return Told("FATAL", state, text, hint=hint)
 
 

@@ -173,7 +173,7 @@ class StatementRunner:
 
     @property
     def is_outlived(self) -> bool:
-        """Whether the tables or the analyst of the session are no more what they were."""
+        """True if the tables or the analyst of the session are no more what they were."""
         return self._caller.is_outlived
 
     @property

@@ -16,30 +16,30 @@ from dpsql.logical.bind.scope import NotYetBoundError
 from dpsql.logical.existence import groups_asked
 from dpsql.logical.expressions import ColumnId
 from dpsql.logical.rules import ruled
-from dpsql.sql.lexemes import Fragment
 from dpsql.sql.relations import PublicRows
 from dpsql.sql.rewritten import ERRORS, all_of, with_rows
 
 NOTE = (
     f"where it matters which groups exist, those do whose noisy number of rows is over {ERRORS} "
-    "standard errors: HAVING COUNT(*) > ... says otherwise"
+    "standard errors, or a half where no error is known: HAVING COUNT(*) > ... says otherwise"
 )
 
 
-def existing(tree: exp.Expr, fragment: Fragment, catalog: Catalog, public: PublicRows) -> exp.Expr:
+def existing(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Return a query whose groups are asked for existence where that matters; itself if nowhere.
 
     One without a plan stays as it is: it is refused later, or of a form that is not bound yet.
 
     Args:
         tree: it is not changed.
-        fragment: its text.
         catalog: of its tables.
         public: tells the columns of public tables.
     """
+    if not any(_may_be_asked(each, tree) for each in tree.find_all(exp.Query)):
+        return tree
     selects: dict[ColumnId, exp.Select] = {}
     try:
-        bound = bind_query(tree, CatalogSchema(catalog, public), fragment, selects)
+        bound = bind_query(tree, CatalogSchema(catalog, public), None, selects)
         asked = groups_asked(ruled(bound), catalog)
     except (Error, NotYetBoundError):
         return tree
@@ -51,6 +51,12 @@ def existing(tree: exp.Expr, fragment: Fragment, catalog: Catalog, public: Publi
         if id(old) in found:
             _ask(new)
     return copy
+
+
+def _may_be_asked(query: exp.Expr, tree: exp.Expr) -> bool:
+    """Say whether a query has groups that something within the statement is made of."""
+    grouped = query.args.get("group") is not None or query.args.get("distinct") is not None
+    return isinstance(query, exp.SetOperation) or (grouped and query is not tree)
 
 
 def _ask(select: exp.Select) -> None:

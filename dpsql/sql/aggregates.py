@@ -17,11 +17,10 @@ from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.sql.centred import centred, is_far, moved, same_but_for_little
 from dpsql.sql.company import MIXED, Company, company_of
-from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.edges import check_edges
 from dpsql.sql.functions import has, kinds
 from dpsql.sql.guarded import clipped, where_known, where_positive
-from dpsql.sql.language import check_scalar, written_name
+from dpsql.sql.language import check_scalar, split_test, written_name
 from dpsql.sql.lists import rank_parts
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.remedies import ranked
@@ -39,10 +38,14 @@ Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
 """Writes a call, under the conditions and the window of a shape, over columns of primitive sums."""
 
 BUILDERS: dict[type[exp.Expr], Builder] = {}
-"""What each kind of aggregate function is built by, and those derived from it."""
+"""The builder of each kind of aggregate function, and of those derived from it."""
 
 Further = Callable[[bool], Mapping[type[exp.Expr], Builder]]
-"""What builds those of DISTINCT, or else those that few statements have."""
+"""The builders of aggregates of DISTINCT, or else of those that few statements have."""
+
+LARGE = 2**48
+"""Values of which 2^15 may not fit in 64 bits together, such as microseconds since 1970: their sums
+are told as doubles."""
 
 
 def aggregate(*kinds: type[exp.Expr]) -> Callable[[Builder], Builder]:
@@ -69,7 +72,7 @@ class Aggregates:
 
     @cached_property
     def company(self) -> Company:
-        """What means and spreads stand beside, which decides of what sums they are made."""
+        """The company of means and spreads, which decides of what sums they are made."""
         return MIXED if self.tree is None else company_of(self.tree)
 
     def replace(self, node: exp.Expr, running_of: RunningOf) -> exp.Expr | None:
@@ -104,7 +107,7 @@ class Aggregates:
         return build(self, node, shape)
 
     def _builder(self, node: exp.Expr) -> Builder | None:
-        """What builds calls of this kind, or else of the next that it derives from."""
+        """The builder of calls of this kind, or else of the next that it derives from."""
         of_distinct = isinstance(node.this, exp.Distinct)
         if not of_distinct and type(node) in BUILDERS:
             return BUILDERS[type(node)]
@@ -135,10 +138,12 @@ class Aggregates:
             self.scope.refuse(node, "E_EXPR_IN_AGG", what, hint)
 
     def is_whole(self, node: exp.Expr) -> bool:
-        """Whether a count or a sum is an integer to SQL."""
+        """True if a count or a sum is an integer to SQL."""
         if not isinstance(node, exp.Sum):
             return True
-        return is_whole(node.this, self.scope.is_integer) and self.scope.clip_of(node) is None
+        bounds = self.bounds(node.this)
+        is_small = bounds is None or max(map(abs, bounds)) < LARGE
+        return is_small and is_whole(node.this, self.scope.is_integer)
 
     def column(self, aggregate: Aggregate) -> exp.Column:
         """The column of a primitive, which is added unless it is there."""
@@ -176,12 +181,12 @@ class Aggregates:
         return (Summand(conditions=(condition(self.scope, test),)),)
 
     def counts_cases(self, inner: exp.Expr) -> bool:
-        """Whether a counted expression mentions a measure, whose NULLs are cells of its own."""
+        """True if a counted expression mentions a measure, whose NULLs are cells of its own."""
         columns = [c for c in inner.find_all(exp.Column) if not self.scope.is_listed(c)]
         return any(self.scope.find_column(c, measure=True).domain is None for c in columns)
 
     def amount(self, node: exp.Expr, inner: exp.Expr | None = None) -> Amount:
-        """What every row adds to a sum of what an aggregate is about, or of that less a constant.
+        """The amount that each row adds to a sum: an aggregate's argument, or that less a constant.
 
         Raises: NotSupportedError (E_EXPR_IN_AGG).
         """
@@ -222,7 +227,7 @@ class Aggregates:
         return where_positive(count, clipped(moved(ratio, centre), bounds))
 
     def centred(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
-        """What an aggregate is about less a constant, and the constant; see ``sql/centred.py``."""
+        """The argument of an aggregate less a constant, and the constant: ``sql/centred.py``."""
         if self.scope.clip_of(node) is not None:
             return node.this, None
         return centred(node.this, self.known_bounds, lone=self.company != MIXED)
@@ -357,9 +362,9 @@ class Aggregates:
 
     def tested(self, value: exp.Expr, shape: Aggregate) -> tuple[exp.Expr, Aggregate]:
         """A CASE that is NULL elsewhere as what it is, under its test."""
-        inner, tests = split_test([value])
+        inner, tests = split_test(value)
         found = [each for test in tests for each in conjunction(self.scope, test)]
-        return inner or value, replace(shape, conditions=(*shape.conditions, *found))
+        return inner, replace(shape, conditions=(*shape.conditions, *found))
 
     def refuse(self, node: exp.Expr) -> NoReturn:
         """Refuse an aggregate by its name, and say what works instead."""
@@ -376,7 +381,7 @@ class Aggregates:
         )
 
     def answers(self, node: exp.Expr) -> bool:
-        """Whether an aggregate would be answered here; nothing is noted."""
+        """True if an aggregate would be answered here; nothing is noted."""
         from dpsql.sql.evaluate import Operand  # only what is refused needs it
 
         kept = len(self.found)
@@ -399,7 +404,7 @@ def _written(node: exp.Expr) -> str:
 
 
 def _is_total(node: exp.Window) -> bool:
-    """Whether a window is SUM over COUNT or SUM: a sum over groups of rows."""
+    """True if a window is SUM over COUNT or SUM: a sum over groups of rows."""
     outer = node.this
     if not isinstance(outer, exp.Sum):
         return False

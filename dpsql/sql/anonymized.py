@@ -19,7 +19,7 @@ _BOUNDED = {
     **dict.fromkeys(("count", "sum", "avg"), WORD),
     **dict.fromkeys(("percentile_cont", "quantiles", "stddev_pop", "var_pop"), PER_ROW),
 }
-"""What an aggregate is called after ``anon_``, and what its bounds are of."""
+"""Aggregates by their names after ``anon_``, and what their bounds are of."""
 _OPTIONS = {"kappa": "max_groups_contributed", "k_threshold": "min_privacy_units_per_group"}
 _Change = tuple[int, int, str]
 

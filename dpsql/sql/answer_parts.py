@@ -6,30 +6,29 @@ SELECTs of their own by the same keys; a SELECT over their answers, joined, has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.records import dataclass, replace
-from dpsql.sql.bounded import Bounded
 from dpsql.sql.cell_columns import FlatColumns
-from dpsql.sql.counted_keys import UnitKeyCounts, counted_key
+from dpsql.sql.clauses import RowBounds, clip_of
 from dpsql.sql.fewest import Fewest
-from dpsql.sql.flat_select import is_clipped, needs_bounds
+from dpsql.sql.group_parts import GroupParts, counted_name
 from dpsql.sql.inline import Flat
 from dpsql.sql.kept_groups import keep_groups, refuse_sets
 from dpsql.sql.over_tables import Placed
 from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import group_keys, is_unit, table_under
+from dpsql.sql.per_unit import group_keys, table_under
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Element, Join, Known
 from dpsql.sql.split import needs_split, split
 
-Kind = tuple[str, str]
-"""What an aggregate is over, and of which key where it is about one."""
-_ROWS, _UNITS = ("rows", ""), ("units", "")
+Kind = str
+"""The case-folded column by whose parts an aggregate is; that of rows is over none."""
+_ROWS = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +56,47 @@ class InParts:
 
 
 def _same(key: int, null: bool, side: str) -> exp.Expr:
-    """That a side has the same key as the first one."""
+    """The condition that a side has the same key as the first one."""
     left, right = exp.column(f"k{key}", "p0"), exp.column(f"k{key}", side)
     return (exp.NullSafeEQ if null else exp.EQ)(this=left, expression=right)
 
 
+def needs_bounds(statement: Statement, select: exp.Select, table: Table) -> bool:
+    """True if what a unit adds to a group, or to how many, is to be bounded."""
+    if table.unit.max_rows == 1 or table.unit.column is None:
+        return False
+    if Fewest.of(statement.options, table).says:
+        return True
+    called = select.find_all(exp.Sum, exp.Count, exp.Avg) if statement.clips else ()
+    return any(is_clipped(node, statement, table.unit.max_rows) for node in called)
+
+
+def is_clipped(node: exp.Expr, statement: Statement, most: int) -> bool:
+    """True if what a unit of so many rows adds to a group is clipped."""
+    clip = clip_of(node, statement.clips, statement.fragment)
+    if clip is None or isinstance(clip, RowBounds) or isinstance(node.this, exp.Distinct):
+        return False
+    is_sum = isinstance(node, exp.Sum | exp.Avg)
+    return is_sum or (isinstance(node, exp.Count) and (clip[1] < most or clip[0] > 1))
+
+
 def needs_parts(flat: Flat, select: exp.Select, statement: Statement, table: Table) -> bool:
-    """Whether aggregates of a SELECT are not over its rows as they are."""
+    """True if aggregates of a SELECT are not over its rows as they are."""
     if needs_bounds(statement, select, table):
         return True
     counts = select.find(exp.Count) if table.unit.column is not None else None
     return counts is not None and any(
-        counted_key(flat, each, table) is not None for each in _aggregates_of(select)
+        counted_name(flat, each, table) not in (None, _unit(table))
+        for each in _aggregates_of(select)
     )
 
 
+def _unit(table: Table) -> str:
+    return str(table.unit.column).casefold()
+
+
 def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler) -> InParts:
-    """What such a SELECT is made of. Raises: NotSupportedError; ProgrammingError."""
+    """The parts of such a SELECT. Raises: NotSupportedError; ProgrammingError."""
     keys, table = group_keys(flat, select), table_under(flat, compiler)
     refuse_sets(flat, keys)
     fewest = Fewest.of(statement.options, table)
@@ -84,9 +107,13 @@ def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Com
     kinds = _Kinds(flat, table, statement, fewest.groups)
     seen = kinds.of(select)
     several = len(seen) > 1
-    apart = several or needs_split(select) or any(key for _, key in seen)
+    apart = several or needs_split(select) or bool({*seen} - {_ROWS, _unit(table)})
     inner, outer = split(flat, select) if apart else (select, None)
-    makers = {kind: _maker(kind, flat, table, statement, compiler, fewest.groups) for kind in seen}
+    given = (flat, table, statement, compiler)
+    makers = {
+        kind: GroupParts(*given, kind, fewest.groups).aggregate if kind else flat.aggregate
+        for kind in seen
+    }
     if not several:
         make = makers[seen[0]] if seen else flat.aggregate
         return InParts((make(inner),), outer)
@@ -102,22 +129,6 @@ def _may_be_null(column: Column | None) -> bool:
     return column is None or column.null
 
 
-def _maker(
-    kind: Kind,
-    flat: Flat,
-    table: Table,
-    statement: Statement,
-    compiler: Compiler,
-    groups: int | None,
-) -> Callable[[exp.Select], exp.Select]:
-    """What makes the SELECT of one kind of aggregates."""
-    if kind == _ROWS:
-        return flat.aggregate
-    if kind == _UNITS:
-        return Bounded(flat, table, statement, compiler, groups).aggregate
-    return UnitKeyCounts(flat, table, statement, compiler, kind[1]).aggregate
-
-
 @dataclass(frozen=True, slots=True)
 class _Kinds:
     """Tells the kinds of aggregates of one SELECT apart."""
@@ -130,7 +141,8 @@ class _Kinds:
     def of(self, select: exp.Select) -> list[Kind]:
         """The kinds of its aggregates, that of rows first."""
         found = {self.kind(each) for each in _aggregates_of(select)}
-        return sorted(found, key=lambda kind: (kind != _ROWS, kind))
+        unit = _unit(self.table)
+        return sorted(found, key=lambda kind: (kind != _ROWS, kind == unit, kind))
 
     def kind(self, node: exp.Expr) -> Kind:
         """The kind of an aggregate.
@@ -139,15 +151,10 @@ class _Kinds:
         of as many rows in each of these: what may be either is of the first kind.
         """
         called = node.this if isinstance(node, exp.Filter) else node
-        counted = counted_key(self.flat, node, self.table)
-        if counted is not None:
-            return "keys", counted
-        if isinstance(called, exp.Count) and isinstance(called.this, exp.Distinct):
-            value = self.flat.resolve(called.this.expressions[0])
-            of_units = self.groups is not None and is_unit(value, self.table)
-            return _UNITS if of_units else _ROWS
-        clipped = is_clipped(called, self.statement, self.table.unit.max_rows)
-        return _UNITS if clipped else _ROWS
+        counted, unit = counted_name(self.flat, node, self.table), _unit(self.table)
+        if counted is None and is_clipped(called, self.statement, self.table.unit.max_rows):
+            return unit
+        return _ROWS if counted is None or (counted == unit and self.groups is None) else counted
 
     def some(
         self, select: exp.Select, keys: Sequence[exp.Expr], kind: Kind, other: Kind

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
+from dpsql.errors import ProgrammingError
+from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.records import dataclass, field
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import SETS
 from dpsql.sql.key_sets import has_sets, keys_of
-from dpsql.sql.kinds import Kinds
-from dpsql.sql.met_rows import Met, Unlike
-from dpsql.sql.names import find_alias, position_of
+from dpsql.sql.language import split_test
+from dpsql.sql.met_rows import Met, Unlike, choosing, outwards
+from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.optional_terms import OptionalTerms
 from dpsql.sql.relations import Element
-from dpsql.sql.rewritten import all_of, another, count_rows, divided
+from dpsql.sql.rewritten import (
+    all_of,
+    another,
+    count_rows,
+    divided,
+    error_of_sum,
+    is_of_existence,
+)
+from dpsql.sql.running_totals import ROWS, Comparison
 from dpsql.sql.sugar import has_aggregates
 
-_ROWS = "counted rows"
-"""The alias of the counted rows; answers keep their own."""
-UNKNOWN = ("distinct", "windows", "laterals", "pivots", "sample")
+UNKNOWN = ("windows", "laterals", "pivots", "sample")
 """Clauses that are not written otherwise."""
 _ONE_VALUE = (exp.Max, exp.Min, exp.AnyValue, exp.Avg)
 """Aggregates that a number which all rows of a group share is the value of."""
@@ -33,18 +40,21 @@ _SOME = "0.5"
 """Rows that a group has at least; one with fewer is taken for empty, as noise cannot tell."""
 
 
-def beside(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def beside(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement with such SELECTs written over counted rows; others are as they were."""
-    kinds = Kinds(catalog)
-    if not any(_may_meet(select) for select in tree.find_all(exp.Select)):
+    if not any(_may_meet(select) or any(choosing(select)) for select in tree.find_all(exp.Select)):
         return tree
-    tree = tree.copy()
+    tree = outwards(tree.copy(), binder)
     for select in reversed(list(tree.find_all(exp.Select))):
-        written = _written(select, kinds) if _may_meet(select) else None
-        if written is not None and select is tree:
-            tree = written
-        elif written is not None:
-            select.replace(written)
+        for _ in range(2):  # the counted rows may be groups that values are looked up for
+            written = _written(select, binder) if _may_meet(select) else None
+            if written is None:
+                break
+            if select is tree:
+                tree = written
+            else:
+                select.replace(written)
+            select = written
     return tree
 
 
@@ -52,17 +62,21 @@ def _may_meet(select: exp.Select) -> bool:
     counts = has_aggregates(select) or bool(select.args.get("group"))
     if not counts or any(select.args.get(key) for key in UNKNOWN):
         return False
-    return bool(select.args.get("joins")) or any(
-        n.args.get("query") for n in select.find_all(exp.In)
-    )
+    items = any(item.find(exp.Subquery) for item in select.expressions)
+    joins = bool(select.args.get("joins")) or items or any(choosing(select))
+    return joins or any(n.args.get("query") for n in select.find_all(exp.In))
 
 
-def _written(select: exp.Select, kinds: Kinds) -> exp.Select | None:
+def _written(select: exp.Select, binder: SubqueryBinder) -> exp.Select | None:
     """The SELECT over counted rows; None where nothing meets an answer, or it cannot be."""
     try:
-        met = Met.read(select, kinds)
-        return None if met is None else Beside(met, select).written()
-    except Unlike:
+        met = Met.read(select, binder)
+        if met is None:
+            return None
+        compared = Comparison.of(met)
+        written = None if compared is None else Beside(met, select, compared).written()
+        return Beside(met, select).written() if written is None else written
+    except (Unlike, ProgrammingError):
         return None
 
 
@@ -70,31 +84,49 @@ def _written(select: exp.Select, kinds: Kinds) -> exp.Select | None:
 class Beside:
     """Writes one SELECT over rows and answers; ``carried`` and ``sums`` are asked of the rows.
 
-    It is ``single`` where a group of rows is one row outside, too, and ``testing`` while a
-    condition is written that compares an answer with what it equals.
+    ``compared`` is the condition that running totals meet. It is ``single`` where a group of rows
+    is one row outside, too, and ``testing`` while a condition is written that compares an answer
+    with what it equals.
     """
 
     met: Met
     select: exp.Select
+    compared: Comparison | None = None
     groups: list[exp.Expr] = field(default_factory=list)
     carried: list[exp.Expr] = field(default_factory=list)
     sums: list[exp.Expr] = field(default_factory=list)
     single: bool = False
     testing: bool = False
 
-    def written(self) -> exp.Select:
-        """The SELECT outside. Raises: Unlike."""
+    def written(self) -> exp.Select | None:
+        """The SELECT outside; None where running totals do not have all that is asked for.
+
+        Raises: Unlike.
+        """
         self.groups = [self.key(node) for node in self.keys()]
         left = [test for tests in self.met.on.values() for test in tests]
-        if any(self.met.is_listed(part) for node in self.groups for part in node.find_all(exp.In)):
+        if any(self.met.asks(node) for node in self.groups):
             raise Unlike
-        for test in (*self.met.outer, *left):
+        for test in (*self.outer, *left, *self.asked):
             self.test(test)
         for node in self.groups:
             self.over(node)
         own = [node for node in self.groups if not self.met.mentions(node)]
         self.single = self.is_single(own)
-        return self.outside(own)
+        out = self.outside(own)
+        is_told = self.compared is not None and self.compared.value in (*own, *self.carried)
+        return None if is_told else out
+
+    @property
+    def outer(self) -> list[exp.Expr]:
+        """The conditions that meet an answer, but for that of running totals."""
+        own = None if self.compared is None else self.compared.test
+        return [test for test in self.met.outer if test is not own]
+
+    @property
+    def asked(self) -> list[exp.Expr]:
+        """The answer that running totals are compared with."""
+        return [] if self.compared is None else [self.compared.query]
 
     def keys(self) -> list[exp.Expr]:
         group = self.select.args.get("group")
@@ -108,15 +140,7 @@ class Beside:
 
     def key(self, node: exp.Expr) -> exp.Expr:
         """A key of GROUP BY with positions and aliases written out."""
-        items = self.select.expressions
-        if isinstance(node, exp.Literal) and not node.is_string:
-            position = position_of(node, len(items))
-            if position is None:
-                raise Unlike
-            node = items[position].unalias()
-        if isinstance(node, exp.Column) and self.met.source(node) is None:
-            node = find_alias(items, node) or node
-        return self.met.equal(node)
+        return self.met.equal(written_key(node, self.select.expressions, self.met.names.has))
 
     def grouped(self, node: exp.Expr) -> exp.Expr:
         """An element of GROUP BY outside: a key, or sets of keys."""
@@ -128,12 +152,14 @@ class Beside:
 
     @property
     def has_sets(self) -> bool:
-        """Whether GROUP BY has several sets of keys."""
+        """True if GROUP BY has several sets of keys."""
         return has_sets(self.select)
 
     def is_single(self, own: list[exp.Expr]) -> bool:
-        """Whether every group of rows meets at most one row of each answer, and all of it does."""
+        """True if every group of rows meets at most one row of each answer, and all of it does."""
         if self.has_sets:
+            return False
+        if self.compared is not None and not (own and self.compared.is_one):
             return False
         within = all(node in own for node in self.carried)
         plain = all(isinstance(n, exp.Column) for n in self.groups if self.met.mentions(n))
@@ -154,7 +180,7 @@ class Beside:
         tests = [] if having is None or not self.single else [self.over(having.this)]
         if having is not None and not self.single:
             out.set("having", exp.Having(this=self.over(having.this)))
-        for clause in ("qualify", "order", "limit", "offset"):
+        for clause in ("distinct", "qualify", "order", "limit", "offset"):
             if select.args.get(clause) is not None:
                 out.set(clause, self.over(select.args[clause]))
         if select.args.get("with_") is not None:
@@ -164,9 +190,11 @@ class Beside:
             listed = self.groups if group.args.get("all") else group.expressions
             out.set("group", exp.Group(expressions=[self.grouped(node) for node in listed]))
         joins = [self.joined(each) for each in self.met.answers]
-        tests += [self.test(test) for test in self.met.outer if not self.met.owners(test)]
+        tests += [self.test(test) for test in self.outer if not self.met.owners(test)]
         if self.single and any(node not in own for node in self.carried):
-            raise Unlike
+            self.single = False  # an item chooses rows within the groups
+            self.sums.clear()
+            return self.outside(own)
         out.set("from_", exp.From(this=self.counted(own)))
         out.set("joins", joins or None)
         if tests:
@@ -180,20 +208,18 @@ class Beside:
             on = [self.test(test) for test in self.met.on[each.alias]]
             return exp.Join(this=node, side="LEFT", on=all_of(on))
         place = self.met.answers.index(each)
-        tests = [
-            self.test(t) for t in self.met.outer if max(self.met.owners(t), default=-1) == place
-        ]
+        tests = [self.test(t) for t in self.outer if max(self.met.owners(t), default=-1) == place]
         return exp.Join(this=node, on=all_of(tests)) if tests else exp.Join(this=node, kind="CROSS")
 
     def counted(self, own: list[exp.Expr]) -> exp.Subquery:
         """The rows in groups, by their keys and by what meets an answer."""
         by = [*own, *(node for node in self.carried if node not in own)]
-        inner = exp.Select(
-            expressions=[
-                *(exp.alias_(node.copy(), f"k{self.place(node)}") for node in by),
-                *(exp.alias_(node.copy(), f"a{k}") for k, node in enumerate(self.sums)),
-            ]
-        )
+        keys = {f"k{self.place(node)}": node for node in by}
+        sums = {f"a{k}": node for k, node in enumerate(self.sums)}
+        if self.compared is not None:
+            by, sums = self.compared.grouped(by, sums)
+        items = {**keys, **sums}
+        inner = exp.Select(expressions=[exp.alias_(e.copy(), name) for name, e in items.items()])
         first, *others = self.met.rows
         inner.set("from_", exp.From(this=first.node.copy()))
         inner.set("joins", [e.join.node.copy() for e in others if e.join is not None] or None)
@@ -203,6 +229,8 @@ class Beside:
         if by:
             inner.set("group", exp.Group(expressions=[node.copy() for node in by]))
         inner.meta.update(self.select.meta)
+        if self.compared is not None:
+            inner = self.compared.taken(inner, self.test(self.compared.query), list(keys))
         return exp.Subquery(this=inner, alias=exp.TableAlias(this=_named()))
 
     def place(self, node: exp.Expr) -> int:
@@ -221,9 +249,9 @@ class Beside:
     def over(self, node: exp.Expr) -> exp.Expr:
         """An expression over the counted rows and the answers."""
         if isinstance(node, exp.Column) and not self.testing:
-            node = self.met.equal(node)
+            node = self.met.same(self.met.equal(node), self.groups)
         if isinstance(node, exp.Query):
-            return node.copy()
+            return self.query(node)
         if isinstance(node, exp.Window):
             return self.window(node)
         if isinstance(node, exp.Column) and self.met.source(node) is None:
@@ -233,6 +261,8 @@ class Beside:
             return self.over(node.this)
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self.inside(node)
+        if is_of_existence(node) and not self.single:
+            return error_of_sum(self.counted_as(count_rows()))
         if isinstance(node, exp.Filter | exp.AggFunc | exp.WithinGroup):
             return self.aggregate(node)
         if self.met.is_of_rows(node) and not self.is_of_keys(node):
@@ -242,11 +272,29 @@ class Beside:
             return _of_rows(f"k{self.place(node)}")
         return self.inside(node)
 
+    def query(self, node: exp.Query) -> exp.Expr:
+        """A sub-query; what it mentions of the rows around it is of the counted ones."""
+        copy = node.copy()
+        for own, new in list(
+            zip(node.find_all(exp.Column), copy.find_all(exp.Column), strict=True)
+        ):
+            if self.met.is_own(own):
+                new.replace(self.over(own.copy()))
+        return copy
+
     def is_of_keys(self, node: exp.Expr) -> bool:
-        """Whether an expression is made of keys of GROUP BY, of which sets leave some out."""
-        if node in self.groups or not self.has_sets or self.testing:
+        """True if an expression is made of keys of GROUP BY, of which sets leave some out."""
+        if node in self.groups or self.testing:
             return False
-        return any(part in self.groups for part in node.walk())
+        if self.has_sets:
+            return any(part in self.groups for part in node.walk())
+        return self.is_made(node)
+
+    def is_made(self, node: exp.Expr) -> bool:
+        """True if all columns of an expression are in keys that it has whole."""
+        if isinstance(node, exp.Column) or node in self.groups:
+            return node in self.groups and not any(map(self.met.is_coarse, self.met.columns(node)))
+        return all(map(self.is_made, node.iter_expressions()))
 
     def inside(self, node: exp.Expr, kept: str = "") -> exp.Expr:
         copy = node.copy()
@@ -271,23 +319,26 @@ class Beside:
         """An aggregate of rows as one of counted rows."""
         if self.met.mentions(node):
             return self.of_answers(node)
-        if self.single:
+        if self.single and self.compared is None:
             return self.counted_as(node)
         called = node.this if isinstance(node, exp.Filter) else node
         inner = called.this
         if isinstance(inner, exp.Distinct):
             raise Unlike
         if isinstance(called, exp.Count | exp.CountIf):
-            total = exp.Sum(this=self.counted_as(node))
-            return exp.Coalesce(this=total, expressions=[exp.Literal.number(0)])
+            total = self.total(node)
+            zero = exp.Literal.number(0)
+            return total if self.single else exp.Coalesce(this=total, expressions=[zero])
         if isinstance(called, exp.Sum):
-            return exp.Sum(this=self.counted_as(node))
+            return self.total(node)
         if isinstance(called, exp.Avg):
-            parts = [
-                exp.Sum(this=self.counted_as(another(node, kind))) for kind in (exp.Sum, exp.Count)
-            ]
-            return divided(parts[0], parts[1])
+            return divided(*(self.total(another(node, kind)) for kind in (exp.Sum, exp.Count)))
         raise Unlike
+
+    def total(self, node: exp.Expr) -> exp.Expr:
+        """A sum of the rows as one of counted rows."""
+        total = self.counted_as(node)
+        return total if self.single else exp.Sum(this=total)
 
     def counted_as(self, node: exp.Expr) -> exp.Column:
         if node not in self.sums:
@@ -299,9 +350,15 @@ class Beside:
         inner = node.this
         if isinstance(node, exp.Filter) and isinstance(node.expression, exp.Where):
             return self.filtered(inner, node.expression.this)
+        if isinstance(node, exp.Count | exp.Sum | exp.Avg):
+            value, tests = split_test(inner)
+            if tests:
+                called = node.copy()
+                called.set("this", value.copy())
+                return self.filtered(called, exp.and_(*tests))
         if isinstance(node, exp.Filter | exp.WithinGroup) or isinstance(inner, exp.Distinct):
             raise Unlike
-        if not isinstance(inner, exp.Expr) or inner.find(exp.Query, exp.AggFunc):
+        if not isinstance(inner, exp.Expr) or self.met.parts(inner, exp.AggFunc):
             raise Unlike
         if isinstance(node, exp.Sum):
             weighted = self.weighted(inner)
@@ -321,6 +378,9 @@ class Beside:
 
     def filtered(self, called: exp.Expr, test: exp.Expr) -> exp.Expr:
         """An aggregate of the rows that meet a condition on answers."""
+        if isinstance(called, exp.Avg) and not self.single:
+            sides = (another(called, kind) for kind in (exp.Sum, exp.Count))
+            return divided(*(self.filtered(each, test) for each in sides))
         if self.met.mentions(called) or not isinstance(called, exp.Count | exp.Sum):
             raise Unlike
         if isinstance(called.this, exp.Distinct):
@@ -332,7 +392,7 @@ class Beside:
         return total
 
     def weighted(self, node: exp.Expr) -> exp.Expr:
-        """What all rows of a group add up to: a sum of the rows times numbers beside them."""
+        """The total over all rows of a group: a sum of the rows times numbers beside them."""
         node = node.unnest()
         if isinstance(node, exp.Neg):
             return exp.Neg(this=exp.paren(self.weighted(node.this)))
@@ -380,12 +440,12 @@ class Beside:
         return exp.Add(this=total, expression=plain)
 
     def is_chosen(self, node: exp.Case) -> bool:
-        """Whether answers alone decide which value of a CASE it is."""
+        """True if answers alone decide which value of a CASE it is."""
         return node.this is None and all(self.met.is_plain(each.this) for each in node.args["ifs"])
 
 
 def _named() -> exp.Identifier:
-    return exp.to_identifier(_ROWS, quoted=True)
+    return exp.to_identifier(ROWS, quoted=True)
 
 
 def _of_rows(name: str) -> exp.Column:

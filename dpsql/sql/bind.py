@@ -19,8 +19,10 @@ from dpsql.sql.keys import Keys
 from dpsql.sql.language import Locate, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.over_cells import CellExpressions
+from dpsql.sql.parse import Statement
+from dpsql.sql.products import Compiler
 from dpsql.sql.query import Expression, Query
-from dpsql.sql.relations import PublicRows
+from dpsql.sql.relations import Leaf, PublicRows
 from dpsql.sql.scope import Scope, condition
 
 _WORKS = "one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works"
@@ -96,15 +98,25 @@ def bind(
         raise too_deep() from None
 
 
+def leaf_of(
+    tree: exp.Select, node: exp.Expr, statement: Statement, compiler: Compiler, public: PublicRows
+) -> Leaf:
+    """A SELECT of a statement, bound; ``node`` is what it is as it is written."""
+    place, facts = (tree, statement.fragment, compiler.catalog, public), compiler.evaluator
+    known = (statement.clips, compiler.known, statement.cut, facts)
+    is_clipped = bool(statement.options) and statement.is_clipped
+    return Leaf(bind(*place, *known, is_clipped=is_clipped), node, as_written=tree is node)
+
+
 def _may_couple(tree: exp.Select) -> bool:
-    """Whether a key of GROUP BY may be over several columns, as some item or element is."""
+    """True if a key of GROUP BY may be over several columns, as some item or element is."""
     group = tree.args.get("group")
     parts = () if group is None else (*tree.expressions, *group.expressions)
     return any(len({*part.find_all(exp.Column)}) > 1 for part in parts)
 
 
 def _further(of_distinct: bool) -> Mapping[type[exp.Expr], Builder]:
-    """What builds aggregates that most statements do without."""
+    """The builders of aggregates that most statements do without."""
     if of_distinct:
         from dpsql.sql.distinct_aggregates import OF_DISTINCTS
 
@@ -151,12 +163,5 @@ def _check_clauses(tree: exp.Select, here: Locate) -> None:
             "E_PARSE",
             "nothing is selected",
             hint="SELECT COUNT(*) FROM ...",
-            span=here(tree),
-        )
-    if "from_" not in args:
-        raise ProgrammingError(
-            "E_NO_TABLE",
-            "there is no FROM",
-            hint="constants need no engine; SELECT COUNT(*) FROM table",
             span=here(tree),
         )

@@ -253,7 +253,7 @@ def _constant(node: exp.Expr, name: str) -> MapRows | None:
 
 
 def tells_values(column: Column) -> bool:
-    """Whether rows with the same cell have the same value."""
+    """True if rows with the same cell have the same value."""
     if isinstance(column.domain, Periods):
         return column.type == "date" and (column.domain.unit, column.domain.length) == ("day", 1)
     told = isinstance(column.domain, IntegerRange | Values | DecimalRange)

@@ -24,7 +24,7 @@ BoundsOf = Callable[[exp.Expr], Bounds | None]
 """The declared bounds of a bare number column, None for what is none."""
 
 FAR = 2
-"""How many widths from zero bounds may be before a constant is taken off."""
+"""The number of widths from zero that bounds may be before a constant is taken off."""
 BITS = 53
 """Significant bits of a constant: those of a double, its square is one of exact polynomials."""
 FINE = 11
@@ -32,7 +32,7 @@ FINE = 11
 ZERO, ONE = Fraction(0), Fraction(1)
 
 NEARLY = 2.0**20
-"""How many times as large as they are apart summed numbers may be.
+"""The largest ratio of summed numbers to how far they are apart.
 
 Beyond it a sum is that of a count, and doubles and planning lose what is not: seen from 2^24 on.
 """
@@ -135,7 +135,7 @@ def _less(node: exp.Expr, centre: float) -> exp.Expr:
 
 
 def is_far(low: float, high: float) -> bool:
-    """Whether bounds are far from zero for how far they are apart."""
+    """True if bounds are far from zero for how far they are apart."""
     return 0 < FAR * (high - low) < max(-low, high)
 
 
@@ -162,7 +162,7 @@ class _Multiple:
     times: Fraction
 
     def written(self, centre: exp.Expr | None = None) -> exp.Expr:
-        """It as SQL, of the column less a constant."""
+        """The multiple as SQL, of the column less a constant."""
         found: exp.Expr = self.column.copy()
         if centre is not None:
             found = exp.paren(exp.Sub(this=found, expression=centre))
@@ -188,7 +188,7 @@ class _Linear:
 
 
 def _linear(node: exp.Expr, bounds_of: BoundsOf) -> _Linear | None:
-    """What is a sum of multiples of columns with bounds; None for all else."""
+    """A node as a sum of multiples of columns with bounds; None for all else."""
     inner = node.unnest()
     constant = written_number(inner)
     if constant is not None:
@@ -256,7 +256,7 @@ def moved(mean: exp.Expr, centre: exp.Expr | None) -> exp.Expr:
 
 
 def same_but_for_little(node: exp.Expr, bounds_of: BoundsOf) -> exp.Expr | None:
-    """What is summed, or a factor of it, whose values are all but the same; None without any."""
+    """The argument of a sum, or a factor of it, whose values are all but the same, else None."""
     inner, found = node.unnest(), _range(node, bounds_of)
     if found is not None and _is_nearly_constant(found):
         return node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -10,7 +9,7 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, Span, nearest, printable
 from dpsql.records import dataclass, field
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.functions import names
@@ -114,12 +113,11 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
     name = lexemes[0].text.lower()
     if name not in known:
         alike = SETTINGS[name].alike if name in SETTINGS else ""
-        near = [alike] if alike else difflib.get_close_matches(name, known, n=1)
-        near = [each for each in near if each in known]
+        near = alike if alike in known else nearest(name, known)
         raise NotSupportedError(
             "E_SETTING",
             f"there is no option {printable(name)!r}",
-            hint=f"did you mean {near[0]}?" if near else f"options: {', '.join(known)}",
+            hint=f"did you mean {near}?" if near else f"options: {', '.join(known)}",
             span=fragment.at(lexemes[0]),
         )
     last = lexemes[-1]
@@ -190,7 +188,7 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
 
 
 def _takes(word: str, lexemes: Sequence[Lexeme]) -> bool:
-    """Whether these end in an aggregate that takes such an argument, and what it is of.
+    """True if these end in an aggregate that takes such an argument, and what it is of.
 
     Bounds of rows are for quantiles and variances; those of groups for sums and counts of a column,
     and for counts of all rows.
@@ -259,7 +257,7 @@ def _bounds(words: Sequence[str]) -> tuple[float, float, int] | None:
 _BEFORE_BOUNDS = re.compile(
     r"[\s)]*(,[\s\d.e+,\[\]-]*)?(,?\s*report_format\s*=>[^,()]*)?", re.ASCII | re.IGNORECASE
 )
-"""What stands between an argument and the bounds that follow it: the places of quantiles."""
+"""The text between an argument and the bounds that follow it: the places of quantiles."""
 
 
 _CLIP = "clip"

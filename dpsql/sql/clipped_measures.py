@@ -73,7 +73,7 @@ class ClippedMeasure:
         )
 
     def polynomial(self, column: Column) -> Polynomial:
-        """It as a polynomial of its column."""
+        """The measure as a polynomial of its column."""
         null, name = self.null or 0.0, column.name.casefold()
         return Polynomial(name, (self.shift, self.factor, 0.0), null, self._clip(column))
 
@@ -87,12 +87,12 @@ class ClippedMeasure:
         return None if clip == column.number_bounds else clip
 
     def at(self, value: float) -> float:
-        """What it is for a value of the column."""
+        """The measure's number for a value of the column."""
         return self.factor * min(max(value, self.low), self.high) + self.shift
 
 
 def read_clipped(node: exp.Expr, bounds_of: BoundsOf) -> ClippedMeasure | None:
-    """What a node is if it is linear in a clipped measure, None for all else.
+    """The linear form of a clipped measure that a node is, None for all else.
 
     >>> from sqlglot import parse_one
     >>> text = "CASE WHEN x > 5 THEN 5 ELSE x END"
@@ -174,7 +174,7 @@ def _tested(node: exp.Expr) -> exp.Case | None:
 
 
 def _is_choice(node: exp.Expr) -> bool:
-    """Whether a node is COALESCE, LEAST, GREATEST or ABS of several columns."""
+    """True if a node is COALESCE, LEAST, GREATEST or ABS of several columns."""
     if not isinstance(node, exp.Coalesce | exp.Least | exp.Greatest | exp.Abs):
         return False
     if isinstance(node, exp.Coalesce) and not any(e.find(exp.Column) for e in node.expressions):
@@ -213,7 +213,7 @@ def _as_branches(node: exp.Expr) -> exp.Case:
 
 
 def _is_first(node: exp.Expr, others: Sequence[exp.Expr], kind: type[exp.Expr]) -> exp.Expr:
-    """That a value is known, and before all others that are."""
+    """The condition that a value is known, and before all others that are."""
     tests = [_is_known(node)]
     for other in others:
         if other is not node:
@@ -255,7 +255,7 @@ def _instead(node: exp.Expr, part: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def as_case(node: exp.Expr) -> exp.Expr:
-    """What clips an expression as CASE with tests that tell bins apart; all else as it is.
+    """A clipping expression as CASE with tests that tell bins apart; all else as it is.
 
     Where both sides of a test are the same for the constant itself, it may be of either.
 
@@ -310,7 +310,7 @@ def _computed(node: exp.Expr, bounds_of: BoundsOf) -> ClippedMeasure | None:
 
 
 def _extreme_parts(node: exp.Expr) -> tuple[exp.Expr, float] | None:
-    """What LEAST or GREATEST is of beside constants, and the one of these that matters."""
+    """The argument of LEAST or GREATEST beside constants, and the one of these that matters."""
     if not isinstance(node, exp.Least | exp.Greatest):
         return None
     parts = [node.this, *node.expressions]
@@ -372,7 +372,7 @@ def _branches(node: exp.Expr) -> tuple[tuple[exp.Expr, exp.Expr] | None, exp.Exp
 
 
 def _meets(inner: ClippedMeasure, base: ClippedMeasure, bound: float) -> bool:
-    """Whether a clipped measure and what it is compared with are the same where that is a bound."""
+    """True if a clipped measure and what it is compared with are the same where that is a bound."""
     if (inner.column, inner.factor, inner.shift) != (base.column, base.factor, base.shift):
         return False
     return inner == base or inner.at((bound - base.shift) / base.factor) == bound

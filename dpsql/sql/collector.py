@@ -44,8 +44,14 @@ def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(work)
     def ended(*given: P.args, **named: P.kwargs) -> T:
-        with uncollected(), Anywhere():
-            return work(*given, **named)
+        with uncollected():
+            within = Anywhere()
+            try:
+                with within:
+                    return work(*given, **named)
+            except KeyboardInterrupt:
+                within.leave()
+                raise
 
     return ended
 

@@ -38,7 +38,7 @@ class Combinations:
         return [row[0] for row in found]
 
     def truth(self, sql: str, axes: Sequence[Given], alone: Given, span: Span) -> NDArray[np.bool_]:
-        """Whether a condition holds, row by row. Raises: ProgrammingError (E_DOMAIN_EVAL)."""
+        """True if a condition holds, row by row. Raises: ProgrammingError (E_DOMAIN_EVAL)."""
         rows, place = self._filled(axes, alone)
         held = f"coalesce(CAST(({sql}) AS BOOLEAN), FALSE) AS x"
         with told(span):
@@ -66,7 +66,7 @@ class Combinations:
     def different(
         self, sql: str, axes: Sequence[Given], most: int, span: Span
     ) -> tuple[int, list[Any]]:
-        """How many different values an expression has; and these in the order of rows, if few.
+        """The number of different values of an expression; and these in the order of rows, if few.
 
         Raises: ProgrammingError (E_DOMAIN_EVAL).
         """
@@ -119,7 +119,7 @@ def told(span: Span) -> Iterator[None]:
 
 
 def first_line(error: EvaluationError) -> str:
-    """What DuckDB says of public values, in one line that can be printed."""
+    """The message of DuckDB about public values, in one line that can be printed."""
     return printable(str(error).split("\n")[0])[:200]
 
 

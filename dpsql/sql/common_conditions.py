@@ -118,7 +118,7 @@ def _bare(test: exp.Expr) -> exp.Expr:
 
 
 def _is_join(test: exp.Expr) -> bool:
-    """Whether a condition sets two columns equal."""
+    """True if a condition sets two columns equal."""
     inner = test.unnest()
     return isinstance(inner, exp.EQ) and all(
         isinstance(side.unnest(), exp.Column) for side in (inner.this, inner.expression)

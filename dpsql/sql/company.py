@@ -15,15 +15,13 @@ from sqlglot import exp
 from dpsql.records import dataclass
 from dpsql.sql.functions import has
 
-"""Aggregates whose errors are those of what is measured."""
-
 HALF = math.sqrt(0.5)
-"""What a sum, and that less the middle for a mean of the same column, each count for: a half."""
+"""The weight of a sum, and of that less the middle for a mean of its column: the root of a half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """What the aggregates of a SELECT are.
+    """The company of the aggregates of a SELECT.
 
     They are ``lone`` where all are means and spreads of the same columns. Where all are means of
     one column, and counts or sums of it, ``counts`` are the counts that are measured, else 0;
@@ -58,7 +56,7 @@ class Company:
 
     @property
     def of_sums(self) -> float:
-        """How much sums of values count: they share with means what a sum counts for alone."""
+        """The weight of sums of values: they share with means what a sum counts for alone."""
         return HALF if self.sums else 1.0
 
 

@@ -102,11 +102,11 @@ class Select:
 
     @property
     def is_static(self) -> bool:
-        """Whether the catalog alone determines the answer."""
+        """True if the catalog alone determines the answer."""
         return self.rows == 0 or not any(answer.whole for answer in self.answers)
 
     def clipped(self) -> tuple[str, ...]:
-        """What is said about measures that are summed: their values are clipped."""
+        """Notes on measures that are summed: their values are clipped."""
         found: dict[str, tuple[float, float]] = {}
         for answer in self.answers:
             for term in answer.whole:
@@ -173,24 +173,31 @@ class Compiled:
         return tuple(output.name for output in self.selects[0].query.shell.outputs)
 
     @property
+    def integers(self) -> tuple[bool, ...]:
+        """The result columns that are integers to SQL: numbers are rounded where they are told."""
+        if self.outer is not None:
+            return self.outer.whole
+        return tuple(output.whole for output in self.selects[0].query.shell.outputs)
+
+    @property
     def is_static(self) -> bool:
-        """Whether the catalog alone determines the answer."""
+        """True if the catalog alone determines the answer."""
         return all(select.is_static for select in self.selects)
 
     @property
     def is_modelled(self) -> bool:
-        """Whether it is about synthetic tables alone."""
-        return all(select.table.synthetic for select in self.selects)
+        """True if it is about synthetic tables alone; one about public rows is about none."""
+        return bool(self.selects) and all(select.table.synthetic for select in self.selects)
 
     @property
     def decided(self) -> tuple[str, ...]:
-        """What the declared domains decide by themselves, in words."""
+        """Notes on what the declared domains decide by themselves, in words."""
         said = [each for select in self.selects for each in select.decided]
         return tuple(dict.fromkeys([*said, *(self.outer.notes if self.outer else ())]))
 
     @property
     def demands(self) -> bool:
-        """Whether its errors have to keep to something."""
+        """True if its errors have to keep to something."""
         return self.max_stddev is not None or self.within is not None
 
     def shown(self) -> list[int]:

@@ -6,7 +6,7 @@ What rewrites a statement is imported where a statement has it, which most have 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -14,28 +14,34 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.joint_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
 from dpsql.records import replace
-from dpsql.sql.bind import bind
+from dpsql.sql.bind import leaf_of
 from dpsql.sql.collector import ended_anywhere
 from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.depth import too_deep
 from dpsql.sql.distinct_keys import grouped
-from dpsql.sql.expressions import refuse_rows
-from dpsql.sql.flat_select import is_flat
+from dpsql.sql.earlier_items import named_items
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
 from dpsql.sql.parse import FORM, Statement, parse
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
-from dpsql.sql.relations import Leaf, PrivateRows, PublicRows
-
-if TYPE_CHECKING:
-    from dpsql.sql.shape import Shape
+from dpsql.sql.relations import Leaf, PublicRows
 
 _RELATING = (exp.Join, exp.Exists, exp.Or, exp.In, exp.EQ, exp.NEQ, exp.SetOperation)
-"""What may bring rows together."""
+"""Nodes that may bring rows together."""
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+_PLAIN = frozenset(
+    {
+        *_COMPARISONS,
+        *(exp.Select, exp.From, exp.Table, exp.Identifier, exp.Column, exp.Alias, exp.Literal),
+        *(exp.Count, exp.Star, exp.Sum, exp.Avg, exp.Neg, exp.Paren, exp.And, exp.Or, exp.Not),
+        *(exp.In, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit),
+    }
+)
+"""Nodes with which no step of a SELECT over rows has anything to do."""
 _SEVERAL = (exp.Subquery, exp.CTE, exp.Exists, exp.SetOperation)
-"""What a statement of several queries has."""
+"""Nodes of a statement of several queries."""
 
 
 @ended_anywhere
@@ -55,33 +61,36 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     if known is not None:
         return known
     if statement.tree is None:
-        statement = replace(parse(statement.fragment), parts=statement.parts)
+        again = parse(statement.fragment)
+        statement = replace(again, parts=statement.parts, cut=statement.cut)
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     if compiler.catalog.views:
         from dpsql.sql.declared_views import with_views
 
         tree = with_views(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
+    if tree.find(exp.Anonymous) is not None:
+        tree = _without_code_calls(tree, compiler.catalog, public, statement)
     is_plain, asked = tree.find(exp.Pivot, exp.Subquery, *_RELATING) is None, tree
     if not is_plain and tree.find(exp.Pivot) is not None:
+        from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.pivots import write_out_pivots
 
-        facts = compiler.catalog, compiler.evaluator
+        facts = SubqueryBinder(compiler.catalog, public), compiler.evaluator
         tree = asked = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
     if tree.find(*_SEVERAL) is not None:
         from dpsql.sql.absent import existing
 
-        tree = existing(tree, statement.fragment, compiler.catalog, public)
+        tree = existing(tree, compiler.catalog, public)
     is_asked = tree is not asked
     if not is_plain:
         tree = _written_out(tree, compiler, public)
-    tree = together(grouped(tree, compiler.catalog), compiler.catalog)
+    tree = together(grouped(tree, compiler.catalog, public), compiler.catalog)
     if not is_plain or tree is not asked:
         tree = _beside(tree, compiler.catalog, public)
     contributions = Contributions.read(statement.fragment, statement.options)
-    tree = contributions.filtered(tree, compiler.catalog)
-    flat = isinstance(tree, exp.Select) and is_flat(tree, compiler, statement)
-    compiled = (_compiled_flat if flat else _compiled)(statement, tree, compiler, public)
+    tree = contributions.filtered(tree, compiler.catalog, public)
+    compiled, as_written = _compiled(statement, tree, compiler, public)
     for select in compiled.selects:
         contributions.check(select, compiler.evaluator)
     if is_asked:
@@ -91,55 +100,74 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
         first = replace(first, decided=(*first.decided, NOTE))
         compiled = replace(compiled, selects=(first, *others))
     _check_syntax(statement, compiler)
-    if flat and tree is statement.tree:
+    if as_written and tree is statement.tree:
         _learn(statement, compiled.selects[0], compiler)
     return compiled
+
+
+def _without_code_calls(
+    tree: exp.Expr, catalog: Catalog, public: PublicRows, statement: Statement
+) -> exp.Expr:
+    """Return the same where no call asks for the label or the code of a column."""
+    from dpsql.sql.code_calls import is_code_call, without_code_calls
+
+    if not any(map(is_code_call, tree.find_all(exp.Anonymous))):
+        return tree
+    from dpsql.logical.bind.subqueries import SubqueryBinder
+
+    binder = SubqueryBinder(catalog, public)
+    return without_code_calls(tree, binder, lambda node: locate(node, statement.fragment))
 
 
 def _written_out(tree: exp.Expr, compiler: Compiler, public: PublicRows) -> exp.Expr:
     """Return the same without look-ups by sub-queries, and conditions that relate rows."""
     if tree.find(exp.Subquery) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
-        from dpsql.sql.scalar_lookups import looked_up
+        from dpsql.sql.correlated import looked_up
 
-        tree = looked_up(tree, SubqueryBinder(compiler.catalog, public), public)
+        tree = looked_up(tree, SubqueryBinder(compiler.catalog, public))
+    if tree.find(exp.Join) is not None and tree.find(exp.Max, exp.Min, exp.AnyValue) is not None:
+        from dpsql.logical.bind.public_values import with_public_values
+        from dpsql.logical.bind.subqueries import SubqueryBinder
+
+        tree = with_public_values(tree, SubqueryBinder(compiler.catalog, public))
     is_related = tree.find(*_RELATING, exp.Not, exp.Between) is not None
     return _related(tree, compiler.catalog, public) if is_related else tree
 
 
 def _beside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Return the same where sub-queries that are joined are answers beside the others."""
-    if tree.find(exp.Join, exp.In) is not None:
+    if tree.find(exp.Join, exp.In, exp.Subquery) is not None:
+        from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.beside_answers import beside
 
-        tree = beside(tree, catalog)
+        tree = beside(tree, SubqueryBinder(catalog, public))
     return tree if tree.find(exp.Subquery) is None else _outside(tree, catalog, public)
 
 
 def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Conditions and set operations that bring rows together, in the forms that are read."""
+    from dpsql.logical.bind.subqueries import SubqueryBinder
     from dpsql.sql.own_ids import compared_with_own
     from dpsql.sql.tuple_lists import without_tuples
 
-    tree = compared_with_own(without_tuples(tree, catalog), catalog)
+    binder = SubqueryBinder(catalog, public)
+    tree = compared_with_own(without_tuples(tree, binder), binder)
     if tree.find(exp.Join, exp.Exists, exp.Or, exp.Not, exp.Between) is not None:
-        from dpsql.logical.bind.subqueries import SubqueryBinder
         from dpsql.sql.common_conditions import apart
         from dpsql.sql.half_joins import as_conditions
 
-        tree = as_conditions(apart(tree), SubqueryBinder(catalog, public))
+        tree = as_conditions(apart(tree), binder)
     return tree
 
 
 def _outside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Sub-queries that answers or groups are compared with, and those asked for each group."""
     from dpsql.logical.bind.subqueries import SubqueryBinder
-    from dpsql.sql.compared import compared
     from dpsql.sql.correlated import decorrelated
-    from dpsql.sql.item_lookups import over_groups
 
     binder = SubqueryBinder(catalog, public)
-    return decorrelated(over_groups(compared(tree, binder), binder), binder)
+    return decorrelated(tree, binder)
 
 
 def recalled(statement: Statement, compiler: Compiler) -> Compiled | None:
@@ -160,23 +188,55 @@ def _learn(statement: Statement, select: Select, compiler: Compiler) -> None:
         compiler.parts.learn(parts, query)
 
 
-def _compiled_flat(
-    statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
-) -> Compiled:
-    assert isinstance(tree, exp.Select)
-    fragment, clips, cut = statement.fragment, statement.clips, statement.cut
-    place, known, evaluator = (tree, fragment, compiler.catalog), compiler.known, compiler.evaluator
-    is_clipped = bool(statement.options) and statement.is_clipped
-    query = bind(*place, public, clips, known, cut, evaluator, is_clipped=is_clipped)
-    return Compiled(fragment.body, (compiler.compile(query),))
+def is_plain(tree: exp.Expr, statement: Statement, catalog: Catalog) -> TypeGuard[exp.Select]:
+    """True if a SELECT only counts, adds up, compares and groups declared columns of one table.
+
+    It is compiled as it is written, without what reads other statements: ``Shape`` would make the
+    same of it, and takes longer to import than the statement takes.
+    """
+    parts = list(tree.walk())
+    if not isinstance(tree, exp.Select) or not _PLAIN.issuperset(map(type, parts)):
+        return False
+    if statement.options or statement.clips or named_items(tree):
+        return False
+    tables = [catalog.tables.get(p.name.casefold()) for p in parts if isinstance(p, exp.Table)]
+    if len(tables) != 1 or tables[0] is None or tables[0].public:
+        return False
+    table, aliases = tables[0], {p.alias.casefold() for p in tree.expressions}
+    keys = {name.casefold() for name in (*table.keys, table.unit.column or "")}
+    known = (aliases | table.columns.keys()) - keys
+    for part in parts:
+        ends = [part.args.get(key) for key in ("expression", "low", "high")]
+        is_open = isinstance(part, _COMPARISONS) and any(
+            end and end.find(exp.Column) for end in ends
+        )
+        is_spread = isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count)
+        is_other = isinstance(part, exp.Column) and part.name.casefold() not in known
+        if is_open or is_spread or is_other:
+            return False
+    return True
 
 
 def _compiled(
     statement: Statement, tree: exp.Expr, compiler: Compiler, public: PublicRows
-) -> Compiled:
-    from dpsql.sql.shape import Shape  # and 33 more modules, which one flat SELECT does not need
+) -> tuple[Compiled, bool]:
+    """Compile a statement; the flag says that its one SELECT was compiled as it is written."""
+    if is_plain(tree, statement, compiler.catalog):
+        leaf = leaf_of(tree, tree, statement, compiler, public)
+    else:
+        from dpsql.sql.shape import Shape  # and 33 more modules, which a plain SELECT does not need
 
-    return _compose(Shape(statement, compiler, public), tree)
+        shape = Shape(statement, compiler, public)
+        found = shape.whole(tree)
+        if not isinstance(found, Leaf):
+            known = shape.tables.known(found)
+            shape.check_unused()
+            body = statement.fragment.body
+            return Compiled(body, tuple(shape.tables.selects), shape.tables.outside(known)), False
+        shape.check_unused()
+        leaf = found
+    select = compiler.compile(leaf.query)
+    return Compiled(statement.fragment.body, (select,)), leaf.as_written
 
 
 def _check_syntax(statement: Statement, compiler: Compiler) -> None:
@@ -211,20 +271,3 @@ def _quoted_name(before: str, catalog: Catalog) -> str | None:
     if word is None or not any(word[1].casefold() in t.columns for t in catalog.tables.values()):
         return None
     return f'a name that is a word of SQL is quoted: "{word[1]}"'
-
-
-def _compose(shape: Shape, tree: exp.Expr) -> Compiled:
-    found = shape.relation(tree, {})
-    body = shape.statement.fragment.body
-    if isinstance(found, Leaf):
-        shape.check_unused()
-        return Compiled(body, (shape.compiler.compile(found.query),))
-    if isinstance(found, PrivateRows):
-        if tree.args.get("group"):
-            from dpsql.sql.per_unit import refuse_units
-
-            refuse_units(tree, shape.locate)
-        refuse_rows(tree, shape.locate)
-    known = shape.tables.known(found)
-    shape.check_unused()
-    return Compiled(body, tuple(shape.tables.selects), shape.tables.outside(known))

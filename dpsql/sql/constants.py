@@ -8,7 +8,7 @@ from dpsql.records import dataclass
 from dpsql.sql.lexemes import Fragment, Lexeme, lex
 
 VERSION = "0.2.0"
-"""What version() says: that of the package, which is not imported from below."""
+"""The package's version, as version() shows it; the package is not imported from below."""
 
 MOST = 100
 """Constants of one statement."""
@@ -40,7 +40,7 @@ def constants_of(lexemes: list[Lexeme]) -> tuple[Constant, ...]:
 
 
 def is_constant(fragment: Fragment) -> bool:
-    """Whether a statement is a SELECT of constants alone."""
+    """True if a statement is a SELECT of constants alone."""
     solid = [each for each in lex(fragment.body) if each.kind not in ("space", "comment")]
     return bool(solid) and solid[0].text.lower() == "select" and bool(constants_of(solid))
 

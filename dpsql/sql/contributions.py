@@ -9,7 +9,7 @@ refused, with what to declare.
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from sqlglot import exp
@@ -21,15 +21,18 @@ from dpsql.sql.clauses import Options, read_own, span_of
 from dpsql.sql.compiled import Select
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.lexemes import Fragment, lex
-from dpsql.sql.sugar import has_aggregates
+from dpsql.sql.relations import PublicRows
+
+if TYPE_CHECKING:
+    from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 
 _OF_PUBLIC = re.compile(r"\bp\d+\b")
-"""What an expression over columns of public rows that are looked up mentions."""
+"""The columns, in an expression, of public rows that are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """What a statement says of the rows of privacy units; None where it says nothing."""
+    """The settings of a statement for the rows of privacy units; None where it says nothing."""
 
     fragment: Fragment
     most_groups: int | None
@@ -110,7 +113,7 @@ class Contributions:
                 "leave the option out: rows are counted in every group, with no more noise",
             )
 
-    def filtered(self, tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+    def filtered(self, tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
         """A statement with the groups left out that have too few privacy units.
 
         They are those of the SELECTs that have the option, and are counted with noise, as
@@ -118,9 +121,11 @@ class Contributions:
         """
         if self.least_units is None:
             return tree
-        tree = tree.copy()
+        from dpsql.logical.bind.subqueries import SubqueryBinder  # few statements have the option
+
+        tree, binder = tree.copy(), SubqueryBinder(catalog, public)
         for select in self.having(tree):
-            self.leave_out(select, catalog)
+            self.leave_out(select, binder)
         return tree
 
     def having(self, tree: exp.Expr) -> list[exp.Select]:
@@ -142,24 +147,15 @@ class Contributions:
             found += inside[between.count("select") :][:1]
         return found
 
-    def leave_out(self, select: exp.Select, catalog: Catalog) -> None:
+    def leave_out(self, select: exp.Select, binder: SubqueryBinder) -> None:
         """Leave groups of one SELECT out, in place."""
-        clause = select.args.get("from_")
-        source = None if clause is None else clause.this
-        found = None if source is None else _unit_within(source, catalog)
-        joined = bool(select.args.get("joins"))
-        if source is None or found is None or (joined and not found):
+        counted = _counted(binder.names(select))
+        if counted is None:
             self.refuse(
                 "min_privacy_units_per_group",
                 "the privacy units of this statement's groups cannot be counted",
                 "SELECT ... FROM one private table GROUP BY ..., or HAVING COUNT(*) >= 10",
             )
-        counted: exp.Expr = exp.Star()
-        if found:
-            name = source.alias_or_name
-            of = exp.to_identifier(name, quoted=True) if name else None
-            unit = exp.to_identifier(found, quoted=True)
-            counted = exp.Distinct(expressions=[exp.Column(this=unit, table=of)])
         least = exp.Literal.number(self.least_units)
         test: exp.Expr = exp.GTE(this=exp.Count(this=counted, big_int=True), expression=least)
         having = select.args.get("having")
@@ -173,49 +169,16 @@ class Contributions:
         raise NotSupportedError("E_SETTING", what, hint=hint, span=span)
 
 
-def _unit_within(node: exp.Expr, catalog: Catalog) -> str | None:
-    """The column that tells units apart in what stands in FROM; empty where each row is one.
-
-    None for all but rows of one private table, which a sub-query may pick and show.
-    """
-    from dpsql.sql.kinds import cte_of  # few statements have such an option
-
-    if isinstance(node, exp.Table):
-        cte = cte_of(node)
-        if cte is not None:
-            return None if _renames(cte) or _renames(node) else _unit_shown(cte.this, catalog)
-        table = catalog.tables.get(node.name.casefold())
-        return None if table is None or table.public else table.unit.column or ""
-    if isinstance(node, exp.Subquery) and not _renames(node):
-        return _unit_shown(node.this, catalog)
-    return None
-
-
-def _renames(node: exp.Expr) -> bool:
-    """Whether an element of FROM names its columns."""
-    alias = node.args.get("alias")
-    return alias is not None and bool(alias.args.get("columns"))
-
-
-def _unit_shown(query: exp.Expr, catalog: Catalog) -> str | None:
-    """The same for the rows of a sub-query."""
-    if not isinstance(query, exp.Select) or any(query.args.get(key) for key in _OTHERS):
+def _counted(names: SubqueryNames | None) -> exp.Expr | None:
+    """Each privacy unit of rows once; None where they are not rows, or cannot be told apart."""
+    if names is None or names.facts is None or not names.facts.is_rows:
         return None
-    start = query.args.get("from_")
-    unit = None if start is None else _unit_within(start.this, catalog)
-    if not unit or has_aggregates(query):
-        return None if has_aggregates(query) else unit
-    for item in query.expressions:
-        inner = item.unalias()
-        if isinstance(item, exp.Star) and not any(item.args.values()):
-            return unit
-        if isinstance(inner, exp.Column) and inner.name.casefold() == unit.casefold():
-            name: str = item.alias_or_name
-            return name
-    return None
-
-
-_OTHERS = ("group", "distinct", "joins", "limit", "having", "qualify")
+    for alias, each in names.scope.visible():
+        if each.column in names.facts.units:
+            of = exp.to_identifier(alias, quoted=True) if alias else None
+            unit = exp.to_identifier(each.name, quoted=True)
+            return exp.Distinct(expressions=[exp.Column(this=unit, table=of)])
+    return exp.Star() if names.facts.rows == 1 else None
 
 
 def _start(select: exp.Select) -> int:

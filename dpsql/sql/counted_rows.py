@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from dpsql.sql.functions import is_null_where
 
-"""What is NULL where its column is."""
 _AFTER = ("RIGHT", "FULL")
 """Joins that may leave what stands before them without a row."""
 

@@ -79,7 +79,7 @@ def _without_repeats(tree: exp.Select, scope: Scope) -> exp.Select:
 
 
 def _is_coupled(scope: Scope, key: exp.Expr) -> bool:
-    """Whether a key is an expression over several private columns, and nothing else."""
+    """True if a key is an expression over several private columns, and nothing else."""
     several = len({*key.find_all(exp.Column)}) > 1 and not is_ranges(key)
     if not several or key.find(exp.AggFunc, exp.Query, exp.Window) or scope.is_listed(key):
         return False

@@ -1,4 +1,4 @@
-"""What the declared domains decide about a query by themselves, in words.
+"""Parts of a query that the declared domains decide by themselves, in words.
 
 A number that is 0 by declaration looks like any other 0 otherwise.
 """
@@ -11,7 +11,7 @@ from operator import and_
 
 from dpsql.catalog.describe import describe_values
 from dpsql.errors import Span, printable
-from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.evaluate import Evaluator, Mask, Operand
 from dpsql.sql.query import Condition, Coupled, Expression, Query
 from dpsql.workload.term import Pattern
 
@@ -42,7 +42,8 @@ def find_decided(
         masks = [evaluator.mask(values, each) for each in conditions]
         if not reduce(and_, masks).any():
             empty = [c for c, mask in zip(conditions, masks, strict=True) if not mask.any()]
-            found[_never(empty[:1] or conditions, values)] = None
+            needed = empty[:1] or _needed(conditions, masks)
+            found[_never(needed, values)] = None
             never.update(empty[:1])
     for coupled, pattern in patterns.items():
         if not pattern.truth.any():
@@ -73,6 +74,19 @@ def _by_column(query: Query) -> Iterator[tuple[str, list[Expression]]]:
                 yield column, [each for each in singles if each.column == column]
 
 
+def _needed(conditions: Sequence[Expression], masks: Sequence[Mask]) -> list[Expression]:
+    """Conditions of those that no value meets together, as few as no value meets either.
+
+    What an aggregate asks of its column, that it is known, is a condition that nobody wrote.
+    """
+    kept = dict(enumerate(masks))
+    for place in reversed(range(len(masks))):
+        others = [mask for k, mask in kept.items() if k != place]
+        if others and not reduce(and_, others).any():
+            del kept[place]
+    return [conditions[place] for place in kept]
+
+
 def _never(conditions: Sequence[Expression], source: Operand) -> str:
     assert source.column is not None
     known = f"{printable(source.column.name)} ({describe_values(source.column)})"
@@ -95,6 +109,6 @@ def _text(spans: Iterable[Span]) -> str:
 
 
 def _written(span: Span) -> str:
-    """What stands there; the parser may not remember where the last parenthesis is."""
+    """The text of a span; the parser may not remember where the last parenthesis is."""
     text = " ".join(span.text[span.start : span.end].split())
     return text + ")" * max(0, text.count("(") - text.count(")"))

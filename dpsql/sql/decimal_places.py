@@ -14,11 +14,11 @@ from sqlglot import exp
 from dpsql.catalog.catalog import Column
 
 FINE = 1_000
-"""How many last places the bounds of a measure are wide at least, so that rounding is left out."""
+"""The least width of a measure's bounds, in last places, at which rounding is left out."""
 
 
 def is_fine(node: exp.Cast | exp.Round, columns: Sequence[Column]) -> bool:
-    """Whether CAST or ROUND of products of columns moves numbers by little of what they may be."""
+    """True if CAST or ROUND of products of columns moves numbers by little of what they may be."""
     known = [column.number_bounds for column in columns]
     bounds = [each for each in known if each is not None]
     found = decimals_of(node)
@@ -33,7 +33,7 @@ def is_fine(node: exp.Cast | exp.Round, columns: Sequence[Column]) -> bool:
 
 
 def decimals_of(node: exp.Cast | exp.Round) -> tuple[int | None, int] | None:
-    """How many digits stand before the decimal point at most, and after it; None if unknown.
+    """The number of digits before the decimal point, at most, and after it; None if unknown.
 
     >>> from sqlglot import parse_one
     >>> decimals_of(parse_one("CAST(x AS DECIMAL(12, 2))")), decimals_of(parse_one("ROUND(x, 1)"))

@@ -5,7 +5,7 @@ They declare how many rows of a unit count, and what counts and sums by unit may
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from sqlglot import exp
@@ -16,7 +16,6 @@ from dpsql.catalog.unit_local import FilterRows, PerUnit, Summary, UnitLocal, Wi
 from dpsql.errors import Span, printable
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.kinds import cte_of
 from dpsql.sql.language import Locate, locate, refuse
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement, parse_view
@@ -48,7 +47,7 @@ class DeclaredView:
         refuse(self.node, "E_JOIN", what, hint, self.locate)
 
     def rows(self, found: Relation) -> Relation:
-        """What the view stands for: its rows are bounded after all that it does.
+        """The relation that the view stands for: its rows are bounded after all that it does.
 
         Raises: NotSupportedError (E_JOIN); ProgrammingError.
         """
@@ -149,7 +148,7 @@ class _Views:
 
     def find(self, node: exp.Table) -> View | None:
         """Return the view that a name in FROM stands for."""
-        hidden = cte_of(node) is not None and OF_CATALOG not in node.meta
+        hidden = _cte_of(node) is not None and OF_CATALOG not in node.meta
         return (
             None if hidden or node.args.get("db") else self.catalog.views.get(node.name.casefold())
         )
@@ -189,3 +188,26 @@ class _Views:
             if isinstance(part, exp.Identifier | exp.Star):
                 part.meta.update(place)
         return tree
+
+
+def _cte_of(node: exp.Table) -> exp.CTE | None:
+    """The CTE that a name in FROM stands for; those after it in WITH are not known to it."""
+    for clause, own in _clauses_around(node):
+        for cte in clause.expressions:
+            if cte is own:
+                break
+            if cte.alias.casefold() == node.name.casefold() and not node.args.get("db"):
+                found: exp.CTE = cte
+                return found
+    return None
+
+
+def _clauses_around(node: exp.Expr) -> Iterator[tuple[exp.With, exp.Expr | None]]:
+    """Every WITH around a node, with the CTE in it that the node stands in."""
+    own, around = None, node.parent
+    while around is not None:
+        clause = around.args.get("with_")
+        if clause is not None:
+            yield clause, own
+        own = around if isinstance(around, exp.CTE) else own
+        around = around.parent

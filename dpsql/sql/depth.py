@@ -1,4 +1,4 @@
-"""How deep a statement may be nested: as deep as Python's stack takes, whoever calls.
+"""The depth to which a statement may be nested: as deep as Python's stack takes, whoever calls.
 
 Of its 1,000 frames the parser takes up to 27 a level, our walks of a tree up to three a node. Who
 calls may have used most of them, as frameworks do.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def with_room(work: Callable[[], T]) -> T:
-    """What work without side effects returns, or raises, wherever it is called.
+    """The result of work without side effects, or its error, wherever it is called.
 
     What does not fit beside the frames of the caller is done anew on the stack of another thread.
     """
@@ -47,7 +47,7 @@ def check_depth(tree: exp.Expr) -> None:
 
 
 def too_deep() -> ProgrammingError:
-    """What is said of a statement that does not fit."""
+    """The error for a statement that does not fit."""
     hint = (
         f"{SURE_DEPTH} levels of parentheses, CASE, NOT and signs are read; IN replaces long lists"
         " of OR; of sub-queries and operators, fewer are read from deep within a program"

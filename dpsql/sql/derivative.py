@@ -50,8 +50,8 @@ MAX_TEXT = 50_000
 KEPT = 1e-10
 """Part of a sum of variances that is left at least beside covariances, for it to be known."""
 OWN = "d['s'][p] * d['s'][p] * d['m'][p][1]"
-"""What an aggregate of a group adds alone. DuckDB looks for ``d.s`` among all columns of the table,
-and for names like it: of 3,000 columns that took three times as long as all else."""
+"""The variance of one aggregate of a group alone. DuckDB looks for ``d.s`` among all columns of the
+table, and for names like it: of 3,000 columns that took three times as long as all else."""
 _HOLE = re.compile(r"\{(\w)\}")
 _UNKNOWN = "CAST('nan' AS DOUBLE)"
 DECIMALS = 3

@@ -17,7 +17,6 @@ from dpsql.errors import Error
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.expressions import name_of
-from dpsql.sql.flat_select import may_compare
 from dpsql.sql.functions import has
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
@@ -28,6 +27,12 @@ from dpsql.sql.relations import column_of
 from dpsql.workload.term import MAX_PRODUCTS
 
 _CLAUSES = ("where", "group", "having", "qualify", "order")
+
+
+def may_compare(node: exp.Expr) -> bool:
+    """True if a node may compare two columns."""
+    of_two = isinstance(node, exp.Sub | exp.DateDiff | exp.Between)
+    return of_two or has(node, "order", "equality")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.catalog import Column
+from dpsql.errors import Error
 from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.centred import centred, moved
-from dpsql.sql.distinct_counts import distinct_values, split_test
+from dpsql.sql.edges import check_edges
 from dpsql.sql.functions import kinds
 from dpsql.sql.guarded import clipped, where_positive
+from dpsql.sql.language import check_scalar, split_test
 from dpsql.sql.query import Aggregate, Expression
-from dpsql.sql.scope import conjunction
+from dpsql.sql.scope import Scope, conjunction
 from dpsql.sql.whole import is_whole, marked
 
 OF_ONE = (
@@ -23,6 +26,35 @@ OF_ONE = (
     "COUNT(DISTINCT unit, contribution_bounds_per_group => (0, 1))",
 )
 """Why other bounds of what a unit adds to such a number are refused, and what works."""
+
+
+def distinct_values(scope: Scope, value: exp.Expr) -> Expression | None:
+    """An expression whose different values can be counted: over one column that has a domain.
+
+    None for all others. Raises: ProgrammingError (E_BIN_EDGE) where it would cut through a cell.
+    """
+    column = _column_of(scope, value)
+    if column is None:
+        return None
+    check_scalar(value, scope.locate)
+    for tree in scope.written_out(value):
+        check_edges(column, tree, scope.locate, scope.evaluator.is_same, grouping=True)
+    return scope.expression(column, value)
+
+
+def _column_of(scope: Scope, value: exp.Expr) -> Column | None:
+    references = list(value.find_all(exp.Column))
+    if not references or value.find(exp.AggFunc, exp.Query) or scope.is_listed(value):
+        return None
+    try:
+        columns = {each.name.casefold(): each for each in map(scope.find_column, references)}
+    except Error:
+        return None
+    (column, *others) = columns.values()
+    if others or column.domain is None:
+        return None
+    own = isinstance(value, exp.Column) and scope.find_public(value) is None
+    return None if own and column.is_coarse else column
 
 
 def counted(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
@@ -85,16 +117,18 @@ def spread(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
 def _value(
     aggregates: Aggregates, node: exp.Expr, shape: Aggregate
 ) -> tuple[exp.Expr | None, Aggregate]:
-    """What different values are of, and the shape with the conditions that it stands under."""
-    if not node.this.expressions:
+    """The expression of the different values, and the shape with the conditions it stands under."""
+    listed = node.this.expressions
+    if not listed:
         aggregates.refuse(node)
-    value, tests = split_test(node.this.expressions)
+    value, tests = split_test(listed[0])
     if shape.running is not None:
         hint = "aggregate in a sub-query: a window over its results works"
         what = "a running sum of what counts different values"
         aggregates.scope.refuse(node, "E_WINDOW", what, hint)
     found = tuple(each for test in tests for each in conjunction(aggregates.scope, test))
-    return value, replace(shape, conditions=(*shape.conditions, *found))
+    shape = replace(shape, conditions=(*shape.conditions, *found))
+    return (value if len(listed) == 1 else None), shape
 
 
 def _number(aggregates: Aggregates, node: exp.Expr, value: exp.Expr | None) -> Expression:
@@ -116,4 +150,4 @@ OF_DISTINCTS: dict[type[exp.Expr], Builder] = {
     exp.Avg: averaged,
     **dict.fromkeys(kinds("spread"), spread),
 }
-"""What builds each kind."""
+"""The builder of each kind."""

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.sql.expressions import name_of
-from dpsql.sql.language import Locate
+from dpsql.sql.language import Locate, over_parts
 from dpsql.sql.names import find_alias
 from dpsql.sql.relations import Element, Leaf, PrivateRows, PublicRows, PublicTable, Relation
 
@@ -101,14 +101,7 @@ class _Names:
             return node.copy()
         if isinstance(node, exp.Column):
             return self.column(node)
-        copy = type(node)(**{key: self.value(value) for key, value in node.args.items()})
-        copy.meta.update(node.meta)
-        return copy
-
-    def value(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self.value(each) for each in value]
-        return self.replace(value) if isinstance(value, exp.Expr) else value
+        return over_parts(node, self.replace)
 
     def column(self, node: exp.Column) -> exp.Expr:
         taken = not node.table and node.name.casefold() in self.taken

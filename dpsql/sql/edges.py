@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column
-from dpsql.catalog.domain import Bins, Periods, Spans, Times, Values
+from dpsql.catalog.domain import Bins, Labels, Periods, Spans, Times, Values
 from dpsql.errors import ProgrammingError, printable
 from dpsql.sql.functions import MIRRORED, find, has
 from dpsql.sql.language import Locate
@@ -44,7 +44,7 @@ _DAYS = {
     *("week", "weekofyear", "day", "dayofmonth", "dow", "dayofweek", "weekday", "isodow"),
     *("doy", "dayofyear"),
 }
-"""What a day determines: units of date_trunc and EXTRACT."""
+"""The units of date_trunc and EXTRACT that a day determines."""
 
 _WHOLE_STEPS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
 _INSTANT = (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ)
@@ -66,6 +66,8 @@ def check_literals(
         if not isinstance(literal, exp.Literal) or literal.meta.get(PUBLIC):
             continue
         if literal.is_string and literal.name not in declared:
+            if isinstance(column.domain, Labels):
+                _check_code(column, column.domain, literal, locate)
             folded = {value.casefold(): value for value in declared}
             near = difflib.get_close_matches(literal.name.casefold(), list(folded), n=3, cutoff=0.4)
             shown = [folded[key] for key in near] or declared[:10]
@@ -96,7 +98,7 @@ def undeclared(
 
 
 def _compared(tree: exp.Expr, is_public: Callable[[exp.Column], bool]) -> Iterator[exp.Expr]:
-    """What is compared for equality with the bare column, and is no column."""
+    """The sides, none with columns, that are compared for equality with the bare column."""
     for node in tree.find_all(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In):
         if isinstance(node, exp.In):
             sides, bare = list(node.expressions), node.this
@@ -108,6 +110,31 @@ def _compared(tree: exp.Expr, is_public: Callable[[exp.Column], bool]) -> Iterat
             yield from (side for side in sides if not side.find(exp.Column))
 
 
+def _check_codes(column: Column, domain: Labels, tree: exp.Expr, locate: Locate) -> None:
+    """Refuse numbers that the bare column is compared with, which may be codes of its labels."""
+    for node in tree.find_all(exp.Binary, exp.In, exp.Between, exp.Case):
+        cases = [each.this for each in node.args.get("ifs") or ()]
+        others = (node.args.get(name) for name in ("this", "expression", "low", "high"))
+        sides = [each for each in (*others, *node.expressions, *cases) if each is not None]
+        if any(map(_is_bare, sides)):
+            for each in sides:
+                _check_code(column, domain, each, locate)
+
+
+def _check_code(column: Column, domain: Labels, written: exp.Expr, locate: Locate) -> None:
+    """Refuse a code with its label. Raises: ProgrammingError (E_NOT_IN_DOMAIN)."""
+    text = written.name if isinstance(written, exp.Literal) else written.sql("duckdb")
+    codes = [str(each) for each in domain.codes]
+    if text in codes and text not in domain.values:
+        label = printable(str(domain.representatives[codes.index(text)]))
+        raise ProgrammingError(
+            "E_NOT_IN_DOMAIN",
+            f"{printable(text)} is a code of {column.name}, of which statements see labels",
+            hint=f"write {label!r} in its place, or CODE({printable(column.name)})",
+            span=locate(written),
+        )
+
+
 def check_edges(
     column: Column, tree: exp.Expr, locate: Locate, same: Same, *, grouping: bool = False
 ) -> None:
@@ -116,6 +143,8 @@ def check_edges(
     A column alone is a key of its cells. Raises: ProgrammingError (E_BIN_EDGE).
     """
     domain = column.domain
+    if isinstance(domain, Labels):
+        _check_codes(column, domain, tree, locate)
     if is_daily(column):
         assert isinstance(domain, Periods)
         _check_days(column, domain, tree, locate)
@@ -186,7 +215,7 @@ def _refuse_top(
 
 
 def is_daily(column: Column) -> bool:
-    """Whether the cells of a column are single days, each of which is one value."""
+    """True if the cells of a column are single days, each of which is one value."""
     domain = column.domain
     return isinstance(domain, Periods) and not isinstance(domain, Spans) and domain.unit == "day"
 
@@ -230,7 +259,7 @@ def _reads_days(node: exp.Expr | None) -> bool:
 
 
 def _is_midnight(text: str) -> bool:
-    """Whether a text is no date with a time of day.
+    """True if a text is no date with a time of day.
 
     >>> _is_midnight("2024-01-31"), _is_midnight("2024-01-31 12:00"), _is_midnight("x")
     (True, False, True)
@@ -240,7 +269,7 @@ def _is_midnight(text: str) -> bool:
 
 
 def _is_whole_step(node: exp.Interval) -> bool:
-    """Whether an interval is a whole number of days or longer periods, added or taken away."""
+    """True if an interval is a whole number of days or longer periods, added or taken away."""
     unit = node.args.get("unit")
     named = "" if unit is None else str(unit.name).lower().rstrip("s")
     amount = node.this
@@ -266,7 +295,7 @@ def _is_bare(node: exp.Expr) -> bool:
 
 
 def _are_known_cuts(column: Column, tree: exp.Expr) -> bool:
-    """Whether a condition is of comparisons of the column with edges of its bins alone."""
+    """True if a condition is of comparisons of the column with edges of its bins alone."""
     tree = tree.unnest()
     if isinstance(tree, _LOGIC):
         return all(_are_known_cuts(column, part) for part in tree.iter_expressions())
@@ -349,7 +378,7 @@ def _refuse_other_kind(node: exp.Expr, domain: Bins | Periods, locate: Locate) -
 
 
 def _kind(domain: Bins | Periods) -> tuple[str, str, Callable[[str], object]]:
-    """What the values of a domain are, how one is written, and what reads one."""
+    """The noun for values of a domain, one as it is written, and what reads one."""
     if isinstance(domain, Bins):
         return "number", "10.5", float
     if isinstance(domain, Times):
@@ -375,7 +404,7 @@ def _edge_text(edge: Fraction) -> str:
 
 
 def _divided(node: exp.Expr) -> str:
-    """What ``//`` divides, divided by ``/``."""
+    """The quotient by ``/`` of what ``//`` divides."""
     inner = node.unnest()
     return str(exp.Div(this=inner.this.copy(), expression=inner.expression.copy()).sql("duckdb"))
 
@@ -416,7 +445,7 @@ def _edges_text(domain: Bins, node: exp.Expr) -> str:
 def is_of_days(
     column: Column, node: exp.Expr, find_public: Callable[[exp.Column], tuple[Any, int] | None]
 ) -> bool:
-    """Whether days are compared with public dates alone, which cut through no day."""
+    """True if days are compared with public dates alone, which cut through no day."""
     if column.type != "date" or not is_daily(column):
         return False
     inner = node.unnest()

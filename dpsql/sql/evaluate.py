@@ -69,7 +69,7 @@ class Operand:
     listing: Listing | None = None
 
     def key(self) -> Hashable:
-        """What tells one source from another."""
+        """The identity of a source, which tells it from another."""
         column = None if self.column is None else self.column.name
         return self.table, column, self.lookup, self.listing and self.listing.name
 
@@ -135,7 +135,7 @@ class Evaluator:
         return self._values[name]
 
     def is_same(self, column: Column, sql: str) -> bool:
-        """Whether SQL over ``v`` has one value at both ends of every cell, and never fails there.
+        """True if SQL over ``v`` has one value at both ends of every cell, and never fails there.
 
         The ends are the first and the last value that a cell can hold.
         """

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.growth import check_growth
 from dpsql.sql.item_texts import WRITTEN
-from dpsql.sql.language import Locate, check_answer, check_frame, check_window
+from dpsql.sql.language import Locate, check_answer, check_frame, check_window, over_parts
 from dpsql.sql.misspelt import refuse_misspelt
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
@@ -24,7 +24,7 @@ from dpsql.sql.whole import is_whole, marked, settled
 SHOWN = "distinct"
 """Where a SELECT notes that its groups are those of SELECT DISTINCT."""
 MOST_ROWS = 2**62
-"""What LIMIT and OFFSET mean at most: more rows than any result has."""
+"""The largest number that LIMIT and OFFSET mean: more rows than any result has."""
 
 
 class Expressions(ABC):
@@ -50,11 +50,11 @@ class Expressions(ABC):
 
     @abstractmethod
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
-        """What a name, an aggregate, a key, a window or a sub-query stands for; None for others."""
+        """The value of a name, an aggregate, a key, a window or a sub-query; None for others."""
 
     @abstractmethod
     def is_noisy(self, name: str) -> bool:
-        """Whether a column of the layer below depends on noisy numbers."""
+        """True if a column of the layer below depends on noisy numbers."""
 
     @abstractmethod
     def divided(self, node: exp.Div) -> exp.Expr:
@@ -89,8 +89,7 @@ class Expressions(ABC):
         if found is not None:
             return found
         self.check(node)
-        copy = type(node)(**{key: self.value(v, aliases) for key, v in node.args.items()})
-        copy.meta.update(node.meta)
+        copy = over_parts(node, lambda part: self.replace(part, aliases))
         return self.divided(copy) if isinstance(copy, exp.Div) else settled(copy)
 
     def check(self, node: exp.Expr) -> None:
@@ -101,15 +100,8 @@ class Expressions(ABC):
         """Refuse an expression that could make too long a text."""
         check_growth((), tree, self.locate)
 
-    def value(self, value: Any, aliases: bool) -> Any:
-        if isinstance(value, exp.Expr):
-            return self.replace(value, aliases)
-        if isinstance(value, list):
-            return [self.value(each, aliases) for each in value]
-        return value
-
     def alias(self, node: exp.Column) -> exp.Expr | None:
-        """What a name stands for as the alias of a select item."""
+        """The expression that a name stands for as the alias of a select item."""
         item = find_alias(self.select.expressions, node)
         return None if item is None else exp.paren(self.replace(item, False), copy=False)
 
@@ -159,7 +151,7 @@ class Expressions(ABC):
         return type(node)(**{key: self.inside(v, aliases) for key, v in node.args.items()})
 
     def inside(self, value: Any, aliases: bool) -> Any:
-        """What a window is about, each expression total."""
+        """The parts of a window, each expression total."""
         if isinstance(value, list):
             return [self.inside(each, aliases) for each in value]
         if isinstance(value, exp.Order | exp.Ordered | exp.WindowSpec):
@@ -175,7 +167,7 @@ class Expressions(ABC):
         return written(total(tree), self.mentions_noise(tree), is_whole(tree))
 
     def mentions_noise(self, tree: exp.Expr) -> bool:
-        """Whether an expression depends on noisy numbers."""
+        """True if an expression depends on noisy numbers."""
         if any(self.is_noisy(column.name) for column in tree.find_all(exp.Column)):
             return True
         return any(map(is_noise, tree.find_all(exp.Var)))
@@ -193,7 +185,7 @@ class Expressions(ABC):
         return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
 
     def tail(self, items: Sequence[Output]) -> Tail:
-        """What follows the groups; ``items`` are the result columns, with ``*`` written out."""
+        """The tail after the groups; ``items`` are the result columns, with ``*`` written out."""
         having, qualify = self.test("having"), self.test("qualify")
         clause = self.select.args.get("order")
         listed = [] if clause is None else clause.expressions
@@ -204,7 +196,7 @@ class Expressions(ABC):
         return Tail(having, tuple(self.windows), qualify, order, limit, offset)
 
     def orders(self, item: exp.Expr, items: Sequence[Output]) -> list[tuple[str, str, bool]]:
-        """What an element of ORDER BY sorts by; ALL is every column of the result."""
+        """The sort keys of an element of ORDER BY; ALL is every column of the result."""
         self.check_order(item)
         nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
         how = f"{'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
@@ -258,7 +250,7 @@ class Expressions(ABC):
 
 
 def is_all(item: exp.Expr) -> bool:
-    """Whether an element of ORDER BY is ALL."""
+    """True if an element of ORDER BY is ALL."""
     return isinstance(item.this, exp.Var) and item.this.name.upper() == "ALL"
 
 
@@ -301,10 +293,10 @@ def written(text: str, noisy: bool, whole: bool = False) -> exp.Var:
 
 
 def is_noise(node: exp.Var) -> bool:
-    """Whether SQL that is written already depends on noisy numbers."""
+    """True if SQL that is written already depends on noisy numbers."""
     return bool(node.meta.get("noise"))
 
 
 def is_window(name: str) -> bool:
-    """Whether a column of a layer is a window."""
+    """True if a column of a layer is a window."""
     return name.startswith("w") and name[1:].isdigit()

@@ -19,12 +19,12 @@ class Fewest:
 
     @property
     def says(self) -> bool:
-        """Whether either is bounded."""
+        """True if either is bounded."""
         return self.groups is not None or self.rows is not None
 
     @classmethod
     def of(cls, options: Options, table: Table) -> Fewest:
-        """What is below what the table declares. Raises: ProgrammingError (E_SETTING)."""
+        """The limits below those that the table declares. Raises: ProgrammingError (E_SETTING)."""
         found = read_own(options, GROUPS, ROWS) if options else [None, None]
         most = table.unit.max_rows
         return cls(*(each if each is not None and each < most else None for each in found))

@@ -19,7 +19,7 @@ FAR = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class WindowFrame:
-    """How far a frame reaches before and after the present group; None is to the end.
+    """The reach of a frame before and after the present group; None is to the end.
 
     In places where it is ``by_rows``, else in what the key is, with all groups of equal keys.
     """
@@ -30,7 +30,7 @@ class WindowFrame:
 
     @property
     def is_measured_off(self) -> bool:
-        """Whether the distance of keys counts, so that they have to be numbers."""
+        """True if the distance of keys counts, so that they have to be numbers."""
         return not self.by_rows and bool(self.before or self.after)
 
 

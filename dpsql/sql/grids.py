@@ -49,7 +49,7 @@ def classify(columns: Sequence[Sequence[Any]], size: int) -> ValueClasses:
 
 @dataclass(frozen=True, slots=True)
 class ClassGrid:
-    """All combinations of the classes of columns, of which the last one varies fastest.
+    """The grid of all combinations of classes of columns, of which the last one varies fastest.
 
     ``values`` are the type of a part over one column and its value on every class of that.
     """
@@ -59,7 +59,7 @@ class ClassGrid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many classes each column has."""
+        """The number of classes of each column."""
         return tuple(len(each.values) for each in self.classes.values())
 
     def axes(self, named: Iterable[tuple[str, Expression]]) -> list[Given]:

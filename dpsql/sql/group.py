@@ -168,7 +168,7 @@ def nested(outer: Grouping, inner: Grouping) -> Grouping:
 
 
 def ranges(column: Column, key: int, kept: Members | None) -> Grouping:
-    """All ranges of the cells of a column; explicit where they are few enough numbers."""
+    """The ranges of cells of a column, all of them; explicit where they are few enough numbers."""
     assert column.domain is not None
     n = column.domain.size
     if n * (n + 1) // 2 > MAX_RANGES:

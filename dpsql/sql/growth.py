@@ -1,4 +1,4 @@
-"""How long a text an expression could make.
+"""Bounds on the length of a text that an expression could make.
 
 It is bounded before anything is evaluated: REPLACE in REPLACE grows texts exponentially in the
 length of a statement, and DuckDB's limits on memory do not cover texts under construction.
@@ -53,7 +53,7 @@ def check_growth(columns: Iterable[Column | None], tree: exp.Expr, locate: Locat
 
 
 def _copies(nodes: Sequence[exp.Expr]) -> int:
-    """How many nodes a tree has more once NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END."""
+    """The nodes that a tree has more once NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END."""
     sizes: dict[int, int] = {}
     for node in reversed(nodes):  # those within others first
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in node.iter_expressions())

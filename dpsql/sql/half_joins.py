@@ -55,7 +55,7 @@ def _write_out(select: exp.Select) -> None:
 
 
 def _test_of(join: exp.Join, first: str) -> exp.Expr | None:
-    """What a join tests; columns of USING are those of the first table."""
+    """The condition of a join; columns of USING are those of the first table."""
     if join.args.get("on") is not None:
         test: exp.Expr = join.args["on"].copy()
         return test

@@ -10,7 +10,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.derivative import guard
-from dpsql.sql.distinct_counts import distinct_values
+from dpsql.sql.distinct_aggregates import distinct_values
 from dpsql.sql.evaluate import Operand
 from dpsql.sql.guarded import where_positive
 from dpsql.sql.query import Aggregate, Condition, Summand
@@ -89,4 +89,4 @@ def _added(parts: list[exp.Expr]) -> exp.Expr:
 
 
 OF_VALUES: dict[type[exp.Expr], Builder] = {exp.AnonymousAggFunc: informed}
-"""What builds each kind."""
+"""The builder of each kind."""

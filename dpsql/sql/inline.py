@@ -16,7 +16,8 @@ from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import has
-from dpsql.sql.language import KEPT_ROWS, Locate, quantified, refuse
+from dpsql.sql.joined import INSTEAD
+from dpsql.sql.language import KEPT_ROWS, Locate, over_parts, quantified, refuse
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
@@ -62,9 +63,10 @@ class FlatSource:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a table of the catalog as it is."""
+        """True if it is a table of the catalog as it is."""
         is_table = isinstance(self.element.node, exp.Table)
-        return is_table and (self.rows is None or self.rows.plain)
+        is_renamed = next(self.element.node.find_all(exp.TableAlias), exp.TableAlias()).columns
+        return is_table and not is_renamed and (self.rows is None or self.rows.plain)
 
 
 class Flat:
@@ -135,7 +137,7 @@ class Flat:
 
     def side(self, join: Join, number: int) -> str:
         if not join.is_plain:
-            self.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN")
+            self.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN", INSTEAD)
         if join.side == "FULL" or (join.side == "RIGHT" and number > 1):
             self.refuse(join.node, "E_JOIN", f"this {join.side} JOIN")
         if join.using and join.side:
@@ -152,10 +154,10 @@ class Flat:
         for name in join.using:
             before, (alias, _) = self.names.sources[:number], self.names.sources[number]
             with_it = (each for each, known in before if has_name(known, name.name))
-            left, right = (
-                self.names.find(exp.column(name.name, each, quoted=True))
-                for each in (next(with_it, before[0][0]), alias)
-            )
+            written = [
+                exp.column(name.copy(), each) for each in (next(with_it, before[0][0]), alias)
+            ]
+            left, right = map(self.names.find, written)
             assert left is not None
             assert right is not None
             own, other = (right, left) if self.is_own(right) else (left, right)
@@ -165,7 +167,7 @@ class Flat:
             clause.set("on", _all(tests))
 
     def is_own(self, value: exp.Expr) -> bool:
-        """Whether a value is about the private table."""
+        """True if a value is about the private table."""
         alias = self.rows.source.alias_or_name.casefold()
         return any(c.table.casefold() == alias for c in value.find_all(exp.Column))
 
@@ -208,17 +210,7 @@ class Flat:
                 quantified(node)
                 or "ask for its value in a statement of its own, and write the value here",
             )
-        args = {key: self.resolve_value(value, items) for key, value in node.args.items()}
-        copy = type(node)(**args)
-        copy.meta.update(node.meta)
-        return copy
-
-    def resolve_value(self, value: Any, items: Sequence[exp.Expr]) -> Any:
-        if isinstance(value, exp.Expr):
-            return self.resolve(value, items)
-        if isinstance(value, list):
-            return [self.resolve_value(each, items) for each in value]
-        return value
+        return over_parts(node, lambda part: self.resolve(part, items))
 
     def column(self, node: exp.Column, items: Sequence[exp.Expr]) -> exp.Expr:
         found = self.names.find(node)
@@ -257,7 +249,7 @@ class Flat:
         return copy
 
     def filters(self, select: exp.Select) -> list[exp.Expr]:
-        """All conditions: those from within and the SELECT's own WHERE."""
+        """The conditions, from within and from the SELECT's own WHERE."""
         where = select.args.get("where")
         own = [] if where is None else conjuncts(where.this)
         return [*(test.copy() for test in self.where), *(self.resolve(test) for test in own)]

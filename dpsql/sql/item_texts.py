@@ -1,4 +1,4 @@
-"""What a select item without an alias is called: its text, as it is written.
+"""The name of a select item without an alias: its text, as it is written.
 
 Words are in lower case, blanks and comments one blank, and none within parentheses; texts and
 quoted names stay.

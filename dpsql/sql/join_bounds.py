@@ -1,4 +1,4 @@
-"""How many rows joined tables of the outer shell can have at most, by public facts alone.
+"""Bounds on the number of rows of joined tables of the outer shell, by public facts alone.
 
 Tables are picked one after another: of each, no more rows count than agree on the columns that are
 told by those before it. What conditions set equal, directly or by way of others, is told.
@@ -18,7 +18,7 @@ ColumnPlace = tuple[int, int]
 Places = frozenset[ColumnPlace]
 
 LARGEST = 1 << 62
-"""What no bound goes beyond."""
+"""The largest of all bounds."""
 _NONE: Places = frozenset()
 
 
@@ -76,7 +76,7 @@ class JoinBound:
     def counts(
         self, number: int, told: Places, left: set[int], wanted: Places | None
     ) -> list[tuple[int, int, Places]]:
-        """What may be picked of a table next: how many rows at most, and the columns they tell."""
+        """The next picks of a table: how many rows at most, and the columns they tell."""
         table, own = self.tables[number], self.own(number, told)
         whole = frozenset((number, k) for k in range(len(table.traits)))
         extra = number in self.optional
@@ -96,7 +96,7 @@ class JoinBound:
         return frozenset(k for n, k in (*told, *equal) if n == number)
 
     def closed(self, told: Places) -> Places:
-        """All columns that some tell; what may be missing is not told before it is picked."""
+        """The closure of what is told; what may be missing is not told before it is picked."""
         while True:
             more = {b for a, b in self.tells if a in told and b[0] not in self.optional}
             if more <= told:

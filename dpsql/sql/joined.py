@@ -21,7 +21,7 @@ from dpsql.sql.clauses import Clips, Cut
 from dpsql.sql.edges import check_edges, is_of_days
 from dpsql.sql.equal_columns import closed, keyed
 from dpsql.sql.evaluate import Evaluator
-from dpsql.sql.language import KEPT_ROWS, check_scalar, locate, refuse
+from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
 from dpsql.sql.listed_rows import combinations
 from dpsql.sql.matched_rows import matched, placed
@@ -33,22 +33,20 @@ from dpsql.sql.relations import (
     Field,
     PublicRows,
     common_type,
-    find_clause,
     find_table,
     read_from,
     read_literal,
     rows_of,
 )
 from dpsql.sql.scope import Scope, condition, conjuncts
-from dpsql.sql.series import not_written_out
 
-_INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"
+INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"
 _VALUE = exp.column("v")
 """A private column in an expression over it."""
 
 
 class JoinReader:
-    """Reads the FROM clause of one SELECT: a private table, and public rows that fit its columns.
+    """Reads the FROM clause of a flat SELECT: a private table, public rows that fit its columns.
 
     ``carriers`` are the private columns of all public rows, ``tests`` what joins them.
     """
@@ -71,14 +69,13 @@ class JoinReader:
     def scope(
         self, clips: Clips, cut: Cut | None, known: dict[Hashable, Expression], evaluator: Evaluator
     ) -> Scope:
-        """What the names stand for; conditions that join public rows are noted with those.
+        """The scope of the names; conditions that join public rows are noted with those.
 
         Raises: NotSupportedError (E_JOIN, E_SUBQUERY, E_TABLE_FUNCTION); ProgrammingError.
         """
         for each in self.elements:
             self.add(each)
-        if self.private is None:
-            self.refuse(self.elements[0].node, "E_JOIN", "a public table alone")
+        assert self.private is not None
         table, alias = self.private
         names = Names(self.locate, home=alias)
         for joined in self.joined:
@@ -97,57 +94,26 @@ class JoinReader:
     def locate(self, node: exp.Expr) -> Span:
         return locate(node, self.fragment)
 
-    def refuse(self, node: exp.Expr, code: str, what: str, hint: str = _INSTEAD) -> NoReturn:
+    def refuse(self, node: exp.Expr, code: str, what: str, hint: str = INSTEAD) -> NoReturn:
         refuse(node, code, what, hint, self.locate)
 
     def add(self, element: Element) -> None:
-        """Add an element of FROM, if such a join of it works."""
-        join, before = element.join, self.private
-        if join is None:
-            self.read(element, keep=False)
-            return
-        if not join.is_plain or join.side == "FULL":
-            what = join.method or join.side or join.kind
-            self.refuse(join.node, "E_JOIN", f"{what} JOIN")
-        if join.using and join.side:
-            self.refuse(join.node, "E_JOIN", "an outer join by USING", "write ON left = right")
-        self.read(element, keep=join.side == "LEFT")
-        if join.side == "LEFT" and (before is None or self.private is not before):
-            what = "a private table on the outer side of a join"
-            self.refuse(join.node, "E_JOIN", what, KEPT_ROWS)
-        if join.side == "RIGHT":
-            if before is not None or len(self.joined) != 1:
-                self.refuse(join.node, "E_JOIN", "this RIGHT JOIN")
-            self.joined[0] = replace(self.joined[0], keep=True)
-
-    def read(self, element: Element, *, keep: bool) -> None:
-        """Read the private table, or public rows."""
-        source = element.node
+        """Add an element of FROM: the private table, or public rows."""
+        source, side = element.node, "" if element.join is None else element.join.side
         if isinstance(source, exp.Values):
-            self.joined.append(self.values(element, source, keep))
-            return
-        if isinstance(source, exp.Subquery):
-            self.refuse(source, "E_SUBQUERY", "this sub-query in FROM")
-        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
-            self.refuse(source, *not_written_out(source))
-        extra = find_clause(source)
-        if extra is not None:
-            self.refuse(source, *extra[:2])
-        table = find_table(self.catalog, source, (), self.locate)
-        alias = source.args.get("alias")
-        if alias is not None and alias.args.get("columns"):
-            self.refuse(alias, "E_STATEMENT", "renaming columns in FROM")
-        if alias is not None and not isinstance(alias.this, exp.Identifier):
-            self.refuse(source, "E_STATEMENT", "this alias in FROM")
-        if table.public:
-            found = self.public(table)
-            types, values = zip(*found.values(), strict=True)
-            span = self.locate(source)
-            self.joined.append(Joined(element.alias, tuple(found), types, values, keep, span))
-        elif self.private is not None:
-            self.refuse(source, "E_JOIN", "a join of two private tables")
+            self.joined.append(self.values(element, source, side == "LEFT"))
         else:
-            self.private = (table, element.alias)
+            assert isinstance(source, exp.Table)
+            table = find_table(self.catalog, source, (), self.locate)
+            if not table.public:
+                self.private = (table, element.alias)
+            else:
+                found, span = self.public(table), self.locate(source)
+                types, values = zip(*found.values(), strict=True)
+                names, keep = tuple(found), side == "LEFT"
+                self.joined.append(Joined(element.alias, names, types, values, keep, span))
+        if side == "RIGHT":
+            self.joined[0] = replace(self.joined[0], keep=True)
 
     def values(self, element: Element, source: exp.Values, keep: bool) -> Joined:
         """A VALUES list as public rows."""

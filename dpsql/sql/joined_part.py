@@ -39,12 +39,12 @@ class MemberTable:
         return replace(self, prefix=prefix + self.prefix, exists=exists)
 
     def is_unit(self, name: str) -> bool:
-        """Whether a column tells the privacy units apart."""
+        """True if a column tells the privacy units apart."""
         unit = self.table.unit.column
         return unit is not None and name.casefold() == unit.casefold()
 
     def is_owner(self, name: str) -> bool:
-        """Whether a column is what rows belong to their unit by, and so never NULL."""
+        """True if a column is what rows belong to their unit by, and so never NULL."""
         way = self.table.unit.through
         return way is not None and name.casefold() in (own.casefold() for own, _ in way.on)
 
@@ -79,14 +79,14 @@ def keys_of(left: JoinedPart, right: JoinedPart, keys: Pairs) -> tuple[tuple[str
 
 
 def declares(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
-    """Whether the catalog declares a reference by these keys, or that they are of one unit."""
+    """True if the catalog declares a reference by these keys, or that they are of one unit."""
     flipped = [(two, one) for one, two in keys]
     whole = refers(left, right, keys) or refers(right, left, flipped)
     return whole or _are_of_units(left, right, keys)
 
 
 def _are_of_units(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
-    """Whether keys of two tables are such that each value of them is, or belongs to, one unit."""
+    """True if keys of two tables are such that each value of them is, or belongs to, one unit."""
     found = _tables_of(left, right, keys)
     names = {(mine[1], theirs[1]) for mine, theirs in keys}
     tests = belong_together, name_units
@@ -104,7 +104,7 @@ def _tables_of(left: JoinedPart, right: JoinedPart, keys: Pairs) -> tuple[Table,
 
 
 def refers(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
-    """Whether a table on the left refers to one on the right by just these keys."""
+    """True if a table on the left refers to one on the right by just these keys."""
     found = _tables_of(left, right, keys)
     if found is None:
         return False
@@ -119,7 +119,7 @@ def refers(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
 
 
 def is_lookup(left: JoinedPart, right: JoinedPart, keys: Pairs) -> bool:
-    """Whether a row on the left has at most one partner."""
+    """True if a row on the left has at most one partner."""
     if not keys:
         return right.most == 1
     is_root = all(two[0] == right.root for _, two in keys)

@@ -21,7 +21,7 @@ _READERS = {
     **dict.fromkeys(("json_query_array", "json_extract_array"), (GET, _ALL)),
     **dict.fromkeys(("json_value_array", "json_extract_string_array"), (GET_TEXT, _ALL)),
 }
-"""What reads JSON, by the names that others have for it, and what follows its path."""
+"""Functions that read JSON, by the names that others have for them, and what follows their path."""
 _KINDS = {
     **dict.fromkeys(("double", "float64", "lax_float64"), "DOUBLE"),
     **dict.fromkeys(("int64", "lax_int64"), "BIGINT"),
@@ -44,7 +44,7 @@ _NAMES: dict[type[exp.Expr], str] = {
     exp.JSONValueArray: "json_value_array",
 }
 FIELDS: tuple[type[exp.Expr], ...] = (exp.Dot, exp.Anonymous, *_NAMES)
-"""What may be a field: of all else nothing is written out."""
+"""Nodes that may be a field: of all else nothing is written out."""
 _PLAIN = (
     *(exp.Literal, exp.Null, exp.Boolean, exp.AggFunc, exp.Filter, exp.WithinGroup, exp.Window),
     *(exp.Binary, exp.Neg, exp.Not, exp.Predicate),
@@ -92,7 +92,7 @@ def _called(name: str, node: exp.Expr, path: str) -> exp.Expr:
 
 
 def _read(node: exp.Expr) -> exp.Expr | None:
-    """What DuckDB calls a node; None for what is about no JSON."""
+    """DuckDB's expression for a node about JSON; None for all else."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
         name = node.expression.name
         return None if '"' in name or _has_no_fields(node.this) else field_of(node.this, [name])

@@ -61,7 +61,8 @@ class KeptPublic:
         self.check_keys()
         rest = [*self.node.expressions, *filter(None, map(self.node.args.get, _AFTER))]
         called = [each for part in rest for each in part.find_all(exp.AggFunc)]
-        aggregates = [each for each in called if not _is_window(each)]
+        mine = [each for each in called if each.find_ancestor(exp.Select) is self.node]
+        aggregates = [each for each in mine if not _is_window(each)]
         for each in aggregates:
             self.check_aggregate(each)
         if not aggregates:
@@ -79,20 +80,20 @@ class KeptPublic:
         refuse(node, "E_JOIN", what, hint, self.locate)
 
     def is_own(self, column: exp.Column) -> bool:
-        """Whether a name is a column of the private table."""
+        """True if a name is a column of the private table."""
         if column.table:
             return column.table.casefold() == self.own.alias
         return has_name(self.rows.fields, column.name)
 
     def is_known(self, column: exp.Column) -> bool:
-        """Whether there is a column of a name."""
+        """True if there is a column of a name."""
         if self.is_own(column):
             return has_name(self.rows.fields, column.name)
         named = column.table.casefold() in ("", self.other.alias.casefold())
         return named and column.name.casefold() in self.keys
 
     def sides(self, node: exp.Expr) -> set[bool]:
-        """Whether an expression is about private columns, public ones, or both."""
+        """True if an expression is about private columns, public ones, or both."""
         return {self.is_own(column) for column in node.find_all(exp.Column)}
 
     def check_test(self, test: exp.Expr) -> None:
@@ -107,7 +108,16 @@ class KeptPublic:
         of += [node.expression] if has(node, "paired") else []
         if not has(node, "skips") or not any(is_null_where(each, self.is_own) for each in of):
             is_count = isinstance(node, exp.Count) and isinstance(node.this, exp.Star)
-            self.refuse(node, "COUNT(*)" if is_count else "this aggregate")
+            is_one = isinstance(node, exp.Min | exp.Max | exp.AnyValue)
+            asked = [] if self.node.args.get("where") is None else [self.node.args["where"]]
+            hint = ""
+            if (
+                is_one
+                and True not in self.sides(node)
+                and any(True in self.sides(t) for t in asked)
+            ):
+                hint = "private rows decide which public ones stay: one row decides it"
+            self.refuse(node, "COUNT(*)" if is_count else "this aggregate", hint)
 
     def check_keys(self) -> None:
         """Refuse conditions of a join that are about several private columns, each by itself.
@@ -214,7 +224,7 @@ _AFTER = ("having", "order")
 
 
 def _is_window(node: exp.Expr) -> bool:
-    """Whether an aggregate is of a window, over what aggregates of rows are."""
+    """True if an aggregate is of a window, over what aggregates of rows are."""
     outer = node.parent if isinstance(node.parent, exp.Filter | exp.IgnoreNulls) else node
     return isinstance(outer.parent, exp.Window) and outer.arg_key == "this"
 
@@ -234,10 +244,13 @@ def _over_v(test: exp.Expr) -> str:
 
 
 def _outside(node: exp.Expr) -> Iterator[exp.Column]:
-    """The columns of an expression that are not within aggregates, or the FILTER of one."""
+    """The columns of an expression that are not within aggregates, or the FILTER of one.
+
+    Those of tables in FROM of sub-queries are their own.
+    """
     if isinstance(node, exp.Column):
         yield node
-    elif not isinstance(node, exp.AggFunc | exp.Filter):
+    elif not isinstance(node, exp.AggFunc | exp.Filter | exp.From):
         for part in node.iter_expressions():
             yield from _outside(part)
 

@@ -28,7 +28,7 @@ def keys_of(node: exp.Expr) -> list[exp.Expr]:
 
 
 def has_sets(select: exp.Expr) -> bool:
-    """Whether the GROUP BY of a SELECT has elements that are made of keys."""
+    """True if the GROUP BY of a SELECT has elements that are made of keys."""
     group = select.args.get("group")
     return group is not None and any(isinstance(each, SETS) for each in group.expressions)
 

@@ -26,7 +26,7 @@ UNCERTAINTY = ("dp_stddev", "dp_interval_low", "dp_interval_high", REPORT)
 
 
 _WRITTEN = (exp.Binary, exp.Func)
-"""What is longer, as SQL, than the name of a column."""
+"""Nodes that are longer, as SQL, than the name of a column."""
 _TELLING = (exp.AggFunc, exp.Anonymous, exp.Query)
 
 
@@ -44,11 +44,11 @@ class Keys:
 
     @cached_property
     def below(self) -> Below:
-        """What the nodes of expressions over the groups mention."""
+        """The mentions of the nodes of expressions over the groups."""
         return Below()
 
     def read(self, group: exp.Expr) -> Sets:
-        """All grouping sets: the combinations of what the elements of GROUP BY offer."""
+        """The grouping sets: all combinations of what the elements of GROUP BY offer."""
         extra = [k for k, v in group.args.items() if v and k not in ("expressions", "all")]
         if extra:
             word = extra[0].strip("_").upper()
@@ -179,12 +179,12 @@ class Keys:
 
 
 def is_ranges(node: exp.Expr) -> bool:
-    """Whether a node is DP_RANGES(...)."""
+    """True if a node is DP_RANGES(...)."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == "dp_ranges"
 
 
 def is_of_groups(item: exp.Expr) -> bool:
-    """Whether a select item is about whole groups, so that GROUP BY ALL leaves it out."""
+    """True if a select item is about whole groups, so that GROUP BY ALL leaves it out."""
     named = (str(each.this).lower() for each in item.find_all(exp.Anonymous))
     return item.find(exp.AggFunc, exp.Grouping) is not None or any(n in UNCERTAINTY for n in named)
 

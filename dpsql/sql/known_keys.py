@@ -14,6 +14,7 @@ from dpsql.catalog.unit_local import EXISTS, AllOf, MeetRows, PerKey
 from dpsql.records import dataclass, replace
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
+from dpsql.sql.language import one_branch
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.per_unit import is_stored_key, is_unit, table_under
 from dpsql.sql.products import Compiler
@@ -92,18 +93,11 @@ def _asked(node: exp.Expr) -> Iterator[exp.Column]:
         return
     is_null = isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
     inner = node.this if is_null or isinstance(node, exp.Count) else None
-    inner = _of_case(inner) if isinstance(inner, exp.Expr) else None
+    while isinstance(inner, exp.Expr) and (found := one_branch(inner)) is not None:
+        inner = found[0]
+    inner = inner.unnest() if isinstance(inner, exp.Expr) else None
     if isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
         yield inner
     for part in node.iter_expressions():
         if not isinstance(part, exp.Query):
             yield from _asked(part)
-
-
-def _of_case(node: exp.Expr) -> exp.Expr:
-    """What a CASE or IF of one branch is of."""
-    inner: exp.Expr = node.unnest()
-    if isinstance(inner, exp.Case) and inner.this is None and len(inner.args["ifs"]) == 1:
-        inner = inner.args["ifs"][0]
-    found: exp.Expr = inner.args["true"].unnest() if isinstance(inner, exp.If) else inner
-    return found

@@ -61,7 +61,7 @@ def cut_up(text: str) -> TextParts | None:
 
 
 class KnownParts:
-    """What was read in full, in parts: texts that were parsed, and what was bound of them."""
+    """The parts of statements read in full: texts that were parsed, and what was bound of them."""
 
     def __init__(self) -> None:
         self._parsed: set[tuple[tuple[str, str], str]] = set()
@@ -73,7 +73,7 @@ class KnownParts:
         self._parsed.update((parts.frame, test) for test in parts.tests)
 
     def is_parsed(self, parts: TextParts) -> bool:
-        """Whether every condition was parsed before, within the same frame."""
+        """True if every condition was parsed before, within the same frame."""
         return all((parts.frame, test) in self._parsed for test in parts.tests)
 
     def learn(self, parts: TextParts, query: Query) -> None:

@@ -1,4 +1,4 @@
-"""What may aggregate and frame tables of the outer shell; all of it deterministic and total.
+"""Expressions that may aggregate and frame tables of the outer shell, deterministic and total.
 
 Whatever is not listed here is refused by name; nothing is ever dropped silently.
 """
@@ -22,13 +22,13 @@ WORKS = (
 MAX_TITLE = 40
 """Characters of a part of a statement that a message quotes."""
 EACH_COLUMN = "each column by its name: AVG(a), AVG(b)"
-"""What works instead of COLUMNS."""
+"""The remedy for COLUMNS."""
 KEPT_ROWS = (
     "public rows that stay are one table or sub-query: FROM (SELECT ...) AS p LEFT JOIN t ON .."
 )
-"""What works instead of a LEFT JOIN of private rows to several public tables."""
+"""The remedy for a LEFT JOIN of private rows to several public tables."""
 _WITHOUT = {"E_SAMPLE": "leave it out: all rows are counted, with noise"}
-"""What works wherever a clause is refused."""
+"""Remedies that work wherever a clause is refused, by code."""
 FIELD = "DP_REPORT(COUNT(*)).result works"
 Locate = Callable[[exp.Expr], Span]
 """Says where in the text a part of a statement stands."""
@@ -123,6 +123,50 @@ def check_window(node: exp.Expr, locate: Locate) -> None:
         return
     for key in _beyond(node, known):
         raise _refuse(node, f"{_title(node, locate)} with {key.upper()}", locate, "E_WINDOW")
+
+
+def over_parts(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """A copy of a node, with the place that it has in the text, whose parts are changed."""
+    args: dict[str, Any] = {}
+    for key, value in node.args.items():
+        if isinstance(value, exp.Expr):
+            args[key] = change(value)
+        elif isinstance(value, list):
+            args[key] = [change(each) if isinstance(each, exp.Expr) else each for each in value]
+        else:
+            args[key] = value
+    copy = type(node)(**args)
+    copy.meta.update(node.meta)
+    return copy
+
+
+def one_branch(node: exp.Expr) -> tuple[exp.Expr, exp.Expr, exp.Expr | None] | None:
+    """The value, the test and the other value of a CASE or IF that has one; None for all else.
+
+    >>> from sqlglot import parse_one
+    >>> [str(part) for part in one_branch(parse_one("CASE WHEN a > 1 THEN (b) ELSE 0 END"))]
+    ['b', 'a > 1', '0']
+    """
+    branch = node.unnest()
+    other = branch.args.get("false")
+    if isinstance(branch, exp.Case) and branch.this is None and len(branch.args["ifs"]) == 1:
+        other, branch = branch.args.get("default"), branch.args["ifs"][0]
+    if not isinstance(branch, exp.If):
+        return None
+    return branch.args["true"].unnest(), branch.this, other
+
+
+def split_test(value: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The value of an aggregate, and the tests of the CASEs around it that are NULL elsewhere.
+
+    >>> from sqlglot import parse_one
+    >>> split_test(parse_one("CASE WHEN a > 1 THEN b END"))[0].sql()
+    'b'
+    """
+    value, tests = value.unnest(), list[exp.Expr]()
+    while (found := one_branch(value)) is not None and isinstance(found[2], exp.Null | None):
+        value, tests = found[0], [*tests, found[1]]
+    return value, tests
 
 
 def refuse(value: object, code: str, what: str, hint: str | None, locate: Locate) -> NoReturn:
@@ -305,7 +349,7 @@ def check_frame(node: exp.Window, locate: Locate) -> None:
 
 
 def is_span(part: exp.Expr, spec: exp.Expr | None) -> bool:
-    """Whether an end of a frame of a window is an INTERVAL that is written out, in RANGE."""
+    """True if an end of a frame of a window is an INTERVAL that is written out, in RANGE."""
     if spec is None or str(spec.args.get("kind")).upper() != "RANGE":
         return False
     return isinstance(part, exp.Interval) and isinstance(part.this, exp.Literal)

@@ -28,7 +28,7 @@ from dpsql.sql.relations import Known
 from dpsql.sql.star_items import of_star
 from dpsql.sql.table_joins import ColumnSets, From, Joins
 from dpsql.sql.tables import traits_of
-from dpsql.sql.whole import is_whole
+from dpsql.sql.whole import is_whole, rounded
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 _REFUSED = {"windows": ("E_WINDOW", "a window that is named twice")}
@@ -159,7 +159,7 @@ class Layers:
 
     @property
     def chosen(self) -> bool:
-        """Whether noisy numbers decide which rows there are."""
+        """True if noisy numbers decide which rows there are."""
         return self.rows.chosen or self.top.chosen
 
     def traced(self, items: Sequence[Output]) -> list[Output]:
@@ -250,6 +250,7 @@ class Layers:
     def output(self, name: str, tree: exp.Expr) -> Output:
         """A result column; its standard error is known where it repeats one that has one."""
         only, noisy = tree.unnest(), self.top.mentions_noise(tree)
+        only = rounded(only) if self.distinct else only
         traced = not (self.groups or self.distinct)
         place = place_of(only) if traced else None
         known = place is not None and self.sources[place[0]].table.traits[place[1]].error
@@ -278,7 +279,7 @@ def _name(place: tuple[int, int]) -> str:
 
 
 def _of_rows(text: str) -> bool:
-    """Whether SQL is a column of the tables as it is."""
+    """True if SQL is a column of the tables as it is."""
     return _PLACE.fullmatch(text) is not None
 
 

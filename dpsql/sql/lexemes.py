@@ -56,7 +56,7 @@ class Lexeme(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is as a name, without quotes."""
+        """The lexeme as a name, without quotes."""
         return self.text[1:-1].replace('""', '"') if self.kind == "quoted" else self.text
 
 
@@ -114,7 +114,7 @@ def lex(text: str) -> list[Lexeme]:
 
 
 def is_dotted(lexemes: Sequence[Lexeme]) -> bool:
-    """Whether they are a name, with or without a schema."""
+    """True if they are a name, with or without a schema."""
     dots = [lexeme.text == "." for lexeme in lexemes]
     return dots in ([False], [False, True, False], [False, True, False, True, False])
 
@@ -189,7 +189,7 @@ def blanked(text: str, start: int, end: int) -> str:
 
 
 def _holds_statements(opening: list[str]) -> bool:
-    """Whether a statement that opens so may hold others in parentheses: CREATE, EXPLAIN CREATE."""
+    """True if a statement that opens so may hold others in parentheses: CREATE, EXPLAIN CREATE."""
     return opening[:1] == ["create"] or opening[:2] == ["explain", "create"]
 
 

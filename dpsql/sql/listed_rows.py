@@ -52,7 +52,7 @@ def combinations(scope: Scope, listed: Sequence[Joined]) -> list[tuple[Any, ...]
 def meeting(
     scope: Scope, numbers: Sequence[int], most: int
 ) -> tuple[int, list[tuple[int, ...]]] | None:
-    """How many combinations of rows meet what conditions say of them alone, and which, in order.
+    """The number of combinations of rows that meet conditions on them alone, and these in order.
 
     ``numbers`` are those of lists among the public rows. None where there are no such conditions,
     or they fail on some combination; no list of combinations where these are more than ``most``.
@@ -82,7 +82,7 @@ def meeting(
 
 
 def _implied(scope: Scope, test: exp.Expr, numbers: Sequence[int]) -> exp.Expr | None:
-    """What a condition says of some public rows, whatever private row is beside them."""
+    """The part of a condition about some public rows, whatever private row is beside them."""
     inner = test.unnest()
     if isinstance(inner, exp.And | exp.Or):
         parts = [_implied(scope, side, numbers) for side in (inner.this, inner.expression)]
@@ -94,7 +94,7 @@ def _implied(scope: Scope, test: exp.Expr, numbers: Sequence[int]) -> exp.Expr |
 
 
 def _is_of_rows(scope: Scope, test: exp.Expr, numbers: Sequence[int]) -> bool:
-    """Whether a condition is about some public rows and nothing else."""
+    """True if a condition is about some public rows and nothing else."""
     found = [scope.find_public(each) for each in test.find_all(exp.Column)]
     own = [scope.joined[number] for number in numbers]
     return bool(found) and all(each is not None and each[0] in own for each in found)

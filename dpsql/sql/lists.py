@@ -26,10 +26,10 @@ def write_out_lists(tree: exp.Expr, room: NodeLimit) -> None:
     """
     for node in reversed(list(tree.walk(bfs=False))):
         places = _places(node)
-        if places is not None:
+        if places is not None and not _is_within_places(node):
             _spread(node, places, room)
         elif isinstance(node, exp.EQ | exp.ArrayContains) or node.args.get("unnest") is not None:
-            _membership(node)
+            _membership(node, room)
 
 
 def constants(node: object) -> list[exp.Expr] | None:
@@ -57,6 +57,25 @@ def _places(node: exp.Expr) -> list[exp.Expr] | None:
         return None
     found = constants(listed)
     return found if found and len(found) <= MAX_QUANTILES else None
+
+
+def _is_within_places(node: exp.Expr) -> bool:
+    """True of a call within another of its SELECT, which is refused as it stands."""
+    above = node.parent
+    while above is not None and not isinstance(above, exp.Query):
+        if isinstance(above, _OF_PLACES) and _places(above) is not None and above.this is not node:
+            return True
+        above = above.parent
+    return False
+
+
+_OF_PLACES = (
+    exp.ApproxQuantiles,
+    exp.WithinGroup,
+    exp.PercentileCont,
+    exp.PercentileDisc,
+    exp.Quantile,
+)
 
 
 def rank_parts(node: exp.Expr) -> tuple[str, exp.Expr, exp.Expr, bool] | None:
@@ -122,7 +141,7 @@ def _index(node: exp.Bracket) -> int | None:
     return int(place.name) if isinstance(place, exp.Literal) and place.name.isdigit() else None
 
 
-def _membership(node: exp.Expr) -> None:
+def _membership(node: exp.Expr, room: NodeLimit) -> None:
     """``x = ANY(list)``, ``x IN UNNEST(list)`` and ``list_contains(list, x)`` as IN."""
     listed: list[exp.Expr] | None = None
     one = node.this
@@ -135,20 +154,29 @@ def _membership(node: exp.Expr) -> None:
         listed, one = constants(node.this), node.expression
     if not listed:
         return
-    found: exp.Expr = exp.In(this=one.copy(), expressions=[each.copy() for each in listed])
-    if isinstance(node, exp.ArrayContains) and not all(map(_is_known, listed)):
+    found: exp.Expr | None = None
+    contains = isinstance(node, exp.ArrayContains)
+    if contains:
         # beside a NULL, IN of another value is NULL, while a list contains it or not
+        listed = [each for each in listed if not isinstance(each.unnest(), exp.Null)]
+    if listed:
+        found = exp.In(this=one.copy(), expressions=[each.copy() for each in listed])
+    if found is None or (contains and not all(map(_is_known, listed))):
+        room.take(size_of(one))
         absent = exp.Nullif(
             this=exp.paren(exp.Is(this=one.copy(), expression=exp.null()), copy=False),
             expression=exp.true(),
         )
-        found = exp.Coalesce(this=found, expressions=[absent])
+        found = absent if found is None else exp.Coalesce(this=found, expressions=[absent])
     _replace(node, found)
 
 
 def _is_known(node: exp.Expr) -> bool:
-    """Whether a constant is a literal, which is never NULL."""
-    return isinstance(node.unnest(), exp.Literal | exp.Boolean)
+    """True if a constant is a literal, its negative or a cast of it, which are never NULL."""
+    node = node.unnest()
+    if isinstance(node, exp.Neg | exp.Cast) and not isinstance(node, exp.TryCast):
+        return _is_known(node.this)
+    return isinstance(node, exp.Literal | exp.Boolean)
 
 
 def _replace(node: exp.Expr, other: exp.Expr) -> None:

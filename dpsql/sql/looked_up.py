@@ -52,7 +52,7 @@ MOST_MET = 100
 
 
 class _NoLookupError(Exception):
-    """What is joined is no such lookup, and is left as it is."""
+    """A join that is no such lookup, and is left as it is."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class _Lookups:
 
     @property
     def alias(self) -> str:
-        """What the private rows are called."""
+        """The alias of the private rows."""
         return self.source.alias_or_name
 
     def join(self, joins: Sequence[exp.Join]) -> None:

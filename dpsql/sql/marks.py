@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 
-from dpsql.errors import InterfaceError, ProgrammingError, printable
+from dpsql.errors import InterfaceError, ProgrammingError, nearest, printable
 from dpsql.sql.lexemes import MAX_STATEMENT, Lexeme, lex, render_literal
 
 _PERCENT = re.compile(r"%%|%s|%\(([^()%]*)\)s")
@@ -97,8 +96,8 @@ def _bind_names(text: str, values: Mapping[object, object], style: str) -> str:
 
 def _nearest(name: str, values: Mapping[object, object]) -> str:
     names = [str(each) for each in values]
-    near = get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"given: {', '.join(names) or 'none'}"
+    near = nearest(name, names)
+    return f"did you mean {near!r}?" if near else f"given: {', '.join(names) or 'none'}"
 
 
 def _written(text: str, style: str, named: bool, value: Value) -> Iterator[str]:
@@ -126,7 +125,7 @@ def _written(text: str, style: str, named: bool, value: Value) -> Iterator[str]:
 
 
 def _is_mark(lexemes: Sequence[Lexeme], place: int, after: Lexeme, style: str, named: bool) -> bool:
-    """Whether a symbol and what follows it mark a parameter; ``::`` is a cast."""
+    """True if a symbol and what follows it mark a parameter; ``::`` is a cast."""
     symbol = lexemes[place].text
     if symbol not in (":", "$") or (place and lexemes[place - 1].text == symbol == ":"):
         return False

@@ -67,7 +67,7 @@ def matched(scope: Scope, catalog: Catalog, groups: Sequence[Sequence[int]]) -> 
 
 
 def _find(scope: Scope, numbers: tuple[int, ...]) -> Matched | None:
-    """How private rows meet many public ones, each of them one at most; None where they do not."""
+    """The match of private rows with many public ones, each with one at most; None without one."""
     members = [scope.joined[number] for number in numbers]
     if any(each.keep or not each.listed for each in members):
         return None

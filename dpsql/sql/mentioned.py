@@ -1,4 +1,4 @@
-"""What the nodes of expressions mention, where that is asked of every node from the root down.
+"""The columns that nodes of expressions mention, asked of every node from the root down.
 
 A tree is looked at once then, not once for each of its nodes: chains are three hundred deep.
 """
@@ -14,8 +14,8 @@ from dpsql.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mentioned:
-    """What a node mentions: one column of each name and qualifier, case-folded, and whether any
-    aggregate or query."""
+    """The columns that a node mentions: one of each name and qualifier, case-folded, and whether
+    any aggregate or query."""
 
     columns: Mapping[tuple[str, str], exp.Column]
     aggregates: bool
@@ -32,7 +32,7 @@ class Below:
         self._known: dict[int, tuple[exp.Expr, Mentioned]] = {}
 
     def of(self, tree: exp.Expr) -> Mentioned:
-        """What a node, and all that is below it, mentions."""
+        """The mentions of a node, and of all that is below it."""
         if id(tree) not in self._known:
             for node in reversed(list(tree.walk())):  # those within others first
                 self._known[id(node)] = node, self._read(node)

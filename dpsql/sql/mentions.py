@@ -1,4 +1,4 @@
-"""What SQL mentions before anything is bound: its tables, and what its marks stand beside."""
+"""The tables that SQL mentions before anything is bound, and what its marks stand beside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tables_of(sql: str) -> list[tuple[str, ...]] | None:
 
 
 def parameters_of(sql: str) -> dict[int, tuple[str, str]]:
-    """What each ``$n`` of a query stands beside: a column's name, or a limit; by number.
+    """The place of each ``$n`` of a query: beside a column's name, or a limit; by number.
 
     The pair is ("column", name), ("list", name) for ANY and ALL of it, or ("limit", ""); marks
     elsewhere are left out.

@@ -1,13 +1,12 @@
-"""What is said of words that were meant otherwise: statements, functions, texts in other quotes."""
+"""Refusals of words that were meant otherwise: statements, functions, texts in other quotes."""
 
 from __future__ import annotations
 
-import difflib
 from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, printable
+from dpsql.errors import NotSupportedError, nearest, printable
 from dpsql.sql.functions import nearest_function
 from dpsql.sql.language import Locate
 from dpsql.sql.lexemes import Fragment, Lexeme
@@ -34,7 +33,7 @@ _TYPOGRAPHIC = "‘’‚‛′“”„‟«»´"
 def refuse_statement(fragment: Fragment, lexemes: list[Lexeme]) -> NoReturn:
     """Refuse a statement by its first word. Raises: NotSupportedError (E_STATEMENT)."""
     first = lexemes[0].text
-    near = difflib.get_close_matches(first.lower(), _FIRST, n=1)
+    near = nearest(first.lower(), _FIRST)
     known = _STATEMENTS.get(first.lower())
     if known is not None and len(lexemes) == 1:
         what = f"{first.upper()} alone is not supported"
@@ -42,7 +41,7 @@ def refuse_statement(fragment: Fragment, lexemes: list[Lexeme]) -> NoReturn:
         what = f"{printable(first.upper())}{' of this' * (known is not None)} is not supported"
     hint = f"what works: {known or _KNOWN}"
     if known is None and near:
-        hint = f"did you mean {near[0].upper()}?"
+        hint = f"did you mean {near.upper()}?"
     raise NotSupportedError("E_STATEMENT", what, hint=hint, span=fragment.at(lexemes[0]))
 
 

@@ -113,7 +113,7 @@ def of_powers(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.E
 
 OF_MOMENTS = dict.fromkeys((*PAIRS, exp.RegrCount), paired)
 OF_MOMENTS |= dict.fromkeys((exp.Skewness, exp.Kurtosis), of_powers)
-"""What builds each kind."""
+"""The builder of each kind."""
 
 
 def _times(left: exp.Expr, right: exp.Expr) -> exp.Expr:

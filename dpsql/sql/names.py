@@ -1,4 +1,4 @@
-"""What the names of one SELECT stand for: columns of its tables, and aliases of its items."""
+"""Names in one SELECT: columns of its tables, and aliases of its items."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Place = tuple[int, int]
 
 @dataclass
 class Names:
-    """What the names of one SELECT stand for.
+    """The names in one SELECT, and the expressions that they stand for.
 
     ``sources`` are the aliases in FROM with their columns, ``shared`` the columns that USING
     merges, ``parent`` the names of the SELECT around it. ``home`` is the table that the hint for
@@ -44,7 +44,7 @@ class Names:
         self.sources.append((alias, tuple(fields)))
 
     def find(self, column: exp.Column, last: int | None = None) -> exp.Expr | None:
-        """What a column stands for, None for an unqualified name that no source has.
+        """The expression of a column, None for an unqualified name that no source has.
 
         ``last`` looks at the first sources alone.
         Raises: ProgrammingError (E_UNKNOWN_TABLE, E_UNKNOWN_COLUMN).
@@ -180,12 +180,12 @@ def names_of(table: Table) -> list[tuple[str, bool]]:
 
 
 def has_name(fields: Sequence[Field], name: str) -> bool:
-    """Whether a column of that name is among some."""
+    """True if a column of that name is among some."""
     return bool(_named(fields, name.casefold()))
 
 
 def find_alias(items: Sequence[exp.Expr], node: exp.Column) -> exp.Expr | None:
-    """What an unqualified name stands for as the alias of a select item."""
+    """The expression that an unqualified name stands for as the alias of a select item."""
     for item in items:
         named = isinstance(item, exp.Alias) and item.alias.casefold() == node.name.casefold()
         if named and not node.table:

@@ -21,7 +21,7 @@ _WRITTEN = "natural"
 
 
 def has_natural(select: exp.Expr) -> bool:
-    """Whether a SELECT has a NATURAL JOIN."""
+    """True if a SELECT has a NATURAL JOIN."""
     return any(map(_is_written, select.args.get("joins") or ()))
 
 

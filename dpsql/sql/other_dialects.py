@@ -64,7 +64,7 @@ def _truncated(args: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _between(args: Sequence[exp.Expr]) -> exp.Expr:
-    """How often a period begins from the second time to the first."""
+    """The number of periods that begin from the second time to the first."""
     unit, last, first, written = args
     if unit.name != "WEEK":
         found: exp.Expr = DuckDBParser.FUNCTIONS["DATE_DIFF"]([unit, first, last])
@@ -111,7 +111,7 @@ SHARED = {
 }
 """Functions of names that DuckDB has, too, with the arguments of others."""
 MARK = "\x01"
-"""What is added to the names of these, so that the parser leaves their arguments as they are."""
+"""The mark at the end of these names, so that the parser leaves their arguments as they are."""
 
 
 def _shared(name: str, args: list[exp.Expr]) -> exp.Expr:
@@ -124,7 +124,7 @@ def _shared(name: str, args: list[exp.Expr]) -> exp.Expr:
 
 
 def read_function(name: str, args: list[exp.Expr]) -> exp.Expr | None:
-    """What DuckDB calls a function that it does not know by that name; None for all else.
+    """DuckDB's call for a function that it does not know by that name; None for all else.
 
     >>> from sqlglot import parse_one
     >>> read_function("format_date", [parse_one(each) for each in ("'%Y'", "d")]).sql("duckdb")

@@ -9,7 +9,7 @@ from dpsql.sql.lexemes import Lexeme, blanked
 _WORDS = {"safe_cast": "TRY_CAST"}
 """Words that DuckDB has a shorter one for, so that positions stay."""
 _PLACES = {"offset": 1, "safe_offset": 1, "ordinal": 0, "safe_ordinal": 0}
-"""What BigQuery calls a place of a list, and how far DuckDB, which counts from 1, is ahead."""
+"""BigQuery's words for a place of a list, and how far DuckDB, which counts from 1, is ahead."""
 
 
 def take_top(text: str, lexemes: Sequence[Lexeme]) -> tuple[str, int | None]:

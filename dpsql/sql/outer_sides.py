@@ -20,7 +20,7 @@ AsTest = Callable[[exp.Table, Sequence[exp.Expr]], Test]
 
 
 def is_about(test: exp.Expr, side: JoinedPart, names: Names) -> bool:
-    """Whether a condition is about the columns of one table, the only one of a side."""
+    """True if a condition is about the columns of one table, the only one of a side."""
     columns = list(test.find_all(exp.Column))
     places = [names.place(column) for column in columns]
     found = {None if place is None else names.sources[place[0]][0] for place in places}

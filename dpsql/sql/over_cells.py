@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.errors import NotSupportedError, printable
+from dpsql.errors import NotSupportedError, nearest, printable
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.derivative import Needed, guard, slopes_of, stddev_sql
 from dpsql.sql.edges import check_edges
@@ -63,7 +62,7 @@ class CellExpressions(Expressions):
         self.needed = Needed()
 
     def shell(self) -> Shell:
-        """All clauses; every column must be a key, an aggregate or an alias."""
+        """The shell of all clauses; every column must be a key, an aggregate or an alias."""
         outputs = tuple(self.output(item) for item in self.select.expressions)
         needed = self.needed
         return Shell(outputs, self.tail(outputs), frozenset(needed.pairs), tuple(needed.groups))
@@ -116,7 +115,7 @@ class CellExpressions(Expressions):
             self.refuse(item, "E_ORDER_BY", f"ORDER BY {printable(item.this.name)}")
 
     def is_noisy(self, name: str) -> bool:
-        """Whether a column of the cells, or of windows over them, is noisy."""
+        """True if a column of the cells, or of windows over them, is noisy."""
         return name.startswith("a") or (name.startswith("w") and self.window_noise[int(name[1:])])
 
     def check(self, node: exp.Expr) -> None:
@@ -130,7 +129,7 @@ class CellExpressions(Expressions):
         super().check_tree(tree)
 
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
-        """What an aggregate, a window, a key or a name stands for."""
+        """The expression that an aggregate, a window, a key or a name stands for."""
         if isinstance(node, exp.Query | exp.Exists | exp.Any):
             check_node(node, self.locate)
         try:
@@ -204,7 +203,7 @@ class CellExpressions(Expressions):
             self.refuse(node, "E_WINDOW", "a window over rows", "SUM(COUNT(*)) OVER ()")
 
     def is_grouped(self) -> bool:
-        """Whether what windows are over are groups, not rows."""
+        """True if what windows are over are groups, not rows."""
         return self.select.args.get("group") is not None or has_aggregates(self.select)
 
     def running(self, node: exp.Window) -> Running:
@@ -237,7 +236,7 @@ class CellExpressions(Expressions):
         return Running(place, descending, partition, frame)
 
     def is_number(self, node: exp.Expr) -> bool:
-        """Whether the key of a window is an integer to SQL."""
+        """True if the key of a window is an integer to SQL."""
         resolved = self.keys.resolve(node) if isinstance(node, exp.Column) else node
         return is_whole(resolved, self.scope.is_integer)
 
@@ -322,7 +321,7 @@ class CellExpressions(Expressions):
         return report_of(sql_of(tree), stddev, interval, bounds, is_whole(tree))
 
     def argument(self, node: exp.Anonymous, name: str) -> exp.Expr:
-        """What a function of a noisy number is of."""
+        """The argument of a function of a noisy number."""
         if len(node.expressions) != 1:
             hint = f"{name.upper()}(alias of an aggregate)"
             self.wrong(node, "E_FUNCTION", f"{name.upper()} takes one argument", hint)
@@ -332,14 +331,14 @@ class CellExpressions(Expressions):
         if isinstance(argument, exp.Column):
             known = {item.alias.casefold() for item in named}
             if argument.name.casefold() not in known:
-                near = difflib.get_close_matches(argument.name, aliases, n=1)
+                near = nearest(argument.name, aliases)
                 what = f"{name.upper()}({printable(argument.name)}): no select item has this alias"
                 hint = (
                     f"aliases: {', '.join(aliases)}"
                     if aliases
                     else f"{name.upper()}(COUNT(*)) works"
                 )
-                hint = f"did you mean {near[0]}?" if near else hint
+                hint = f"did you mean {near}?" if near else hint
                 self.wrong(argument, "E_UNKNOWN_COLUMN", what, hint)
         return argument
 

@@ -20,7 +20,7 @@ from dpsql.sql.language import check_aggregate, check_window
 from dpsql.sql.names import position_of
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.sugar import has_aggregates
-from dpsql.sql.whole import is_whole, marked
+from dpsql.sql.whole import is_whole, marked, rounded
 
 MAX_LISTED = 1_000
 """Most rows that may become one list or one text."""
@@ -52,7 +52,7 @@ class GroupExpressions(TableExpressions):
             return None
         if any(not self.resolves(column) for column in node.find_all(exp.Column)):
             return None
-        tree = self.rows.replace(node, False).unnest()
+        tree = rounded(self.rows.replace(node, False).unnest())
         text = total(tree)
         if text not in self.keys:
             return None
@@ -120,7 +120,7 @@ class GroupExpressions(TableExpressions):
         return copy
 
     def in_order(self, node: exp.Expr) -> exp.Expr:
-        """What is listed, in the order that is written, then in that of the rows.
+        """The elements of a list, in the order that is written, then in that of the rows.
 
         Raises: ProgrammingError (E_TOO_LARGE) for lists of too many rows.
         """
@@ -161,7 +161,7 @@ class GroupExpressions(TableExpressions):
         return exp.Order(this=value, expressions=order)
 
     def is_list(self, node: exp.Column) -> bool:
-        """Whether a column of the tables has lists."""
+        """True if a column of the tables has lists."""
         found = self.names.find(node)
         place = None if found is None else place_of(found)
         return place is not None and self.kind_of(place).endswith("]")
@@ -178,7 +178,7 @@ class GroupExpressions(TableExpressions):
         return written(short, any(map(is_noise, node.find_all(exp.Var))))
 
     def argument(self, node: exp.Expr, inner: exp.Expr) -> exp.Expr:
-        """What is aggregated: sums are of DOUBLE, which has no overflow, and so are moments.
+        """The aggregated argument: sums are of DOUBLE, which has no overflow, and so are moments.
 
         Moments are errors beyond its range, so that they leave out what is near it.
         """
@@ -199,12 +199,12 @@ class GroupExpressions(TableExpressions):
         found = {sql: index for index, sql in enumerate(columns) if sql in keys}
         return (frozenset(found.values()),) if set(found) == keys else ()
 
-    def stddev(self, node: exp.Anonymous) -> exp.Expr:
-        """That of a row, which is refused."""
-        return self.rows.stddev(node)
+    def stddev(self, node: exp.Anonymous) -> NoReturn:
+        """DP_STDDEV of a group, which is refused; those of its rows may be aggregated."""
+        self.refuse_error(node)
 
     def is_noisy(self, name: str) -> bool:
-        """Whether a column of a layer depends on noisy numbers."""
+        """True if a column of a layer depends on noisy numbers."""
         if name.startswith("k"):
             return self.key_noise[int(name[1:])]
         return self.rows.is_noisy(name)
@@ -227,7 +227,7 @@ class GroupExpressions(TableExpressions):
         """The number of a key, which is an expression, a position or an alias."""
         if isinstance(node, exp.Literal) and not node.is_string:
             node = self.item_at(node)
-        tree = self.rows.rewrite(node, aliases=True).unnest()
+        tree = rounded(self.rows.rewrite(node, aliases=True).unnest())
         if total(tree) not in self.keys:
             self.keys.append(total(tree))
             self.key_noise.append(self.rows.mentions_noise(tree))

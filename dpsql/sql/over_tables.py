@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.records import dataclass
 from dpsql.sql.derivative import NoDerivative, slopes_of
-from dpsql.sql.expressions import Expressions, sql_of
+from dpsql.sql.expressions import Expressions, sql_of, written
 from dpsql.sql.hoisted import Hoisted, refuse
 from dpsql.sql.json_fields import field_of
 from dpsql.sql.language import Locate, check_node
@@ -21,6 +21,7 @@ from dpsql.sql.names import Names
 from dpsql.sql.query import Number
 from dpsql.sql.relations import Element, Field, Known
 from dpsql.sql.report_format import REPORT
+from dpsql.sql.rewritten import is_of_existence
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.whole import marked, settled
 
@@ -43,7 +44,10 @@ class Placed:
     def fields(self, number: int) -> list[Field]:
         """Its columns as those of table ``number`` of FROM."""
         return [
-            Field(trait.name, marked(exp.column(f"x{number}_{index}"), trait.is_whole))
+            Field(
+                trait.name,
+                marked(exp.column(f"x{number}_{index}"), trait.is_whole, not trait.is_estimate),
+            )
             for index, trait in enumerate(self.table.traits)
         ]
 
@@ -74,7 +78,7 @@ class TableExpressions(Expressions):
         refuse(node, code, what, hint, self.locate)
 
     def known(self, node: exp.Expr, aliases: bool) -> exp.Expr | None:
-        """What a sub-query, a window, an aggregate, a key or a name stands for."""
+        """The expression that a sub-query, a window, an aggregate, a key or a name stands for."""
         if isinstance(node, exp.Subquery | exp.Select | exp.SetOperation | exp.Exists):
             return self.hoisted.value_of(node)
         if isinstance(node, exp.In) and node.args.get("query") is not None:
@@ -110,7 +114,7 @@ class TableExpressions(Expressions):
         return None
 
     def column(self, node: exp.Column, aliases: bool) -> exp.Expr:
-        """What a name stands for: a column, or the alias of a select item where SQL allows it."""
+        """The expression of a name: a column, or the alias of a select item where SQL allows it."""
         inside = self.field(node)
         if inside is not None:
             return inside
@@ -151,10 +155,16 @@ class TableExpressions(Expressions):
         parts = node.expressions
         tree = self.rewrite(parts[0], aliases=True).unnest() if len(parts) == 1 else None
         place = None if tree is None else place_of(tree)
-        if self.grouped or place is None or not self.sources[place[0]].table.traits[place[1]].error:
-            hint = "a noisy column as it is; what is computed shows its error as ± and in --stddev"
-            self.refuse(node, "E_FUNCTION", "DP_STDDEV of this", hint)
+        if place is None or not self.sources[place[0]].table.traits[place[1]].error:
+            if is_of_existence(node):
+                return written("CAST(NULL AS DOUBLE)", noisy=False)
+            self.refuse_error(node)
         return exp.column(f"y{place[0]}_{place[1]}")
+
+    def refuse_error(self, node: exp.Anonymous) -> NoReturn:
+        """Refuse DP_STDDEV of what repeats no noisy number."""
+        hint = "a noisy column as it is; what is computed shows its error as ± and in --stddev"
+        self.refuse(node, "E_FUNCTION", "DP_STDDEV of this", hint)
 
     def slopes(self, tree: exp.Expr) -> dict[Number, str]:
         """The slopes of smooth arithmetic over noisy numbers, unless they are too long."""
@@ -185,7 +195,7 @@ class TableExpressions(Expressions):
         }
 
     def is_noisy(self, name: str) -> bool:
-        """Whether a column of a layer depends on noisy numbers."""
+        """True if a column of a layer depends on noisy numbers."""
         if name.startswith("x"):
             table, column = (int(part) for part in name[1:].split("_"))
             return self.sources[table].table.traits[column].noisy

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dpsql.errors import ProgrammingError, printable
+from dpsql.errors import ProgrammingError, nearest, printable
 from dpsql.settings import SETTINGS, Taker, shown, taken_by
 from dpsql.sql.lexemes import Fragment, Lexeme, is_dotted
 
@@ -31,7 +30,7 @@ def parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, str]:
 
 
 def parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, ...]:
-    """What is to be shown: a fact, a setting, ``all``, or ``columns`` and the name of a table.
+    """The object of SHOW: a fact, a setting, ``all``, or ``columns`` and the name of a table.
 
     Raises: ProgrammingError (E_SETTING).
     """
@@ -49,8 +48,8 @@ def parse_show(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, ...]:
 
 def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) -> NoReturn:
     name = lexeme.text.lower()
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)  # format is no effort
-    hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(known)}"
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else f"settings: {', '.join(known)}"
     if name == "columns":
         hint = "SHOW COLUMNS FROM and the name of a table"
     elif name in taken_by(Taker.SELECT):

@@ -1,4 +1,4 @@
-"""What a SELECT says of private rows that the vault works out row by row, before it bounds them.
+"""Steps of a SELECT over private rows that the vault takes row by row, before it bounds them.
 
 Each step makes the rows a relation with a column more, or with fewer rows, and leaves a SELECT over
 it: whether a row has a partner or a key, clocks of other zones, row numbers, orders, differences,
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.logical.bind.subqueries import SubqueryNames
 from dpsql.sql.differences import Differences
 from dpsql.sql.inline import Flat
 from dpsql.sql.known_keys import KnownKeys
@@ -32,12 +33,14 @@ def over_own_columns(
     statement: Statement,
     compiler: Compiler,
     relation: Callable[[exp.Expr], Relation],
+    names: Callable[[exp.Select], SubqueryNames | None],
 ) -> exp.Select:
-    """The SELECT over such rows, which ``flat`` is of from now on; ``relation`` reads sub-queries.
+    """The SELECT over such rows, which ``flat`` is of from now on; ``relation`` reads sub-queries
+    and ``names`` what is in their FROM.
 
     Raises: NotSupportedError; ProgrammingError.
     """
-    select = SemiJoins(flat, statement, compiler, relation).taken(select)
+    select = SemiJoins(flat, statement, compiler, relation, names).taken(select)
     zones = Zones(table_under(flat, compiler), flat.names.find, flat.locate)
     select = RowNumbers(flat, statement, compiler).taken(zones.written(select))
     select = KnownKeys(flat, compiler).written(RowOrders(flat, compiler).taken(select))

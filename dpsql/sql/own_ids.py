@@ -1,4 +1,4 @@
-"""Whether a column with ids of units names the unit of its own row: ``gift_to = customer_id``.
+"""True if a column with ids of units names the unit of its own row: ``gift_to = customer_id``.
 
 Such a row has, and others have not, a row of its own unit whose id that is: EXISTS says so.
 """
@@ -7,56 +7,58 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Table
-from dpsql.sql.relations import Element, read_from
+from dpsql.catalog import Table
+from dpsql.errors import ProgrammingError
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 
 
-def compared_with_own(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def compared_with_own(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement with such comparisons as EXISTS; others are as they were."""
-    if not any(table.unit_columns for table in catalog.tables.values()):
+    if not any(table.unit_columns for table in binder.catalog.tables.values()):
         return tree
-    if not any(_read(node, catalog) for node in tree.find_all(exp.EQ, exp.NEQ)):
+    found = [_read(node, binder) for node in tree.find_all(exp.EQ, exp.NEQ)]
+    if not any(found):
         return tree
     tree = tree.copy()
-    for number, node in enumerate(list(tree.find_all(exp.EQ, exp.NEQ))):
-        found = _read(node, catalog)
-        if found is not None:
-            node.replace(_written(node, *found, number))
+    nodes = list(tree.find_all(exp.EQ, exp.NEQ))
+    for number, (node, asked) in enumerate(zip(nodes, found, strict=True)):
+        if asked is not None:
+            node.replace(_written(node, *asked, number))
     return tree
 
 
-def _read(node: exp.Expr, catalog: Catalog) -> tuple[Table, exp.Column] | None:
+def _read(node: exp.Expr, binder: SubqueryBinder) -> tuple[Table, exp.Column] | None:
     """The column of a comparison that names units, and its table."""
     select, sides = node.find_ancestor(exp.Select), (node.this.unnest(), node.expression.unnest())
-    for column, unit in (sides, sides[::-1]) if select is not None else ():
-        if isinstance(column, exp.Column) and isinstance(unit, exp.Column):
-            found = None if select is None else _table_of(select, column, unit, catalog)
-            if found is not None:
-                named = exp.column(column.this.copy(), found[0])
-                return found[1], named
+    if select is None or not all(isinstance(side, exp.Column) for side in sides):
+        return None
+    names = binder.names(select)
+    if names is None:
+        return None
+    for column, unit in (sides, sides[::-1]):
+        try:
+            table = _table_of(names, column, unit, binder)
+        except ProgrammingError:
+            return None  # refused by who compiles it
+        if table is not None:
+            return table
     return None
 
 
 def _table_of(
-    select: exp.Select, column: exp.Column, unit: exp.Column, catalog: Catalog
-) -> tuple[str, Table] | None:
-    """The alias and table that one column names other units in, the other its own."""
-    found = []
-    for element in read_from(select):
-        table = _private(element, catalog)
-        if table is None or (table.unit.column or "").casefold() != unit.name.casefold():
-            continue
-        names = [each.casefold() for each in table.unit_columns]
-        aliases = {"", element.alias}
-        if column.name.casefold() in names and {column.table.casefold()} <= aliases:
-            found.append((element.node.alias_or_name, table))
-    same = [each for each in found if unit.table.casefold() in ("", each[0].casefold())]
-    return same[0] if len(found) == len(same) == 1 else None
-
-
-def _private(element: Element, catalog: Catalog) -> Table | None:
-    node = element.node
-    return catalog.tables.get(node.name.casefold()) if isinstance(node, exp.Table) else None
+    names: SubqueryNames, column: exp.Column, unit: exp.Column, binder: SubqueryBinder
+) -> tuple[Table, exp.Column] | None:
+    """The table that one column names other units in, beside the unit of the same row."""
+    stored = names.stored(column)
+    if stored is None or not names.holds_unit(unit):
+        return None
+    table = binder.catalog.find(stored[0])
+    alias = names.source(names.column(column))
+    if not alias or alias != names.source(names.column(unit)):
+        return None
+    if stored[1] not in map(str.casefold, table.unit_columns):
+        return None
+    return table, exp.column(column.this.copy(), alias)
 
 
 def _written(node: exp.Expr, table: Table, column: exp.Column, number: int) -> exp.Expr:

@@ -6,6 +6,7 @@ text costs neither time nor a traceback.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -60,7 +61,7 @@ MAX_ITEMS = 1_000
 MAX_STRING = 4 * 1024
 
 QUERY = ("query",)
-"""What DESCRIBE is about where it is about a SELECT."""
+"""The object of DESCRIBE where it is about a SELECT."""
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 TYPES = {
     re.split(r"\W", word.lower())[-1]
@@ -68,8 +69,13 @@ TYPES = {
     if kind in DuckDB.Parser.TYPE_TOKENS
 }
 """Words that may be types, which the parser tries before it reads a call: twice for each level."""
-_GAPS = {(",", ")"), ("(", ","), (",", ",")}
+_GAPS = {("(", ","), (",", ","), ("[", ",")}
 """Neighbours between which something is missing."""
+_BEFORE_ROWS = {
+    *("select", "distinct", "where", "having", "qualify", "on", "by", "when", "then", "else"),
+    *("and", "or", "not", "between", "like", "is", "case", "limit", "offset", "from", "join"),
+}
+"""Words after which parentheses make a row of what they hold, and are no list."""
 _UNARY = {"not", "-", "+", "~"}
 _OPENING = {"(", "[", "case"}
 _CLOSING = {")", "]", "end"}
@@ -118,7 +124,7 @@ class Statement:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether its sums are clipped at a threshold, which is chosen for sums of values."""
+        """True if its sums are clipped at a threshold, which is chosen for sums of values."""
         return any(name in CLIPPING for name, _ in self.options)
 
 
@@ -245,7 +251,7 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
         )
     solid = [lexeme for lexeme in lex(body) if lexeme.kind not in ("space", "comment")]
     depth = unary = chained = read = 0
-    commas, times = [0], [1]
+    commas, times, colons, opened, rows = [0], [1], [0], [""], [False]
     before = ""
     for lexeme in solid:
         if lexeme.kind != "word":
@@ -256,12 +262,20 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
             chained = chained + 1 if (before, word) == ("]", "[") else 0
             depth += 1
             commas.append(0)
+            colons.append(0)
+            opened.append("values" if rows[-1] else before)
+            rows.append(False)
             times.append(times[-1] * (2 if before in TYPES else 1))
         elif word in _CLOSING:
+            _check_end(fragment, lexeme, before, (opened[-1], commas[-1], colons[-1]))
+            colons, opened, rows = colons[:-1] or [0], opened[:-1] or [""], rows[:-1] or [False]
             depth = max(0, depth - 1)
             commas, times = commas[:-1] or [0], times[:-1] or [1]
         elif word == ",":
             commas[-1] += 1
+        else:
+            rows[-1] = word == "values"
+        colons[-1] += word == ":"
         if (before, word) in _GAPS:
             fragment.refuse(
                 lexeme,
@@ -295,6 +309,31 @@ def check_limits(fragment: Fragment) -> list[Lexeme]:
     if len(solid) > MAX_NODES:
         raise ProgrammingError("E_TOO_LARGE", f"the statement has over {MAX_NODES} tokens")
     return solid
+
+
+def opens_list(before: str) -> bool:
+    """Say whether parentheses after a word hold a list, be it of one item; a row of values if not.
+
+    >>> opens_list("in"), opens_list("abs"), opens_list("where"), opens_list("=")
+    (True, True, False, False)
+    """
+    return before not in _BEFORE_ROWS and (before[-1:].isalnum() or before[-1:] in ("_", '"'))
+
+
+def _check_end(
+    fragment: Fragment, lexeme: Lexeme, before: str, found: tuple[str, int, int]
+) -> None:
+    """Refuse what the parser leaves out at the end of a list: DuckDB reads it as something else.
+
+    ``found`` is what stands before the list, and how many commas and colons are in it.
+    """
+    opened, commas, colons = found
+    if (before, lexeme.text) == (",", ")") and commas == 1 and not opens_list(opened):
+        what = "a row of one value is not supported"
+        fragment.refuse(lexeme, "E_PARSE", what, "leave the comma out")
+    if (before, lexeme.text) == (":", "]") and colons > 1:
+        what = "the step of a slice is missing"
+        fragment.refuse(lexeme, "E_PARSE", what, "leave the second colon out")
 
 
 def _check_lexeme(fragment: Fragment, lexeme: Lexeme) -> None:
@@ -338,6 +377,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     if reports:
         text = marked(fragment, text, reports)
     _check_intervals(fragment, lexemes)
+    _check_pivots(fragment, lexemes)
     left, (text, top) = text, take_top(respelled(text, lexemes), lexemes)
     try:
         read = with_room(partial(_read, text, fragment))
@@ -387,6 +427,8 @@ def _read(text: str, fragment: Fragment) -> ReadSelect:
     return fragment.reader.read(text, fragment)
 
 
+MAX_COLUMNS = 1_000
+"""Columns that a PIVOT may make."""
 _UNITS = {
     *("year", "years", "quarter", "quarters", "month", "months", "week", "weeks", "day", "days"),
     *("hour", "hours", "minute", "minutes", "second", "seconds", "millisecond", "milliseconds"),
@@ -404,6 +446,31 @@ def _check_intervals(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
             number = lexemes[place + 1]
             hint = f"INTERVAL {number.text} DAY"
             fragment.refuse(number, "E_PARSE", "an INTERVAL of a number needs a unit", hint)
+
+
+def _check_pivots(fragment: Fragment, lexemes: Sequence[Lexeme]) -> None:
+    """Refuse PIVOT over too many combinations: the parser names each. Raises: ProgrammingError."""
+    words = [*(each.text.lower() for each in lexemes), ""]
+    for first, opening in enumerate(itertools.pairwise(words)):
+        if opening != ("pivot", "("):
+            continue
+        depth = listed = 0
+        columns = 1
+        for place in range(first + 1, len(words)):
+            word = words[place]
+            depth += (word == "(") - (word == ")")
+            if depth == 0:
+                break
+            if depth == 2 and word == "(":
+                listed = words[place - 1] == "in"
+            elif depth == 2 and word == "," and listed and words[place + 1] != ")":
+                listed += 1
+            elif depth == 1 and word == ")":
+                columns *= listed or 1
+                listed = 0
+        if columns > MAX_COLUMNS:
+            what = f"PIVOT makes over {MAX_COLUMNS:,} columns"
+            fragment.refuse(lexemes[first], "E_TOO_LARGE", what, "list fewer values after IN")
 
 
 def _form(lexemes: Sequence[Lexeme]) -> str:

@@ -1,4 +1,4 @@
-"""Whether a row of an outer join has a partner: what keys on the outer side are asked for."""
+"""True if a row of an outer join has a partner: what keys on the outer side are asked for."""
 
 from __future__ import annotations
 
@@ -41,11 +41,22 @@ def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: N
         if isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null):
             known = exp.Coalesce(this=partner, expressions=[exp.false()])
             parent.replace(exp.paren(exp.Not(this=known), copy=False))
-        elif isinstance(parent, exp.Distinct) and member.is_unit(name):
-            _count_partners(parent, partner, members)
-        elif isinstance(parent, exp.Count):
-            case = exp.Case(ifs=[exp.If(this=partner, true=exp.Literal.number(1))])
-            column.replace(case)
+            continue
+        counted = _taken_by(column)
+        if isinstance(counted, exp.Count) or (
+            isinstance(counted, exp.Distinct) and member.is_unit(name)
+        ):
+            is_one = isinstance(counted, exp.Count)
+            of = exp.Literal.number(1) if is_one else _unit_of(members)
+            column.replace(exp.Case(ifs=[exp.If(this=partner, true=of)]))
+
+
+def _taken_by(value: exp.Expr) -> exp.Expr | None:
+    """The parent of a value, or of the CASE that it is a value of."""
+    parent = value.parent
+    is_value = value.arg_key != "this" or isinstance(parent, exp.Paren)
+    is_case = isinstance(parent, exp.Case | exp.If | exp.Paren)
+    return _taken_by(parent) if parent is not None and is_case and is_value else parent
 
 
 def _tell_owner(column: exp.Column, name: str, member: MemberTable) -> None:
@@ -58,18 +69,6 @@ def _tell_owner(column: exp.Column, name: str, member: MemberTable) -> None:
         parent.replace(exp.false())
 
 
-def _count_partners(
-    distinct: exp.Distinct, partner: exp.Column, members: Mapping[str, MemberTable]
-) -> None:
-    """COUNT(DISTINCT unit) on the outer side of a join, as one of the units with a partner."""
-    count = distinct.parent
-    if not isinstance(count, exp.Count) or isinstance(count.parent, exp.Filter):
-        return
-    distinct.set("expressions", [_unit_of(members)])
-    where = exp.Where(this=partner)
-    count.replace(exp.Filter(this=count.copy(), expression=where))
-
-
 def _unit_of(members: Mapping[str, MemberTable]) -> exp.Column:
     """The privacy unit of a row: that of a table that is in all rows, or else a column for it."""
     for each in members.values():
@@ -79,7 +78,7 @@ def _unit_of(members: Mapping[str, MemberTable]) -> exp.Column:
 
 
 def _is_unit(merged: exp.Coalesce, members: Mapping[str, MemberTable], names: Names) -> bool:
-    """Whether COALESCE is of units alone, of which every row has one."""
+    """True if COALESCE is of units alone, of which every row has one."""
     found = []
     for part in (merged.this, *merged.expressions):
         member = members.get(_alias_of(part, names)) if isinstance(part, exp.Column) else None
@@ -91,7 +90,7 @@ def _is_unit(merged: exp.Coalesce, members: Mapping[str, MemberTable], names: Na
 
 
 def _own_name(column: exp.Column, names: Names) -> str:
-    """What the table itself calls a column that a sub-query may have renamed."""
+    """The table's own name of a column that a sub-query may have renamed."""
     try:
         found = names.find(column)
     except Error:

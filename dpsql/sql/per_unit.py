@@ -37,7 +37,7 @@ from dpsql.sql.clauses import clip_of
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import SETS, find
 from dpsql.sql.inline import Flat
-from dpsql.sql.language import Locate
+from dpsql.sql.language import Locate, one_branch, over_parts
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.names import written_key
 from dpsql.sql.parse import Statement
@@ -81,7 +81,7 @@ def table_under(flat: Flat, compiler: Compiler) -> Table:
 
 
 def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
-    """Whether a SELECT has one row for each unit and group, by GROUP BY or by DISTINCT."""
+    """True if a SELECT has one row for each unit and group, by GROUP BY or by DISTINCT."""
     if table.unit.column is None or table.synthetic:
         return False
     keys = [flat.resolve(key) for key in group_keys(flat, select)]
@@ -89,7 +89,7 @@ def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
 
 
 def group_keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
-    """What a SELECT groups by, positions and aliases written out; its items if it is DISTINCT."""
+    """The grouping keys of a SELECT, positions and aliases written out; its items if DISTINCT."""
     group, items = select.args.get("group"), select.expressions
     if group is None:
         distinct = select.args.get("distinct")
@@ -116,14 +116,14 @@ def _key(flat: Flat, node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def is_unit(node: exp.Expr, table: Table) -> bool:
-    """Whether a flat expression is the column that tells the units of a table apart."""
+    """True if a flat expression is the column that tells the units of a table apart."""
     inner = node.unnest()
     unit = (table.unit.column or "").casefold()
     return isinstance(inner, exp.Column) and inner.name.casefold() == unit
 
 
 def is_stored_key(node: exp.Expr, table: Table) -> bool:
-    """Whether a flat expression is a column that rows are matched by, and that has no domain."""
+    """True if a flat expression is a column that rows are matched by, and that has no domain."""
     inner = node.unnest()
     name = inner.name.casefold() if isinstance(inner, exp.Column) else ""
     column = table.columns.get(name)
@@ -249,34 +249,26 @@ class UnitRows:
                 span = self.flat.locate(node)
                 raise ProgrammingError("E_GROUP_BY", what, hint="add it to GROUP BY", span=span)
             return node.copy()
-        args = {key: self.part(value, by) for key, value in node.args.items()}
-        copy = type(node)(**args)
-        copy.meta.update(node.meta)
-        return copy
-
-    def part(self, value: object, by: Sequence[str]) -> object:
-        if isinstance(value, exp.Expr):
-            return self.value(value, by)
-        if isinstance(value, list):
-            return [self.part(each, by) for each in value]
-        return value
+        return over_parts(node, lambda part: self.value(part, by))
 
     def summed(self, node: exp.Expr, tests: list[exp.Expr]) -> exp.Expr:
         """An aggregate as a column that sums up the rows of a unit."""
         node, tests, filled = _without_case(node, tests)
         where = self.test(tests) if tests else None
-        if isinstance(node, exp.Count | exp.CountIf):
-            return self.count(node, where)
         known, inner = find(node), node.this
+        if isinstance(node, exp.Count | exp.CountIf) and not isinstance(inner, exp.Distinct):
+            return self.count(node, where)
         kinds = () if known is None else cast(tuple[Summing, ...], known.summed)
         if once := isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
             (inner,) = inner.expressions
         kind = next(iter(kinds[-1:] if once else kinds), None)
         is_read = kind is not None and isinstance(inner, exp.Expr)
         column = self.column(inner) if is_read else None
+        if kind == "distinct" and (column is None or column.domain is None):
+            self.refuse(node, "COUNT(DISTINCT) of this", "count a column with a domain")
         if kind is None or column is None or node.args.get("expressions"):
             self.refuse(node, "this aggregate", _WORKS)
-        if once and len(kinds) > 1 and not has_single_values(column):
+        if once and kind in ("distinct_sum", "distinct_mean") and not has_single_values(column):
             hint = "DISTINCT sums need a column that lists its values"
             self.refuse(node, "a sum of different values of a column with bins", hint)
         self.check_bounds(inner, column)
@@ -300,16 +292,10 @@ class UnitRows:
         return clip_of(node, self.statement.clips, self.statement.fragment)
 
     def count(self, node: exp.Expr, where: Test | None) -> exp.Expr:
-        """COUNT of rows, of values or of different values; of rows there is at least one."""
+        """COUNT of rows or of values; of rows there is at least one."""
         most, inner = self.table.unit.max_rows, node.this
         if isinstance(node, exp.CountIf):
             where = _both(where, self.test(conjuncts(inner)))
-        elif isinstance(inner, exp.Distinct):
-            column = self.column(inner.expressions[0]) if len(inner.expressions) == 1 else None
-            if column is None or column.domain is None:
-                self.refuse(node, "COUNT(DISTINCT) of this", "count a column with a domain")
-            shape = Column("", "integer", IntegerRange(0, min(most, column.size)))
-            return self.add("distinct", shape, column.name.casefold(), where)
         elif not isinstance(inner, exp.Star | exp.Literal) and not is_unit(inner, self.table):
             column = self.column(inner)
             if column is None:
@@ -320,10 +306,13 @@ class UnitRows:
         return self.add("count", shape, None, where)
 
     def declared(self, kind: Summing, column: Column) -> Column:
-        """What the values of a summary are like; they may be NULL."""
+        """The declaration of the values of a summary; they may be NULL."""
         if kind in ("least", "greatest"):
             return replace(column, null=True)
-        most = self.table.unit.max_rows if kind in ("sum", "distinct_sum") else 1
+        most = self.table.unit.max_rows
+        if kind == "distinct":
+            return Column("", "integer", IntegerRange(0, min(most, column.size)))
+        most = most if kind in ("sum", "distinct_sum") else 1
         return summed_column(column, most, kind)
 
     def add(self, kind: Summing, shape: Column, of: str | None, where: Test | None) -> exp.Expr:
@@ -346,20 +335,16 @@ def _without_case(node: exp.Expr, tests: list[exp.Expr]) -> tuple[exp.Expr, list
 
     Also says whether rows where it does not hold add 0, which makes the sum 0 where none does.
     """
-    inner = node.this.unnest() if node.this is not None else None
-    if not isinstance(node, exp.Sum | exp.Count) or not isinstance(inner, exp.Case | exp.If):
+    found = one_branch(node.this) if isinstance(node, exp.Sum | exp.Count) else None
+    if found is None:
         return node, tests, False
-    if isinstance(inner, exp.Case) and (inner.this is not None or len(inner.args["ifs"]) != 1):
-        return node, tests, False
-    branch = inner.args["ifs"][0] if isinstance(inner, exp.Case) else inner
-    rest = inner.args.get("default" if isinstance(inner, exp.Case) else "false")
+    value, test, rest = found
     is_zero = isinstance(rest, exp.Literal) and rest.name == "0" and isinstance(node, exp.Sum)
-    if rest is not None and not is_zero and not isinstance(rest, exp.Null):
+    if not is_zero and not isinstance(rest, exp.Null | None):
         return node, tests, False
-    value = branch.args["true"]
     if value.name == "1" and isinstance(value, exp.Literal) and (is_zero or node.key == "count"):
-        return exp.Count(this=exp.Star(), big_int=True), [*tests, branch.this], False
-    return type(node)(this=value.copy()), [*tests, branch.this], is_zero
+        return exp.Count(this=exp.Star(), big_int=True), [*tests, test], False
+    return type(node)(this=value.copy()), [*tests, test], is_zero
 
 
 def _both(one: Test | None, two: Test) -> Test:

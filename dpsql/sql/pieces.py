@@ -123,7 +123,7 @@ class Pieces:
         return (*self.query.where, *self.listing.tests)
 
     def tells_rows(self, aggregate: Aggregate) -> bool:
-        """Whether some rows of the listing that count may meet other private rows than others."""
+        """True if some rows of the listing that count may meet other private rows than others."""
         common = [c for c in self.conditions(0) if isinstance(c, Coupled) or c.column is not None]
         own = itertools.chain.from_iterable(each.conditions for each in aggregate.summands)
         tests = [*common, *aggregate.conditions, *own]
@@ -138,7 +138,7 @@ class Pieces:
         return self._where[row]
 
     def is_unmatched(self, row: int) -> bool:
-        """Whether a row of the listing stands for private rows that match none of the others."""
+        """True if a row of the listing stands for private rows that match none of the others."""
         listing = self.listing
         return listing is not None and listing.keep and row == len(listing.rows) - 1
 
@@ -149,7 +149,7 @@ class Pieces:
         return mask
 
     def of_row(self, found: Any, expression: Expression, row: int) -> Any:
-        """What is known per item and row of the listing, for one row."""
+        """The part of one row in what is known per item and row of the listing."""
         if not expression.listed or self.listing is None:
             return found
         return found[row :: max(1, len(self.listing.rows))]
@@ -254,7 +254,7 @@ class Pieces:
     def counts(
         self, aggregate: Aggregate, labels: NDArray[np.int64] | None, size: int
     ) -> tuple[float, ...]:
-        """What each different value counts for, one where they are counted.
+        """The amount that each different value counts for, one where they are counted.
 
         ``labels`` (items,) is the number of the value of every item, below ``size``, or -1.
         """

@@ -14,17 +14,16 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Column, Table
-from dpsql.errors import ProgrammingError
+from dpsql.catalog import Column, Table
+from dpsql.errors import Error, ProgrammingError
+from dpsql.logical.bind.subqueries import SubqueryBinder
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.language import Locate, check_scalar, refuse
-from dpsql.sql.pivoted_columns import PivotedColumns
+from dpsql.sql.parse import MAX_COLUMNS
 from dpsql.sql.query import Expression
 from dpsql.sql.relations import as_literal
 from dpsql.sql.unpivots import unpivoted
 
-MAX_COLUMNS = 1_000
-"""Most columns that one PIVOT makes."""
 _LISTED = "list the values: ON column IN ('x', 'y')"
 
 Value = tuple[str, exp.Expr]
@@ -32,19 +31,19 @@ Value = tuple[str, exp.Expr]
 
 
 def write_out_pivots(
-    tree: exp.Expr, catalog: Catalog, evaluator: Evaluator, locate: Locate
+    tree: exp.Expr, binder: SubqueryBinder, evaluator: Evaluator, locate: Locate
 ) -> exp.Expr:
     """A query whose PIVOTs, as statements or behind a table, are written as SELECTs.
 
-    Raises: NotSupportedError (E_STATEMENT); ProgrammingError (E_TOO_LARGE, E_GROUP_BY).
+    Raises: NotSupportedError (E_STATEMENT); ProgrammingError (E_TOO_LARGE, E_GROUP_BY); what is
+    wrong about its source.
     """
     tree = tree.copy()
-    columns = PivotedColumns.of(tree, catalog.tables)
     for node in reversed(list(tree.find_all(exp.Pivot))):
         turned = bool(node.args.get("unpivot"))
         if node.arg_key != "pivots":
             source = node.this
-            spread = _Spread(node, source, columns, evaluator, locate)
+            spread = _Spread(node, source, binder, evaluator, locate)
             node.replace(spread.unpivoted() if turned else spread.select())
             continue
         around = node.parent
@@ -53,7 +52,7 @@ def write_out_pivots(
             refuse(node, "E_STATEMENT", "a second PIVOT", "PIVOT a sub-query", locate)
         source = around.copy()
         source.set("pivots", None)
-        spread = _Spread(node, source, columns, evaluator, locate)
+        spread = _Spread(node, source, binder, evaluator, locate)
         select = spread.unpivoted() if turned else spread.select()
         around.replace(exp.Subquery(this=select, alias=node.args.get("alias")))
     return tree
@@ -66,14 +65,19 @@ class _Spread:
         self,
         node: exp.Pivot,
         source: exp.Expr,
-        known: PivotedColumns,
+        binder: SubqueryBinder,
         evaluator: Evaluator,
         locate: Locate,
     ) -> None:
         self.node = node
         self.source = source
         self.locate = locate
-        self.known = known
+        try:
+            self.inside = binder.element(source, node)
+        except Error as error:
+            raise type(error)(
+                error.code, error.message, hint=error.hint, span=locate(source)
+            ) from None
         self.evaluator = evaluator
         standard = bool(node.args.get("fields"))
         self.over = node.args["fields"] if standard else node.expressions
@@ -105,7 +109,7 @@ class _Spread:
         """The columns that ``*`` or ``COLUMNS`` stands for."""
         from dpsql.sql.spread_items import columns_asked  # few are asked for so
 
-        names = self.known.names(self.source)
+        names = self.names()
         if names is None:
             hint = "UNPIVOT t ON a, b INTO NAME which VALUE n"
             self.wrong("E_STATEMENT", "UNPIVOT of columns that nobody names is not supported", hint)
@@ -119,24 +123,30 @@ class _Spread:
             return list(group.expressions)
         parts = itertools.chain(self.over, self.using)
         used = {c.name.casefold() for part in parts for c in part.find_all(exp.Column)}
-        names = self.known.names(self.source)
+        names = self.names()
         rest = [name for name in names or [] if name.casefold() not in used]
         if names is None or not all(map(self.is_key, rest)):
             hint = "PIVOT t ON b USING COUNT(*) GROUP BY c"
             self.wrong("E_GROUP_BY", "PIVOT of this without GROUP BY is not supported", hint)
         return [exp.column(name, quoted=True) for name in rest]
 
+    def names(self) -> list[str] | None:
+        """The names of the columns of the source; None where it is not bound."""
+        if self.inside is None:
+            return None
+        return [each.name for _, each in self.inside.scope.visible() if not each.hidden]
+
     def is_key(self, name: str) -> bool:
-        """Whether a column can be grouped by, as far as its table says."""
-        found = self.known.origin(self.source, name)
+        """True if a column can be grouped by, as far as its table says."""
+        found = None if self.inside is None else self.inside.worked_out(exp.column(name))
         return found is None or found[0].public or found[1].domain is not None
 
     def values(self, over: exp.Expr) -> list[Value]:
         """The values of a pivoted column: those listed, or all that are declared."""
         if isinstance(over, exp.In) and over.expressions:
             return [_listed(over.this, each) for each in over.expressions]
-        found_in = self.known.worked_out(self.source, over)
-        if found_in is None:
+        found_in = None if self.inside is None else self.inside.worked_out(over)
+        if found_in is None or found_in[0].public or found_in[1].domain is None:
             self.wrong("E_DOMAIN", "PIVOT over values that nobody listed", _LISTED)
         known = sorted(self.declared(*found_in))
         found = [(_text(value), as_literal(value)) for value in known]

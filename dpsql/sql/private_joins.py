@@ -110,7 +110,7 @@ class PrivateJoin:
     def meets(
         self, whole: JoinedPart, element: Element, place: int, loose: Sequence[exp.Expr]
     ) -> bool:
-        """Whether some condition joins an element: others of FROM may have to come before it."""
+        """True if some condition joins an element: others of FROM may have to come before it."""
         join, part = element.join, self.part(self.private[element.alias])
         assert join is not None
         tests = [] if join.on is None else conjuncts(join.on)
@@ -173,7 +173,7 @@ class PrivateJoin:
         return found, rest
 
     def is_without(self, element: Element) -> bool:
-        """Whether a later join keeps rows that have no partner among those joined so far.
+        """True if a later join keeps rows that have no partner among those joined so far.
 
         What is said of an earlier join is no condition on them.
         """
@@ -195,8 +195,11 @@ class PrivateJoin:
         self.check_pairs(whole, part, element, pairs)
         self.check_first(element, join)
         on = self.on_pairs(rest)
-        units = {whole.members[0].is_unit(each.name) for each in join.using}
-        if units - {True}:
+        first = whole.members[0]
+        merged = [(alias, name) for (alias, name), _ in pairs if join.using]
+        if any(
+            alias != first.alias.casefold() or not first.is_unit(name) for alias, name in merged
+        ):
             self.refuse(join.node, "a FULL JOIN by USING", "write ON left.key = right.key")
         if self.units(whole, join, pairs):
             hint = "USING, or the unit of a table that all rows have"
@@ -273,7 +276,7 @@ class PrivateJoin:
 
 
 def _is_borrowed(field: Field, table: Table) -> bool:
-    """Whether a column is the unit of a table that stores none."""
+    """True if a column is the unit of a table that stores none."""
     stored = {key.casefold() for key in table.keys} | table.columns.keys()
     return field.hidden and table.unit.through is not None and field.name.casefold() not in stored
 

@@ -66,7 +66,7 @@ class _SetSide:
 
     @property
     def has_unit(self) -> bool:
-        """Whether its rows say whose they are."""
+        """True if its rows say whose they are."""
         return any(self.is_unit(each) for each in self.rows.fields)
 
     def make(self, column: Column, of: tuple[str, ...], values: Sequence[Any]) -> str:
@@ -182,7 +182,7 @@ class PrivateSets:
         return self.shown(self.alike(relation, names), left, right, names, None)
 
     def are_of_units(self, left: _SetSide, right: _SetSide) -> bool:
-        """Whether rows on both sides say whose they are, and show all that tells them apart."""
+        """True if rows on both sides say whose they are, and show all that tells them apart."""
         hidden = [
             each
             for side in (left, right)
@@ -262,7 +262,7 @@ class PrivateSets:
         return self.shown(PickColumns(relation, ()), left, right, [None], 1)
 
     def pair(self, left: _SetSide, one: Field, right: _SetSide, other: Field) -> tuple[str, str]:
-        """What a column of the operation is called on both sides, where it is made if need be."""
+        """The names of a column of the operation on both sides, where it is made if need be."""
         values = one.value.unnest(), other.value.unnest()
         keys = _key_of(left.table, values[0]), _key_of(right.table, values[1])
         if keys[0] is not None and keys[1] is not None:

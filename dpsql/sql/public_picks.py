@@ -8,14 +8,15 @@ two public rows have the same key.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog, Table
+from dpsql.errors import ProgrammingError
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.logical.facts import PlanFacts
 from dpsql.records import dataclass
-from dpsql.sql.names import names_of
-from dpsql.sql.relations import Element, PublicRows, read_from
+from dpsql.sql.relations import Element, read_from
 from dpsql.sql.rewritten import set_where
 from dpsql.sql.scope import conjuncts
 
@@ -23,30 +24,32 @@ _AROUND = ("where", "joins", "from_")
 
 
 def picked(
-    node: exp.Expr, catalog: Catalog, hidden: Container[str], rows: PublicRows, once: bool
-) -> exp.Expr:
+    node: exp.Select,
+    names: SubqueryNames | None,
+    binder: SubqueryBinder,
+    once: bool,
+) -> exp.Select:
     """A SELECT with the public tables that only pick its rows written as conditions.
 
-    ``hidden`` are names of CTEs; ``once`` says that a row counts once however often it is matched.
+    ``names`` are those of its FROM; ``once`` says that a row counts once however often it is
+    matched.
     """
-    if not isinstance(node, exp.Select):
+    if names is None:
         return node
-    return _Picks(catalog, hidden, rows, once).written(node)
+    try:
+        return _Picks(names, binder.sources(names), binder, once).written(node)
+    except ProgrammingError:
+        return node  # refused by who compiles it
 
 
 @dataclass(frozen=True, slots=True)
 class _Picks:
     """Reads one SELECT."""
 
-    catalog: Catalog
-    hidden: Container[str]
-    rows: PublicRows
+    bound: SubqueryNames
+    facts: Mapping[str, PlanFacts | None]
+    binder: SubqueryBinder
     once: bool
-
-    def table(self, node: exp.Expr) -> Table | None:
-        """The table of the catalog that an element of FROM stands for."""
-        is_named = isinstance(node, exp.Table) and node.name.casefold() not in self.hidden
-        return self.catalog.tables.get(node.name.casefold()) if is_named else None
 
     def written(self, select: exp.Select) -> exp.Select:
         """The SELECT with those of its public tables written as conditions, if there are any."""
@@ -78,21 +81,21 @@ class _Picks:
         self, select: exp.Select, each: Element, kept: list[Element], tests: list[exp.Expr]
     ) -> list[exp.Expr] | None:
         """The conditions with one for a public table that only picks rows; else None."""
-        table = self.table(each.node)
-        if table is None or not table.public or self.is_told(select, each, kept):
+        facts = self.facts.get(each.alias)
+        if facts is None or not facts.is_public or self.is_told(select, each):
             return None
-        mine = [test for test in tests if self.mentions(test, each, kept)]
+        mine = [test for test in tests if self.mentions(test, each)]
         links = [link for test in mine if (link := self.link(test, each, kept)) is not None]
         own = [test for test in mine if all(link[0] is not test for link in links)]
         whole = all(
             not test.find(exp.Query)
-            and all(self.owner(c, kept) == each.alias for c in test.find_all(exp.Column))
+            and all(self.owner(c) == each.alias for c in test.find_all(exp.Column))
             for test in own
         )
         if len(links) != 1 or not whole:
             return None
         written, key, other = links[0]
-        if not self.once and not self.is_unique(table, key.name.casefold()):
+        if not self.once and not self.is_unique(key):
             return None
         inner = exp.Select(expressions=[key.copy()])
         inner.set("from_", exp.From(this=each.node.copy()))
@@ -101,8 +104,8 @@ class _Picks:
         rest = [test for test in tests if all(test is not one for one in own)]
         return [picked if test is written else test for test in rest]
 
-    def is_told(self, select: exp.Select, each: Element, kept: list[Element]) -> bool:
-        """Whether anything but the conditions is about a table."""
+    def is_told(self, select: exp.Select, each: Element) -> bool:
+        """True if anything but the conditions is about a table."""
         parts = [
             part
             for key, value in select.args.items()
@@ -114,23 +117,15 @@ class _Picks:
             isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.is_star)
             for item in select.expressions
         )
-        return stars or any(self.mentions(part, each, kept) for part in parts)
+        return stars or any(self.mentions(part, each) for part in parts)
 
-    def mentions(self, part: exp.Expr, each: Element, kept: list[Element]) -> bool:
-        """Whether an expression may be about a table."""
-        return any(self.owner(c, kept) in (each.alias, "") for c in part.find_all(exp.Column))
+    def mentions(self, part: exp.Expr, each: Element) -> bool:
+        """True where an expression is about a table."""
+        return any(self.owner(c) == each.alias for c in part.find_all(exp.Column))
 
-    def owner(self, column: exp.Column, kept: list[Element]) -> str | None:
-        """The table that a name is of; None for another's, empty where several have it."""
-        if column.table:
-            return column.table.casefold()
-        name = column.name.casefold()
-        having = [e.alias for e in kept if name in self.names(e)]
-        return having[0] if len(having) == 1 else "" if having else None
-
-    def names(self, each: Element) -> set[str]:
-        table = self.table(each.node)
-        return set() if table is None else {name.casefold() for name, _ in names_of(table)}
+    def owner(self, column: exp.Column) -> str | None:
+        """The element that a name is of; None for one of a SELECT around."""
+        return self.bound.source(self.bound.column(column))
 
     def link(
         self, test: exp.Expr, each: Element, kept: list[Element]
@@ -145,14 +140,14 @@ class _Picks:
             if (
                 isinstance(key, exp.Column)
                 and isinstance(other, exp.Column)
-                and self.owner(key, kept) == each.alias
-                and self.owner(other, kept) in others
+                and self.owner(key) == each.alias
+                and self.owner(other) in others
             ):
                 return test, key, other
         return None
 
-    def is_unique(self, table: Table, name: str) -> bool:
-        """Whether no two public rows have the same value of a column; NULL meets nothing."""
-        found = {column.casefold(): values for column, (_, values) in self.rows(table).items()}
-        known = [value for value in found.get(name, (None, None)) if value is not None]
-        return name in found and len(set(known)) == len(known)
+    def is_unique(self, key: exp.Column) -> bool:
+        """True if no two public rows have the same value of a column; NULL meets nothing."""
+        column = self.bound.column(key)
+        plans = [s.plan for s in self.bound.scope.sources if s.name == self.bound.source(column)]
+        return bool(plans) and self.binder.is_unique(plans[0], {column}, known=True)

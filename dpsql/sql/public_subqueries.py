@@ -39,7 +39,7 @@ class PublicSubqueries:
         return None if known is None else self.tables.literals(known, query)
 
     def value(self, node: exp.Expr, names: Names) -> exp.Expr | None:
-        """What a scalar sub-query or an uncorrelated EXISTS is; None if it is over private tables.
+        """The value of a scalar sub-query or uncorrelated EXISTS; None if it is of private tables.
 
         Raises: ProgrammingError (E_SUBQUERY) for several rows.
         """
@@ -62,7 +62,7 @@ class PublicSubqueries:
     def known(self, query: exp.Expr, names: Names, columns: int | None = 1) -> Known | None:
         """The table that a query stands for, of so many columns, unless it is a private one."""
         inner = query.unnest()
-        if not isinstance(inner, exp.Query) or not query.find(exp.Table, exp.Values):
+        if not isinstance(inner, exp.Query):
             return None
         found = self.relation(inner, names)
         if isinstance(found, PrivateRows | Leaf):

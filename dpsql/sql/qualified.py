@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpsql.catalog import Catalog
 
 SCHEMAS = ("main", "public")
-"""What the schema of a catalog's tables may be called."""
+"""The names that the schema of a catalog's tables may have."""
 OF_CATALOG = "of catalog"
 """The mark of a table that was named with its schema: it is no CTE."""
 VIEW = "view"

@@ -49,7 +49,7 @@ Condition: TypeAlias = Expression | Coupled
 
 @dataclass(frozen=True, slots=True)
 class Summand:
-    """What a row adds to a sum: the product of the factors; nothing unless all conditions hold.
+    """The product of factors that a row adds to a sum; nothing unless all conditions hold.
 
     ``factors`` are numbers over one column with a domain, or constants; ``polynomials`` are over
     measures, at most one for each.
@@ -199,7 +199,7 @@ _RANKS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What follows the groups of a SELECT: HAVING, windows, QUALIFY, ORDER BY, LIMIT and OFFSET.
+    """Clauses after the groups of a SELECT: HAVING, windows, QUALIFY, ORDER BY, LIMIT and OFFSET.
 
     ``windows`` are over what HAVING leaves; what follows them may mention them as ``w0, w1, ...``.
     ``order`` has expressions with their directions.
@@ -234,7 +234,7 @@ class Tail:
 
     @property
     def whole(self) -> bool:
-        """Whether every group gives one row, in declared order."""
+        """True if every group gives one row, in declared order."""
         return not (self.having or self.qualify or self.order or self.cut)
 
 
@@ -245,7 +245,7 @@ def filtered(rows: str, test: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What happens to the noisy cells: their ``tail`` and a projection.
+    """The shell around the noisy cells: their ``tail`` and a projection.
 
     The SQL texts are over a table ``cells`` with one row per key combination and the columns
     ``k0, k1, ...`` (keys), ``g0, ...`` (1 where a grouping set leaves the key out), ``a0, ...``
@@ -286,7 +286,7 @@ class Shell:
 
     @property
     def plain(self) -> bool:
-        """Whether the shell only picks keys and aggregates, in declared order."""
+        """True if the shell only picks keys and aggregates, in declared order."""
         return self.tail.whole and all(
             o.key is not None or o.aggregate is not None for o in self.outputs
         )
@@ -371,7 +371,7 @@ class PublicCells:
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """How a column depends on one noisy number: an aggregate of a select, and where in a row stand
+    """The effect of a noisy number on a column: an aggregate of a select, and where in a row stand
     the number of its cell and the slope; None for the slope one.
     """
 
@@ -383,7 +383,7 @@ class Influence:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a statement does with the results of its selects: SQL over ``t0``, ``t1``, ....
+    """A statement's SQL over the results of its selects, ``t0``, ``t1``, ....
 
     Their columns are ``c0``, ``c1``, ..., the known standard errors ``e0``, ... of those, and the
     order ``i``. ``columns`` are the names of the result columns, ``noisy`` says which of them

@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_columns import FlatColumns
-from dpsql.sql.distinct_counts import split_test
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import kinds
 from dpsql.sql.inline import Flat
+from dpsql.sql.language import split_test
 from dpsql.sql.lists import rank_parts
 from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
@@ -63,12 +63,12 @@ class RankedColumns:
         return copy
 
     def values(self, node: exp.Expr, select: exp.Select) -> list[exp.Expr]:
-        """What a quantile of the SELECT is of, where it is over several private columns."""
+        """The argument of a quantile of the SELECT, where it is over several private columns."""
         if node.find_ancestor(exp.Query) is not select:
             return []
         whole = node.parent if isinstance(node.parent, exp.WithinGroup) else node
         parts = rank_parts(whole)
-        value = None if parts is None else split_test([parts[1]])[0]
+        value = None if parts is None else split_test(parts[1])[0]
         names = set()
         for column in [] if value is None else value.find_all(exp.Column):
             found = self.flat.names.find(column)

@@ -30,7 +30,7 @@ def ranked(select: exp.Expr) -> tuple[frozenset[int], ...]:
 
 
 def _tells_apart(select: exp.Select, window: exp.Window) -> bool:
-    """Whether a window numbers the rows of a part, each differently."""
+    """True if a window numbers the rows of a part, each differently."""
     if window.args.get("alias") or window.args.get("spec"):
         return False
     if isinstance(window.this, exp.RowNumber):
@@ -56,7 +56,7 @@ def _place(items: list[exp.Expr], part: exp.Expr) -> int | None:
 
 
 def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
-    """Whether two names are of one column."""
+    """True if two names are of one column."""
     if not isinstance(one, exp.Column) or not isinstance(other, exp.Column):
         return False
     tables = {one.table.casefold(), other.table.casefold()} - {""}

@@ -1,4 +1,4 @@
-"""What stands in FROM: its elements as they are written, and the relations that they stand for.
+"""The elements of FROM as they are written, and the relations that they stand for.
 
 A relation is rows of a private table, a SELECT that is measured, a public table or a table of the
 outer shell. The one reader of FROM and JOIN is ``read_from``; who is given its elements says which
@@ -8,7 +8,6 @@ of them work there.
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
-from dpsql.errors import NotSupportedError, ProgrammingError, printable
+from dpsql.errors import NotSupportedError, ProgrammingError, nearest, printable
 from dpsql.records import dataclass, field
 from dpsql.sql.language import Locate
 from dpsql.sql.misspelt import hint_of_text
@@ -35,7 +34,7 @@ _CLAUSES = {"sample": ("E_SAMPLE", "sampling"), "joins": ("E_JOIN", "a nested jo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join:
-    """How an element of FROM is joined to those before it.
+    """The join of an element of FROM to those before it.
 
     ``method`` is NATURAL, ASOF or POSITIONAL, ``side`` LEFT, RIGHT or FULL where rows without a
     match stay; ``using`` are the columns that both have, ``on`` is the condition.
@@ -50,7 +49,7 @@ class Join:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its rows are the pairs of rows that meet the condition."""
+        """True if its rows are the pairs of rows that meet the condition."""
         return not self.method and self.kind in _KINDS
 
 
@@ -143,10 +142,14 @@ class PrivateRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A SELECT that aggregates the rows of a private table; it is measured where it is used."""
+    """A SELECT that aggregates the rows of a private table; it is measured where it is used.
+
+    ``as_written`` says that it is the statement itself, over tables of the catalog.
+    """
 
     query: Query
     node: exp.Expr
+    as_written: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,8 +195,13 @@ class Trait:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is an integer, by its type or as a noisy count is."""
+        """True if it is an integer, by its type or as a noisy count is."""
         return self.whole or self.kind in INTEGERS
+
+    @property
+    def is_estimate(self) -> bool:
+        """True if it is an integer to SQL that noise has made a DOUBLE."""
+        return self.whole and self.noisy and self.kind not in INTEGERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +286,9 @@ def _suggest_table(node: exp.Table, known: list[str]) -> str:
 
 def suggest(name: str, known: list[str], kind: str) -> str:
     """The hint for a name that is not known: the nearest one, or all."""
-    near = difflib.get_close_matches(name.casefold(), [k.casefold() for k in known], n=1)
-    if near:
-        return f"did you mean {next(k for k in known if k.casefold() == near[0])}?"
+    near = nearest(name.casefold(), [k.casefold() for k in known])
+    if near is not None:
+        return f"did you mean {next(k for k in known if k.casefold() == near)}?"
     return f"{kind}: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}"
 
 

@@ -1,4 +1,4 @@
-"""What a column needs that cannot be used as it is asked for."""
+"""Remedies for a column that cannot be used as it is asked for."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ _STEPS = (
 
 
 def remedy(table: Table, column: Column, summed: bool = False, tested: bool = False) -> str:
-    """What a column without a domain, or without bounds, needs; ``tested`` for NULL, it may not."""
+    """The remedy for a column without domain, or bounds; ``tested`` for NULL, it may need none."""
     if tested and column.bounds is not None:
         name = printable(column.name)
         return f"COUNT({name}) counts where it is known, COUNT(*) - COUNT({name}) where it is not"
     sought, names = column.sought, f"{printable(table.name)} ({printable(column.name)})"
     if sought is None or (sought.what == "bounds") != summed:
-        if column.type == "boolean":
-            return f"declare domain = [false, true] for {printable(column.name)} in the catalog"
         if summed:
             return f"declare bounds = [lowest, highest] for {column.name} in the catalog"
         return _STEPS if _is_made(table) else _DOMAIN
@@ -44,5 +42,5 @@ def ranked(table: Table, column: Column, alone: bool) -> str:
 
 
 def _is_made(table: Table) -> bool:
-    """Whether a table has columns that none of the catalog has."""
+    """True if a table has columns that none of the catalog has."""
     return isinstance(table, DerivedTable) and not isinstance(table.relation, Scan)

@@ -17,7 +17,7 @@ WORD = "report_format"
 REPORT = "dp_report"
 """The function that an aggregate with this argument is read as."""
 MARK = "\x01"
-"""What stands in brackets after such an aggregate until it is parsed; nobody can type it."""
+"""The mark in brackets after such an aggregate until it is parsed; nobody can type it."""
 _CALLED = f")['{MARK}']"
 BETWEEN = ("space", "comment")
 _WORKS = f"COUNT(*, {WORD} => 'JSON')"

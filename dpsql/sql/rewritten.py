@@ -12,6 +12,8 @@ ERRORS = 4
 """Standard errors that a number of rows is above 0, at least, of a group that is taken to exist."""
 _HALF = "0.5"
 """Rows that are less than one, however little noise there is."""
+_EXISTS = "exists"
+"""The mark of the error in the test that a group has rows."""
 LEAST_ROOM, MOST_ROOM = 5_000, 100_000
 """Nodes that any statement may grow by, and that the longest one may, when it is written out."""
 
@@ -79,12 +81,30 @@ def count_rows() -> exp.Count:
 
 def with_rows() -> exp.Expr:
     """The test that a group has rows: their noisy number is above what noise alone makes likely."""
-    noise = exp.Anonymous(this="DP_STDDEV", expressions=[count_rows()])
-    is_known = exp.LT(this=noise, expression=exp.Literal.number("1e300"))  # a model has none
+    noise = _error_of(count_rows())
+    is_known = exp.LT(this=noise, expression=exp.Literal.number("1e300"))  # some have none
     known = exp.Case(ifs=[exp.If(this=is_known, true=noise.copy())], default=exp.Literal.number(0))
     times = exp.Mul(this=exp.Literal.number(ERRORS), expression=known)
     least = exp.Add(this=exp.Literal.number(_HALF), expression=times)
     return exp.GT(this=count_rows(), expression=least)
+
+
+def _error_of(number: exp.Expr) -> exp.Expr:
+    """The error of a number of rows in the test that there are some; it may be unknown there."""
+    noise = exp.Anonymous(this="DP_STDDEV", expressions=[number])
+    noise.meta[_EXISTS] = True
+    return noise
+
+
+def is_of_existence(node: exp.Expr) -> bool:
+    """Say whether a node is the error in the test that a group has rows."""
+    return _EXISTS in node.meta
+
+
+def error_of_sum(part: exp.Column) -> exp.Expr:
+    """The error of a sum over a group of noisy numbers, as if the noise of each were its own."""
+    own = _error_of(part)
+    return exp.Sqrt(this=exp.Sum(this=exp.Mul(this=own, expression=own.copy())))
 
 
 def another(node: exp.Expr, kind: type[exp.AggFunc]) -> exp.Expr:

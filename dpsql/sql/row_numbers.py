@@ -77,7 +77,7 @@ class RowNumbers:
 
 
 def _numbers(test: Test, name: str, table: Table) -> int:
-    """How many numbers of a column meet a condition."""
+    """The most numbers of a column that meet a condition."""
     match test:
         case Among((column,), cells) if column == name:
             return sum(cells)

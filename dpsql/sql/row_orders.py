@@ -46,7 +46,7 @@ class RowOrders:
 
     @property
     def alias(self) -> str:
-        """What the rows are called."""
+        """The alias of the rows."""
         return self.flat.rows.source.alias_or_name
 
     def order(self, test: exp.Expr) -> InOrder | None:

@@ -126,7 +126,7 @@ class _United:
         return PrivateRows(source, (join,), self.where(tests), tuple(fields), used)
 
     def where(self, tests: Sequence[Sequence[exp.Expr]]) -> tuple[exp.Expr, ...]:
-        """That a row is in the part of the public row beside it."""
+        """The condition that a row is in the part of the public row beside it."""
         if not any(tests):
             return ()
         ways = [
@@ -146,7 +146,7 @@ class _United:
         listed: Sequence[list[_Kept]],
         tests: Sequence[list[exp.Expr]],
     ) -> exp.Expr:
-        """What a column of the union is; ``listed`` and ``tests`` get what else that needs."""
+        """The value of a column of the union; ``listed`` and ``tests`` get what else that needs."""
         is_constant = [value.find(exp.Column) is None for value in values]
         if not any(is_constant) and all(value == values[0] for value in values):
             return values[0]
@@ -184,7 +184,7 @@ class _United:
         return exp.cast(kind(this=value, unit=unit), column.type.upper())
 
     def is_measure(self, value: exp.Expr) -> bool:
-        """Whether a value is of several columns, or of one whose values no cell tells."""
+        """True if a value is of several columns, or of one whose values no cell tells."""
         names = {each.name.casefold() for each in value.find_all(exp.Column)}
         columns = [self.table.columns[name] for name in names if name in self.table.columns]
         plain = isinstance(value, exp.Column)
@@ -228,7 +228,7 @@ class _United:
 
 
 def _kind(value: Constant) -> str:
-    """What values of one column have in common."""
+    """The kind that values of one column have in common."""
     if isinstance(value, bool):
         return "boolean"
     return type(value).__name__ if isinstance(value, str) or not _is_number(value) else "number"

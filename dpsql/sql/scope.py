@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """What the names in a measured SELECT stand for: ``joined`` are first among its sources.
+    """The scope of names in a measured SELECT: ``joined`` are first among its sources.
 
     ``where`` are its conditions but for those that join public rows. ``clips`` are the contribution
     bounds of aggregates, by where they stand in the text, ``cut`` says where a column is clipped
@@ -176,16 +176,16 @@ class Scope:
         return reference.name.casefold() in self.table.columns or self.is_public(reference)
 
     def is_public(self, reference: exp.Column) -> bool:
-        """Whether a reference names a column of public rows."""
+        """True if a reference names a column of public rows."""
         return self.find_public(reference) is not None
 
     def is_listed(self, node: exp.Expr) -> bool:
-        """Whether an expression mentions public rows that are joined to several columns."""
+        """True if an expression mentions public rows that are joined to several columns."""
         found = map(self.find_public, node.find_all(exp.Column)) if self.joined else ()
         return any(each is not None and each[0].listed for each in found)
 
     def is_integer(self, reference: exp.Column) -> bool:
-        """Whether a column holds integers to SQL; truth values count as such."""
+        """True if a column holds integers to SQL; truth values count as such."""
         public = self.find_public(reference)
         if public is not None:
             return public[0].types[public[1]] in INTEGERS
@@ -224,13 +224,13 @@ class Scope:
         return tree
 
     def is_unit(self, reference: exp.Column) -> bool:
-        """Whether a name is that of the column of the privacy unit."""
+        """True if a name is that of the column of the privacy unit."""
         unit, alias = self.table.unit.column, reference.table.casefold()
         named = unit is not None and reference.name.casefold() == unit.casefold()
         return named and alias in ("", self.alias)
 
     def is_never_null(self, reference: exp.Column) -> bool:
-        """Whether a name is that of the unit, or of what rows belong to it by: others do not count.
+        """True if a name is that of the unit, or of what rows belong to it by: others do not count.
 
         A column that is declared is none of them here.
         """
@@ -343,7 +343,6 @@ def _bound(scope: Scope, node: exp.Expr) -> Condition:
     node = _of_somebody(scope, node)
     columns = scope.columns(node)
     if len(columns) > 1:
-        check_growth(columns.values(), node, scope.locate)
         return coupled(scope, node)
     column = next(iter(columns.values()), None)
     check_growth([column], node, scope.locate)
@@ -382,7 +381,11 @@ def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
 
 
 def coupled(scope: Scope, node: exp.Expr) -> Coupled:
-    """Replace the largest parts over single columns by x0, x1, ...; the rest couples them."""
+    """Replace the largest parts over single columns by x0, x1, ...; the rest couples them.
+
+    Raises: ProgrammingError (E_TOO_COMPLEX), where that could be too large.
+    """
+    check_growth(scope.columns(node).values(), node, scope.locate)
     parts: dict[Expression, int] = {}
     tree, below = exp.paren(node.copy()), Below()
     below.of(tree)

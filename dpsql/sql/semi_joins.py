@@ -9,7 +9,7 @@ any expression on the row: joined by OR, in CASE, in FILTER or as a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from sqlglot import exp
@@ -29,12 +29,12 @@ from dpsql.catalog.unit_local import (
     scanned,
 )
 from dpsql.errors import Error, ProgrammingError, printable
+from dpsql.logical.bind.subqueries import SubqueryNames
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
-from dpsql.sql.names import names_of
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import is_unit, table_under
 from dpsql.sql.products import Compiler
@@ -72,13 +72,14 @@ class _Asked:
 class SemiJoins:
     """Reads the conditions of one SELECT over private rows.
 
-    ``relation`` says what a query stands for.
+    ``relation`` says what a query stands for, ``names`` what is in the FROM of one.
     """
 
     flat: Flat
     statement: Statement
     compiler: Compiler
     relation: Callable[[exp.Expr], Relation]
+    names: Callable[[exp.Select], SubqueryNames | None]
 
     def taken(self, select: exp.Select) -> exp.Select:
         """The SELECT without these conditions, which are among those of its rows from now on.
@@ -127,7 +128,7 @@ class SemiJoins:
         return select
 
     def may_be_null(self, asked: _Asked) -> bool:
-        """Whether IN may be unknown: a key may be NULL, which the privacy unit is not."""
+        """True if IN may be unknown: a key may be NULL, which the privacy unit is not."""
         values = [self.flat.names.find(own) for own in asked.own]
         table = table_under(self.flat, self.compiler)
         units = [value is not None and is_unit(value, table) for value in values]
@@ -262,7 +263,7 @@ class SemiJoins:
         return None
 
     def is_own(self, node: exp.Expr) -> bool:
-        """Whether an expression is the privacy unit of the rows, or a key of theirs."""
+        """True if an expression is the privacy unit of the rows, or a key of theirs."""
         if not isinstance(node, exp.Column):
             return False
         try:
@@ -273,7 +274,7 @@ class SemiJoins:
         return found is not None and (is_unit(found, table) or self.is_key(found, table))
 
     def is_key(self, value: exp.Expr, table: Table) -> bool:
-        """Whether a flat expression is a stored column that rows are matched by."""
+        """True if a flat expression is a stored column that rows are matched by."""
         relation, catalog = relation_of(table), self.compiler.catalog
         header = read_header(relation, named(bases_of(catalog, scanned(relation))))
         return isinstance(value, exp.Column) and value.name.casefold() in header.keys
@@ -282,12 +283,14 @@ class SemiJoins:
         """EXISTS as a sub-query by itself: it selects what it compares with the rows around."""
         where = query.args.get("where")
         tests = [] if where is None else conjuncts(where.this)
-        inside = self.inside(query)
+        inside = self.names(query)
+        if inside is None:
+            return None
         met = [(test, self.compared(test.unnest(), inside)) for test in tests]
         pairs = [pair for _, pair in met if pair is not None]
         rest = [test for test, pair in met if pair is None]
         mixed = [test for test in rest if self.is_mixed(test, inside)]
-        columns = [c for test in mixed for c in test.find_all(exp.Column) if _is_within(c, inside)]
+        columns = [c for test in mixed for c in test.find_all(exp.Column) if inside.has(c)]
         inner = tuple(dict.fromkeys(columns))
         own = [exp.paren(test.copy(), copy=False) for test in rest if test not in mixed]
         copy = query.copy()
@@ -300,11 +303,11 @@ class SemiJoins:
             return None
         return _Asked(node, copy, is_in, tuple(own for _, own in pairs), tuple(mixed), inner)
 
-    def is_mixed(self, test: exp.Expr, inside: dict[str, set[str]]) -> bool:
-        """Whether a condition of a sub-query is about columns within and around it."""
+    def is_mixed(self, test: exp.Expr, inside: SubqueryNames) -> bool:
+        """True if a condition of a sub-query is about columns within and around it."""
         if test.find(exp.Query):
             return False
-        sides = {_is_within(column, inside) for column in test.find_all(exp.Column)}
+        sides = set(map(inside.has, test.find_all(exp.Column)))
         return sides == {True, False}
 
     def check_correlation(self, query: exp.Select) -> None:
@@ -316,34 +319,14 @@ class SemiJoins:
                 what = f"a sub-query that depends on {printable(column.sql())} around it"
                 self.flat.refuse(column, "E_SUBQUERY", what, _WORKS)
 
-    def inside(self, query: exp.Select) -> dict[str, set[str]]:
-        """The tables of a sub-query by alias, each with the names of its columns."""
-        found: dict[str, set[str]] = {}
-        for element in read_from(query):
-            names: set[str] = set()
-            if isinstance(element.node, exp.Table):
-                table = self.compiler.catalog.tables.get(element.node.name.casefold())
-                names = set() if table is None else {n.casefold() for n, _ in names_of(table)}
-            found[element.alias] = names
-        return found
-
     def compared(
-        self, test: exp.Expr, inside: dict[str, set[str]]
+        self, test: exp.Expr, inside: SubqueryNames
     ) -> tuple[exp.Column, exp.Column] | None:
         """The column within that a condition compares with one of the rows around, and that."""
-        sides: Sequence[exp.Expr] = ()
-        if isinstance(test, exp.EQ):
-            sides = (test.this.unnest(), test.expression.unnest())
-        for own, inner in (sides, sides[::-1]) if sides else ():
-            if (
-                isinstance(own, exp.Column)
-                and isinstance(inner, exp.Column)
-                and not _is_within(own, inside)
-                and _is_within(inner, inside)
-                and self.is_own(own)
-            ):
-                return inner, own
-        return None
+        inner, own = inside.pair(test) or (None, None)
+        if not isinstance(inner, exp.Column) or not isinstance(own, exp.Column):
+            return None
+        return (inner, own) if self.is_own(own) else None
 
 
 def _parts(select: exp.Select) -> list[exp.Expr]:
@@ -366,18 +349,11 @@ def _predicates(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _is_test(node: exp.Expr) -> bool:
-    """Whether a condition that is unknown is as good as one that does not hold, where it stands."""
+    """True if a condition that is unknown is as good as one that does not hold, where it stands."""
     above = node.parent
     while isinstance(above, exp.And | exp.Or | exp.Paren):
         node, above = above, above.parent
     return isinstance(above, exp.Where) or (isinstance(above, exp.If) and above.this is node)
-
-
-def _is_within(column: exp.Column, inside: dict[str, set[str]]) -> bool:
-    """Whether a name in a sub-query is one of its own tables'."""
-    if column.table:
-        return column.table.casefold() in inside
-    return any(column.name.casefold() in names for names in inside.values())
 
 
 def _is_column(node: exp.Expr) -> bool:

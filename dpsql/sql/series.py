@@ -65,7 +65,7 @@ def _move_down(select: exp.Select) -> None:
 
 
 def _values(node: exp.Expr) -> exp.Values | None:
-    """What a table function of constants yields; None for all else."""
+    """The rows that a table function of constants yields; None for all else."""
     if isinstance(node, exp.Unnest):
         in_from, place = isinstance(node.parent, exp.From | exp.Join), node.args.get("offset")
         if not in_from or len(node.expressions) != 1:

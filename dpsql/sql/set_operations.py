@@ -41,9 +41,10 @@ def set_operation(
     known = [every and is_union and (a.error or b.error) and not _unknown(a, b) for a, b in both]
     sides = []
     for side, table in enumerate((left, right)):
+        is_exact = every and is_union  # else rows are told apart: by integers as they are told
         listed = [
-            f"{'NULL' if pair[side] is None else f'c{pair[side]}'} AS c{index}"
-            for index, pair in enumerate(pairs)
+            f"{_value(own[side], pair[side], is_exact)} AS c{index}"
+            for index, (pair, own) in enumerate(zip(pairs, both, strict=True))
         ]
         listed += [
             f"{f'e{pair[side]}' if own[side].error else 'CAST(NULL AS DOUBLE)'} AS e{index}"
@@ -125,10 +126,16 @@ def _by_name(node: exp.SetOperation, left: Known, right: Known, locate: Locate) 
     return [(places[0].get(each), places[1].get(each)) for each in names]
 
 
+def _value(trait: Trait, column: int | None, is_exact: bool) -> str:
+    if column is None:
+        return "NULL"
+    return f"c{column}" if is_exact or not trait.is_estimate else f"round(c{column})"
+
+
 def _trait(side: Known, column: int | None) -> Trait:
     return Trait("", "") if column is None else side.traits[column]
 
 
 def _unknown(left: Trait, right: Trait) -> bool:
-    """Whether one side is noisy without a known error."""
+    """True if one side is noisy without a known error."""
     return any(each.noisy and not each.error for each in (left, right))

@@ -15,14 +15,16 @@ from sqlglot import exp
 from dpsql.catalog import View
 from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
-from dpsql.records import dataclass, replace
+from dpsql.logical.bind.scope import SharedQuery
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.records import cached_property, dataclass, replace
 from dpsql.sql.answer_parts import in_parts, needs_parts
-from dpsql.sql.bind import bind
+from dpsql.sql.bind import leaf_of
 from dpsql.sql.cell_tests import as_test
 from dpsql.sql.decided import LIMITED
 from dpsql.sql.declared_views import DeclaredView
 from dpsql.sql.earlier_items import columns_of, written_out
-from dpsql.sql.flat_select import is_spread
+from dpsql.sql.expressions import refuse_rows
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import KeptPublic, matched
@@ -34,7 +36,7 @@ from dpsql.sql.natural_joins import read_sources
 from dpsql.sql.over_tables import Placed, TableExpressions
 from dpsql.sql.own_columns import over_own_columns
 from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import UnitRows, is_per_unit, table_under
+from dpsql.sql.per_unit import UnitRows, is_per_unit, refuse_units, table_under
 from dpsql.sql.private_joins import PrivateJoin
 from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
@@ -58,6 +60,7 @@ from dpsql.sql.relations import (
 from dpsql.sql.series import not_written_out
 from dpsql.sql.set_operations import set_operation
 from dpsql.sql.split import needs_split, split
+from dpsql.sql.star_items import is_spread
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
 from dpsql.sql.taken_rows import row_taken
@@ -75,6 +78,7 @@ class Named:
     alias: exp.Expr
     view: View | None = None
     relation: Relation | None = None
+    query: SharedQuery | None = None
 
 
 Env = dict[str, Named]
@@ -90,6 +94,7 @@ class Shape:
         self.tables = Tables(compiler, public, self.locate)
         self.named: list[Named] = []
         self.sides: dict[tuple[int, ...], tuple[Relation, object]] = {}
+        self.root: exp.Expr | None = None
 
     def locate(self, node: exp.Expr) -> Span:
         """The span of text that ``node`` was parsed from."""
@@ -98,8 +103,18 @@ class Shape:
     def refuse(self, node: exp.Expr, code: str, what: str, hint: str) -> NoReturn:
         refuse(node, code, what, hint, self.locate)
 
+    def whole(self, tree: exp.Expr) -> Relation:
+        """The relation of the statement itself, which no rows can be."""
+        self.root = tree
+        found = self.relation(tree, {})
+        if isinstance(found, PrivateRows):
+            if tree.args.get("group"):
+                refuse_units(tree, self.locate)
+            refuse_rows(tree, self.locate)
+        return found
+
     def relation(self, node: exp.Expr, env: Env, around: Names | None = None) -> Relation:
-        """What a query, a table or a list of values in FROM stands for."""
+        """The relation that a query, a table or a list of values in FROM stands for."""
         if isinstance(node, exp.Subquery):
             return self.parenthesis(node, env, around)
         if isinstance(node, exp.SetOperation):
@@ -165,12 +180,32 @@ class Shape:
         if not (unused := [each for each in self.named if each.relation is None]):
             return
         other = Shape(self.statement, self.compiler, self.tables.public)
-        other.tables = self.tables.copy()
+        other.tables, other.binder = self.tables.copy(), self.binder
         for each in unused:
             other.read(each)
 
+    @cached_property
+    def binder(self) -> SubqueryBinder:
+        """The binder of queries that stand in no statement any more."""
+        return SubqueryBinder(self.catalog, self.tables.public)
+
+    def names(self, select: exp.Select, env: Env) -> SubqueryNames | None:
+        """The names of the FROM of a SELECT, which sees these CTEs; None where it does not bind."""
+        return self.binder.names(select, self.seen(env))
+
+    def seen(self, env: Env) -> dict[str, SharedQuery]:
+        """The CTEs of names, as the binder reads them."""
+        found: dict[str, SharedQuery] = {}
+        for name, each in env.items():  # those that one sees come before it
+            if each.query is None:
+                given = tuple(column.name for column in each.alias.args.get("columns") or ())
+                view = "" if each.view is None else each.view.name.casefold()
+                each.query = SharedQuery(each.tree, given, self.seen(each.env), view)
+            found[name] = each.query
+        return found
+
     def read(self, named: Named) -> Relation:
-        """What a CTE or a view stands for."""
+        """The relation that a CTE or a view stands for."""
         if named.relation is None:
             named.relation = self.relation(named.tree, named.env)
             if named.view is not None:
@@ -237,10 +272,14 @@ class Shape:
     def lean(self, node: exp.Expr, env: Env, around: Names | None, once: bool) -> Relation:
         """A query over private rows, without public ones where these only pick rows."""
         found = self.relation(node, env, around)
-        joined = isinstance(found, PrivateRows) and bool(found.joins)
-        tree = picked(node, self.catalog, env, self.tables.public, once) if joined else node
-        found = found if tree is node else self.relation(tree, env, around)
+        if isinstance(found, PrivateRows) and found.joins and isinstance(node, exp.Select):
+            tree = self.picked(node, env, once)
+            found = found if tree is node else self.relation(tree, env, around)
         return self.bare(found, node)
+
+    def picked(self, node: exp.Select, env: Env, once: bool) -> exp.Select:
+        """A SELECT without public tables that only pick its rows."""
+        return picked(node, self.names(node, env), self.binder, once)
 
     def bare(self, found: Relation, node: exp.Expr) -> Relation:
         """Private rows without public ones, where these are looked up by their keys."""
@@ -250,7 +289,7 @@ class Shape:
 
     def select(self, node: exp.Select, env: Env, around: Names | None) -> Relation:
         """A SELECT over rows, over tables of the shell, or over nothing."""
-        inner = self.opened(node, env)
+        inner, is_root = self.opened(node, env), node is self.root
         given = (self.tables.public, self.locate)
         found, notes = read_sources(node, lambda each: self.relation(each, inner), *given)
         self.tables.notes += notes
@@ -260,6 +299,7 @@ class Shape:
 
             node = spread(node, sources_of(found, *given), self.compiler.evaluator, self.locate)
         node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)
+        self.root = node if is_root else self.root
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:
             found = [(each, self.bare(relation, each.node)) for each, relation in found]
@@ -289,6 +329,7 @@ class Shape:
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
+        is_root = node is self.root
         values = PublicSubqueries(
             lambda q, names: self.relation(q, env, names), self.tables, self.locate
         )
@@ -296,19 +337,29 @@ class Shape:
         flat.names.parent = around
         facts, public = (self.statement, self.compiler), self.tables.public
         whole = node
-        node = over_own_columns(flat, node, *facts, lambda q: self.lean(q, env, None, True))
+        node = over_own_columns(
+            flat,
+            node,
+            *facts,
+            lambda q: self.lean(q, env, None, True),
+            lambda q: self.names(q, env),
+        )
         table = table_under(flat, self.compiler)
         if is_per_unit(flat, node, table):
             taken = row_taken(whole, table, flat.resolve) if node is whole else None
             if taken is not None:
                 return self.relation(taken, env, around)
-            tree = picked(whole, self.catalog, env, public, False) if flat.joins else whole
+            tree = self.picked(whole, env, False) if flat.joins else whole
             if tree is not whole:
                 return self.relation(tree, env, around)
+            if is_root:
+                return self.leaf(flat.aggregate(node), node)  # refused at the key
             node = flat_without_public(flat, node, *facts, public) if flat.joins else node
             return UnitRows(flat, table_under(flat, self.compiler), *facts).rows(node)
         aggregated = has_aggregates(node) or bool(node.args.get("group"))
         if not aggregated and not node.args.get("having"):
+            if is_root:
+                return self.leaf(flat.aggregate(node), node)  # refused as rows
             if has_windows(node) and table.unit.column is not None:
                 node = flat_without_public(flat, node, *facts, public) if flat.joins else node
                 return UnitWindows(flat, table_under(flat, self.compiler), *facts).rows(node)
@@ -322,9 +373,6 @@ class Shape:
             if parts.outer is None:
                 return leaves[0]
             return self.shell(parts.outer, parts.placed(map(self.tables.known, leaves)), env, None)
-        if node.args.get("distinct"):
-            hint = "SELECT DISTINCT ... FROM (SELECT ... GROUP BY ...) works"
-            self.refuse(node, "E_AGGREGATE", "SELECT DISTINCT of aggregates", hint)
         if kept is not None or needs_split(node):
             inner, outer = split(flat, node)
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
@@ -335,15 +383,11 @@ class Shape:
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
             copy = node.copy()
             copy.set("with_", None)
-            return self.leaf(copy, node)
+            return replace(self.leaf(copy, node), as_written=is_root)
         return self.leaf(flat.aggregate(node), node)
 
     def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
-        one, evaluator = self.statement, self.compiler.evaluator
-        place = (tree, one.fragment, self.catalog, self.tables.public)
-        facts = (one.clips, None, one.cut, evaluator)
-        query = bind(*place, *facts, is_clipped=one.is_clipped)
-        return Leaf(query, node)
+        return leaf_of(tree, node, self.statement, self.compiler, self.tables.public)
 
     def source(self, element: Element, relation: Relation | Absorbed) -> FlatSource:
         """One element of the FROM clause of a SELECT over private rows."""

@@ -33,7 +33,7 @@ _FORMATS = {
     "AM": "%p",
     "PM": "%p",
 }
-"""What a pattern of TO_CHAR and TO_DATE is to strftime; names are shown as strftime shows them."""
+"""Patterns of TO_CHAR and TO_DATE in strftime's letters; names are shown as strftime shows them."""
 _TOKEN = re.compile("|".join(sorted(_FORMATS, key=len, reverse=True)) + r"|[^A-Za-z%]|(.)", re.I)
 
 

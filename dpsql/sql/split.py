@@ -6,7 +6,7 @@ COUNT(*) FROM t GROUP BY sex``; the rest is the outer shell.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from sqlglot import exp
 
@@ -15,14 +15,17 @@ from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import SETS
 from dpsql.sql.inline import Flat, aliased
 from dpsql.sql.keys import UNCERTAINTY
+from dpsql.sql.language import over_parts
 from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.sugar import has_aggregates
 
-_SHELL = ("having", "qualify", "order", "limit", "offset")
+_SHELL = ("having", "qualify", "order", "limit", "offset", "distinct")
 
 
 def needs_split(select: exp.Select) -> bool:
-    """Whether the results of an aggregating SELECT need the outer shell."""
+    """True if the results of an aggregating SELECT need the outer shell."""
+    if select.args.get("distinct") is not None:
+        return True
     parts = [*select.expressions, *(select.args.get(k) for k in ("having", "qualify", "order"))]
     return any(part.find(exp.Query) for part in parts if part is not None)
 
@@ -56,7 +59,7 @@ class _Split:
         for key in _SHELL:
             if self.select.args.get(key) is not None:
                 clause = aliased(self.select.args[key], self.items)
-                outer.set(key, self.value(clause, key in ("having", "order")))
+                outer.set(key, self.replace(clause, key in ("having", "order")))
         having = outer.args.pop("having", None)
         if having is not None:
             outer.set("where", exp.Where(this=having.this))
@@ -75,13 +78,6 @@ class _Split:
     def item(self, item: exp.Expr) -> exp.Expr:
         return exp.alias_(self.replace(item.unalias(), False), name_of(item), quoted=True)
 
-    def value(self, value: Any, aliases: bool) -> Any:
-        if isinstance(value, exp.Expr):
-            return self.replace(value, aliases)
-        if isinstance(value, list):
-            return [self.value(each, aliases) for each in value]
-        return value
-
     def replace(self, node: exp.Expr, aliases: bool) -> exp.Expr:
         """A copy of ``node`` over v0, v1, ...: its aggregates and keys are columns of the sums."""
         if isinstance(node, exp.Query):
@@ -98,14 +94,11 @@ class _Split:
             item = find_alias(self.items, node)
             if item is not None:
                 return exp.paren(self.replace(item, False))
-        if isinstance(node, exp.Window):
-            args = {k: self.value(v, aliases) for k, v in node.args.items() if k != "this"}
-            called = {k: self.value(v, aliases) for k, v in node.this.args.items()}
-            copy: exp.Expr = exp.Window(this=type(node.this)(**called), **args)
-        else:
-            copy = type(node)(**{k: self.value(v, aliases) for k, v in node.args.items()})
-        copy.meta.update(node.meta)
-        return copy
+        change = partial(self.replace, aliases=aliases)
+        called = node.this if isinstance(node, exp.Window) else None  # is no aggregate of rows
+        return over_parts(
+            node, lambda part: over_parts(part, change) if part is called else change(part)
+        )
 
     def is_key(self, node: exp.Expr) -> bool:
         if not isinstance(node, exp.Condition) or isinstance(node, exp.Literal):

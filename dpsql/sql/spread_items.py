@@ -31,7 +31,7 @@ from dpsql.sql.star_items import of_star
 
 _ASKED = "asked_of_names"
 _GROUP = re.compile(r"\\([0-9])")
-"""What an alias takes from the name of a column, or from a part of it."""
+"""The marks in an alias for the name of a column, or for a part of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,7 +149,7 @@ class _SpreadItems:
         return copy
 
     def asked(self, node: exp.Expr) -> exp.Expr | None:
-        """What ``COLUMNS`` in an expression ask for, None without any."""
+        """The argument of ``COLUMNS`` in an expression, None without any."""
         found = [each for each in node.find_all(exp.Columns) if _is_own(each, node)]
         if not found:
             return None
@@ -186,7 +186,7 @@ class _SpreadItems:
         return found
 
     def all(self, asked: exp.Expr) -> list[Field]:
-        """All columns, or those of the table before the dot."""
+        """The columns of all tables, or of the table before the dot."""
         alias = asked.table.casefold() if isinstance(asked, exp.Column) else ""
         known = [each.alias for each in self.sources]
         if alias and alias not in known:
@@ -253,7 +253,7 @@ class _SpreadItems:
         return [bool(each) for each in found]
 
     def called(self, alias: str, asked: exp.Expr, names: list[str]) -> list[str]:
-        r"""What items are called: an alias with ``\0`` for the column, ``\1`` for a part of it."""
+        r"""The names of items: an alias with ``\0`` for the column, ``\1`` for a part of it."""
         parts: dict[str, list[str]] = {}
         for number in dict.fromkeys(_GROUP.findall(alias)):
             parts[number] = names
@@ -269,13 +269,13 @@ class _SpreadItems:
 
 
 def _is_pattern(node: exp.Expr) -> bool:
-    """Whether an item is ``* LIKE 'a%'``, or one like it."""
+    """True if an item is ``* LIKE 'a%'``, or one like it."""
     inner = node.this if isinstance(node, exp.Not) else node
     return has(inner, "pattern") and isinstance(inner.this, exp.Star)
 
 
 def _is_own(node: exp.Expr, top: exp.Expr) -> bool:
-    """Whether no sub-query lies between a node and one that it is within."""
+    """True if no sub-query lies between a node and one that it is within."""
     while node is not top:
         if isinstance(node, exp.Query) or node.parent is None:
             return False

@@ -10,6 +10,7 @@ from dpsql.errors import ProgrammingError, printable
 from dpsql.records import replace
 from dpsql.sql.language import Locate
 from dpsql.sql.relations import Field, suggest
+from dpsql.sql.sugar import has_aggregates
 
 
 def of_star(
@@ -55,3 +56,16 @@ def _check(node: exp.Expr, fields: Sequence[Field], locate: Locate) -> None:
             hint=suggest(name, known, "columns"),
             span=locate(node),
         )
+
+
+def is_spread(tree: exp.Select) -> bool:
+    """True if items stand for a column each: those with COLUMNS, and ``*`` beside aggregates."""
+    where, items = tree.args.get("where"), tree.expressions
+    if any(each.find(exp.Columns) for each in (*items, where) if each is not None):
+        return True
+    stars = [each for item in items for each in item.find_all(exp.Star)]
+    alone = [each for each in stars if not isinstance(each.parent, exp.Count)]
+    if not alone:
+        return False
+    plain = all(isinstance(each.parent, exp.Select | exp.Column) for each in alone)
+    return not plain or has_aggregates(tree) or bool(tree.args.get("group"))

@@ -1,4 +1,4 @@
-"""What is the same on all of every cell: expressions over columns whose cells hold many values.
+"""Expressions that are the same on all of every cell, where cells hold many values.
 
 A bin, a month or an hour is evaluated at one value. That is exact only where an expression has one
 value on the whole cell. A function that never turns has if it has the same value at both ends of
@@ -39,7 +39,7 @@ _FORMATS = {
     **dict.fromkeys("HIp", "hour"),
     **dict.fromkeys("M", "minute"),
 }
-"""What a letter of strftime shows, no finer; of any other letter it may be all."""
+"""The finest unit that a letter of strftime shows; of any other letter it may be any."""
 
 _MICROS = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 
@@ -67,7 +67,7 @@ class Steadiness:
             self.refuse(node)
 
     def is_settled(self, node: exp.Expr) -> bool:
-        """Whether an expression has one value on every cell; False where it never turns.
+        """True if an expression has one value on every cell; False where it never turns.
 
         All else is refused.
         """
@@ -134,7 +134,7 @@ class Steadiness:
             self.cut(kind(this=left.copy(), expression=right.copy()), left, right)
 
     def is_within_days(self) -> bool:
-        """Whether the clock does not begin again within a cell."""
+        """True if the clock does not begin again within a cell."""
         return self.column.type == "time" or self.same(self.column, "CAST(v AS DATE)")
 
     def part(self, node: exp.Expr, argument: exp.Expr, unit: str) -> None:
@@ -146,7 +146,7 @@ class Steadiness:
                 self.refuse(node)
 
     def cut_off(self, whole: str, unit: str) -> str:
-        """What is cut off at a unit, as SQL; a time of day in so many units since midnight."""
+        """The value cut off at a unit, as SQL; a time of day in so many units since midnight."""
         if self.column.type == "time" and unit in _MICROS:
             return f"epoch_us({whole}) // {_MICROS[unit]}"
         return f"date_trunc('{unit}', {whole})"
@@ -168,7 +168,7 @@ def cut_off_sides(node: exp.DateDiff) -> None:
 
 
 def _is_wrapping(node: exp.Expr) -> bool:
-    """Whether a time of day itself is moved, which may go past midnight.
+    """True if a time of day itself is moved, which may go past midnight.
 
     A cell is shorter than a day: moved, it has one value only if both of its ends have.
     """
@@ -177,12 +177,12 @@ def _is_wrapping(node: exp.Expr) -> bool:
 
 
 def _is_time(node: exp.Expr) -> bool:
-    """Whether a value is cast to a time of day."""
+    """True if a value is cast to a time of day."""
     return isinstance(node, exp.Cast) and node.to.this is exp.DType.TIME
 
 
 def is_steady(node: exp.Expr) -> bool:
-    """Whether a function never turns in what moves of its arguments."""
+    """True if a function never turns in what moves of its arguments."""
     if isinstance(node, exp.Cast) and node.to.this not in ORDERED_TYPES:
         return False
     first = has(node, "monotone_first") and all(part is node.this for part in _moving(node))
@@ -190,7 +190,7 @@ def is_steady(node: exp.Expr) -> bool:
 
 
 def part_of(node: exp.Expr) -> tuple[exp.Expr, str] | None:
-    """What a part of a calendar or clock is of, and the unit that tells it; None for all else."""
+    """The argument of a part of a calendar or clock, and the unit that tells it, else None."""
     known = find(node)
     if known is not None and known.part is not None:
         return next(node.iter_expressions()), known.part

@@ -44,7 +44,7 @@ from dpsql.sql.language import Locate, check_scalar
 from dpsql.sql.local_tables import named_source, table_of
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
-from dpsql.sql.steps import MOST_STEPS, Halving, TooManyStepsError, probes_of
+from dpsql.sql.steps import MOST_STEPS, Dividing, TooManyStepsError, probes_of
 
 _MOST_DIGITS = 6
 _FINE = 2.0**-38
@@ -52,7 +52,7 @@ _FINE = 2.0**-38
 
 
 def may_step(table: Table) -> bool:
-    """Whether a table has sums, or means, without cells."""
+    """True if a table has sums, or means, without cells."""
     columns = table.columns.values() if isinstance(table, DerivedTable) else ()
     return any(map(_is_measured, columns))
 
@@ -133,7 +133,7 @@ class SteppedColumns:
         return self.cut(node, table, found, probes)
 
     def is_steady(self, column: Column, value: exp.Expr) -> bool:
-        """Whether the bins of a column tell an expression, which needs no steps then."""
+        """True if the bins of a column tell an expression, which needs no steps then."""
         if column.domain is None:
             return False
         try:
@@ -176,7 +176,7 @@ class SteppedColumns:
             return self.compiler.evaluator.combined.values(text, [given], {}, span)
 
         try:
-            cuts = Halving(grid.first, grid.last, values).cut(probes)
+            cuts = Dividing(grid.first, grid.last, values).cut(probes)
         except TooManyStepsError:
             raise ProgrammingError(
                 "E_TOO_LARGE",
@@ -241,14 +241,14 @@ class _Grid:
 
 
 def _is_measured(column: Column | None) -> bool:
-    """Whether numbers of a column are known beside its bins, if it has any."""
+    """True if numbers of a column are known beside its bins, if it has any."""
     if column is None or column.bounds is None:
         return False
     return column.domain is None or isinstance(column.domain, BoundedBins)
 
 
 def _is_made(relation: UnitLocal, name: str) -> bool:
-    """Whether a column is worked out of rows, and not stored."""
+    """True if a column is worked out of rows, and not stored."""
     match relation:
         case Scan():
             return False

@@ -2,12 +2,13 @@
 
 ``FLOOR(x / 50)``, ``x BETWEEN 10 AND 20`` and ``CASE WHEN x > 100 THEN 'high' ELSE 'low' END`` are
 constant between cuts. All that reads the number is monotone in it (its floor, or whether it is
-above something), so that halving finds every cut.
+above something), so that dividing finds every cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -19,6 +20,10 @@ MOST_STEPS = 10_000
 """Values of one expression, with repetitions."""
 
 
+TOGETHER = 128
+"""Numbers that an expression is evaluated on at a time: fewer take DuckDB as long."""
+
+
 class TooManyStepsError(Exception):
     """An expression has too many values."""
 
@@ -28,7 +33,7 @@ class _NoStepsError(Exception):
 
 
 def probes_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """What is monotone in the only column of an expression and decides on its value.
+    """The parts of an expression, monotone in its only column, that decide on its value.
 
     None where more than such parts decide. A column that only one of them reads is enough.
 
@@ -84,7 +89,7 @@ def _sides(value: exp.Expr, bound: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _rounds(node: exp.Expr) -> bool:
-    """Whether a function rounds what is monotone."""
+    """True if a function rounds what is monotone."""
     if isinstance(node, exp.Cast) and node.to.this not in INTEGER_TYPES:
         return False
     return is_monotone(node) and not _is_constant(node.this)
@@ -95,7 +100,7 @@ def _is_constant(node: exp.Expr) -> bool:
 
 
 def is_monotone(node: exp.Expr) -> bool:
-    """Whether an expression never falls, or never rises, with its only column.
+    """True if an expression never falls, or never rises, with its only column.
 
     >>> from sqlglot import parse_one
     >>> [is_monotone(parse_one(each)) for each in ("-x / 2 + 1", "LEAST(x, 9)", "x * x", "1 / x")]
@@ -112,7 +117,7 @@ def is_monotone(node: exp.Expr) -> bool:
 
 
 @dataclass(slots=True)
-class Halving:
+class Dividing:
     """Finds where monotone expressions change between two whole numbers, inclusive.
 
     ``values`` evaluates an expression on some of them.
@@ -133,8 +138,8 @@ class Halving:
         return sorted(self.cuts)
 
     def find(self, probe: exp.Expr) -> None:
-        ends = self.values(probe, [self.first, self.last])
-        known = {self.first: ends[0], self.last: ends[1]}
+        ends = [self.first, self.last]
+        known = dict(zip(ends, self.values(probe, ends), strict=True))
         waiting = [(self.first, self.last)]
         while waiting:
             waiting = [each for each in waiting if not _alike(known, each)]
@@ -142,14 +147,19 @@ class Halving:
             waiting = [(low, high) for low, high in waiting if high - low > 1]
             if len(waiting) + len(self.cuts) > MOST_STEPS:
                 raise TooManyStepsError
-            middles = [(low + high) // 2 for low, high in waiting]
-            if middles:
-                known |= dict(zip(middles, self.values(probe, middles), strict=True))
-            halves = zip(waiting, middles, strict=True)
-            waiting = [part for (a, b), m in halves for part in ((a, m), (m, b))]
+            parts = max(2, TOGETHER // max(1, len(waiting)))
+            divided = [_divided(low, high, min(parts, high - low)) for low, high in waiting]
+            inner = [place for each in divided for place in each[1:-1]]
+            if inner:
+                known |= dict(zip(inner, self.values(probe, inner), strict=True))
+            waiting = [pair for each in divided for pair in pairwise(each)]
+
+
+def _divided(low: int, high: int, parts: int) -> list[int]:
+    return [low + (high - low) * part // parts for part in range(parts + 1)]
 
 
 def _alike(known: dict[int, Any], ends: tuple[int, int]) -> bool:
-    """Whether values are the same at both ends; 0.0 and -0.0 are not."""
+    """True if values are the same at both ends; 0.0 and -0.0 are not."""
     one, other = (known[end] for end in ends)
     return repr(one) == repr(other)

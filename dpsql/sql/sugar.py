@@ -18,6 +18,7 @@ from dpsql.sql.series import write_out_series
 from dpsql.sql.spellings import respell_all
 
 _Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
+_Tests = Callable[[exp.Expr, list[exp.Expr]], exp.Expr]
 
 COPIES = 3
 """Times that a part of a tuple is written where tuples are compared, at most."""
@@ -100,17 +101,21 @@ def _name_keys(node: exp.Select) -> None:
     listed = [] if group is None else group.expressions
     if group is None or any(v for name, v in group.args.items() if name != "expressions"):
         return
-    keys = {_key(each, node.expressions) for each in listed}
+    keys = {key_of(each, node.expressions) for each in listed}
     for item in [*node.expressions, *filter(None, [node.args.get("having")])]:
         for called in list(item.find_all(exp.AnyValue, exp.Min, exp.Max)):
             outer = called.parent if isinstance(called.parent, exp.IgnoreNulls) else called
             plain = not called.expressions and called.find_ancestor(exp.Select) is node
             if plain and called.this in keys and not isinstance(outer.parent, exp.Window):
-                outer.replace(called.this.copy())
+                value = called.this.copy()
+                if outer.parent is node:  # the item keeps its name
+                    name = outer.sql("duckdb", comments=False).lower()
+                    value = exp.alias_(value, name, quoted=True)
+                outer.replace(value)
 
 
-def _key(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
-    """What a key of GROUP BY stands for: a select item by its position or alias, or itself."""
+def key_of(node: exp.Expr, items: list[exp.Expr]) -> exp.Expr:
+    """Return the expression of a key: a select item by its position or alias, or itself."""
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
         place = int(node.name) - 1
         return items[place].unalias() if 0 <= place < len(items) else node
@@ -129,7 +134,7 @@ def _first_of_each(node: exp.Select) -> None:
         known = {each.parent.alias.casefold(): each for each in reversed(named)}
         is_name = isinstance(part, exp.Column) and not part.table
         found = known.get(part.name.casefold()) if is_name else None
-        return _key(found or part, items).copy()
+        return key_of(found or part, items).copy()
 
     keys = [written(each) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]
     order, by = node.args.get("order"), []
@@ -163,7 +168,7 @@ def _name_joined(node: exp.Select) -> None:
 
 
 def is_distinct(node: exp.Select) -> bool:
-    """Whether the rows of an aggregating SELECT differ anyway: it shows all keys of its groups."""
+    """True if the rows of an aggregating SELECT differ anyway: it shows all keys of its groups."""
     group = node.args.get("group")
     if node.args["distinct"].args.get("on") is not None or not has_aggregates(node):
         return False
@@ -178,7 +183,7 @@ def is_distinct(node: exp.Select) -> bool:
 
 
 def has_aggregates(node: exp.Expr) -> bool:
-    """Whether a SELECT or an expression aggregates, outside windows and sub-queries.
+    """True if a SELECT or an expression aggregates, outside windows and sub-queries.
 
     >>> from sqlglot import parse_one
     >>> has_aggregates(parse_one("SELECT SUM(a) OVER () FROM t"))
@@ -259,7 +264,7 @@ def _over_values(node: exp.Exists, room: NodeLimit) -> None:
 
 
 def _is_of_table(node: exp.Expr | None) -> bool:
-    """Whether a node is ``t.*``."""
+    """True if a node is ``t.*``."""
     return isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
 
 
@@ -291,14 +296,46 @@ def _write_out(node: exp.Tuple, room: NodeLimit) -> None:
     if parent is None or parent.args.get("this") is not node:
         return
     if isinstance(parent, exp.In):
-        listed = parent.expressions
-        if listed and all(_fits(node, each) for each in listed):
-            room.take(COPIES * (len(listed) * size_of(node) + sum(map(size_of, listed))))
-            tests = [_compared(node, each, _equal) for each in listed]
-            parent.replace(exp.paren(any_of(tests), copy=False))
-    elif type(parent) in _COMPARISONS and _fits(node, parent.expression):
-        room.take(COPIES * size_of(parent))
-        parent.replace(exp.paren(_COMPARISONS[type(parent)](node, parent.expression), copy=False))
+        others: list[exp.Expr] = parent.expressions
+        test: _Tests | None = _one_of
+    else:
+        others, test = [parent.expression], _COMPARISONS.get(type(parent))
+    if test is not None and others and all(_fits(node, each) for each in others):
+        found = exp.paren(_by_inner(node, others, test, room), copy=False)
+        found.meta["is_settled"] = True  # true or false, never unknown
+        parent.replace(found)
+
+
+def _by_inner(left: exp.Tuple, others: list[exp.Expr], test: _Tests, room: NodeLimit) -> exp.Expr:
+    """The test of tuples, in which the longest comparison of tuples within is written once.
+
+    The test is asked with that comparison true and with it false, so that comparisons within
+    comparisons grow as their text does.
+    """
+    parts = [part for each in (left, *others) for part in each.expressions]
+    inner = max(filter(_is_settled, parts), key=size_of, default=None)
+    known = exp.true()
+    if inner is not None:
+        inner.replace(known)
+    ways = 1 if inner is None else 2
+    room.take(ways * COPIES * (len(others) * size_of(left) + sum(map(size_of, others))))
+    if inner is None:
+        return test(left, others)
+    is_so = exp.paren(test(left, others), copy=False)
+    known.replace(exp.false())
+    is_not = exp.paren(test(left, others), copy=False)
+    return exp.Case(ifs=[exp.If(this=inner, true=is_so)], default=is_not)
+
+
+def _is_settled(part: exp.Expr) -> bool:
+    """True of a comparison of tuples that is written out."""
+    while isinstance(part, exp.Paren | exp.Not) and "is_settled" not in part.meta:
+        part = part.this
+    return "is_settled" in part.meta
+
+
+def _one_of(left: exp.Expr, others: list[exp.Expr]) -> exp.Expr:
+    return any_of([_compared(left, each, _equal) for each in others])
 
 
 def _fits(node: exp.Tuple, other: exp.Expr) -> bool:
@@ -306,7 +343,7 @@ def _fits(node: exp.Tuple, other: exp.Expr) -> bool:
 
 
 def _compared(left: exp.Expr, right: exp.Expr, test: _Test) -> exp.Expr:
-    """All parts compared by one test."""
+    """The conjunction of one test over all pairs of parts."""
     pairs = zip(left.expressions, right.expressions, strict=True)
     return exp.and_(*(test(one, two) for one, two in pairs), copy=False)
 
@@ -346,7 +383,11 @@ def _sorted(strictly: bool, turned: bool) -> _Test:
     return test
 
 
-_COMPARISONS: dict[type[exp.Expr], _Test] = {
+def _of_one(test: _Test) -> _Tests:
+    return lambda left, others: test(left, others[0])
+
+
+_ORDERS: dict[type[exp.Expr], _Test] = {
     exp.EQ: lambda left, right: _compared(left, right, _equal),
     exp.NEQ: lambda left, right: exp.not_(exp.paren(_compared(left, right, _equal)), copy=False),
     exp.LT: _sorted(True, False),
@@ -354,3 +395,4 @@ _COMPARISONS: dict[type[exp.Expr], _Test] = {
     exp.GT: _sorted(True, True),
     exp.GTE: _sorted(False, True),
 }
+_COMPARISONS = {of: _of_one(test) for of, test in _ORDERS.items()}

@@ -37,7 +37,7 @@ MINUS_ONE = Expression(None, "-1", Span("", 0, 0))
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What every row adds to a sum, and to the count of rows that add to it."""
+    """The summands that every row adds to a sum, and to the count of rows that add to it."""
 
     summands: tuple[Summand, ...]
     counted: tuple[Summand, ...]
@@ -66,7 +66,7 @@ def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> A
 
 
 def among(summands: Sequence[Summand], counted: Sequence[Summand]) -> tuple[Summand, ...]:
-    """What rows add to a sum, of the rows that add to another one."""
+    """The summands of a sum over the rows that add to another one."""
     return tuple(_with(summand, present) for summand in summands for present in counted)
 
 
@@ -106,7 +106,7 @@ class _Amounts:
         )
 
     def is_stepped(self, node: exp.Expr) -> bool:
-        """Whether a node clips a column in bins, which is done bin by bin."""
+        """True if a node clips a column in bins, which is done bin by bin."""
         columns = self.columns(node) if has(node, "clips") else []
         in_bins = [isinstance(self.scope.table.columns[n].domain, Bins) for n in columns]
         return in_bins == [True] and self.is_measure(columns[0], node)
@@ -130,7 +130,7 @@ class _Amounts:
         return bounds if column.domain is None else None
 
     def is_apart(self, node: exp.Expr) -> bool:
-        """Whether a CASE is of more than one column, or of a measure that it does not clip."""
+        """True if a CASE is of more than one column, or of a measure that it does not clip."""
         columns = self.columns(node)
         several = len(columns) > 1 or any(self.is_measure(name, node) for name in columns)
         return several and self.clipped(node) is None
@@ -156,7 +156,7 @@ class _Amounts:
         return list(found)
 
     def is_measure(self, name: str, node: exp.Expr) -> bool:
-        """Whether the values of a node over a column are not those of its cells.
+        """True if the values of a node over a column are not those of its cells.
 
         So it is for a measure and for bins, unless the node is about public rows alone.
         """
@@ -197,7 +197,7 @@ class _Amounts:
             target += [replace(s, conditions=(*conditions, *s.conditions)) for s in source]
 
     def is_of_days(self, node: exp.Expr) -> bool:
-        """Whether a node is the days between two dates."""
+        """True if a node is the days between two dates."""
         if isinstance(node, exp.DateDiff):
             return node.text("unit").upper() == "DAY"
         sides = [each.unnest() for each in (node.this, node.expression)]
@@ -313,7 +313,7 @@ class _Amounts:
         return Polynomial(name, (exact(shift), 1.0, 0.0), 0.0, self.clip_of(name))
 
     def clip_of(self, name: str) -> tuple[float, float] | None:
-        """What the values of a measure are clipped to, beside its declared bounds."""
+        """The bounds that values of a measure are clipped to, beside its declared ones."""
         return self.clip or self.scope.cut_of(self.scope.table.columns[name])
 
     def added(self, left: list[Summand], right: list[Summand]) -> list[Summand]:

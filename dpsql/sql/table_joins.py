@@ -67,7 +67,7 @@ class Joins:
         self.taken: list[exp.Expr] = []
 
     def join(self) -> From:
-        """All tables of FROM, joined in the order written.
+        """The join of all tables of FROM, in the order written.
 
         Raises: ProgrammingError (E_TOO_LARGE, E_UNKNOWN_COLUMN); NotSupportedError (E_JOIN).
         """
@@ -226,7 +226,7 @@ class Joins:
         return " AND ".join(texts) or "TRUE", pairs, [] if join.side else fixed
 
     def meets(self, test: exp.Expr) -> bool:
-        """Whether a condition of WHERE sets columns of the tables joined so far equal."""
+        """True if a condition of WHERE sets columns of the tables joined so far equal."""
         sides = _sides(test)
         columns = [column for side in sides for column in side.find_all(exp.Column)]
         return (
@@ -285,7 +285,7 @@ def _sides(test: exp.Expr) -> list[exp.Expr]:
 
 
 def _is_constant(side: exp.Expr) -> bool:
-    """Whether a side of an equality is written of literals alone, as ``2000 + 1``."""
+    """True if a side of an equality is written of literals alone, as ``2000 + 1``."""
     return all(map(_is_written, side.walk()))
 
 

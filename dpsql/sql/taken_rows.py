@@ -58,6 +58,6 @@ def _is_column(node: exp.Expr, name: str) -> bool:
 
 
 def _is_known(node: exp.Expr, table: Table) -> bool:
-    """Whether a node is a column that is never NULL."""
+    """True if a node is a column that is never NULL."""
     column = table.columns.get(node.name.casefold()) if isinstance(node, exp.Column) else None
     return column is not None and not column.null

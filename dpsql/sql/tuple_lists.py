@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.catalog import Catalog
-from dpsql.sql.kinds import Kinds
-from dpsql.sql.relations import read_from
+from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.sql.rewritten import all_of
 from dpsql.sql.scope import conjuncts
 
 
-def without_tuples(tree: exp.Expr, catalog: Catalog) -> exp.Expr:
+def without_tuples(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement without such conditions; those that cannot be written so stay as they are."""
     if not any(map(_is_of_tuple, tree.find_all(exp.In))):
         return tree
-    tree, kinds = tree.copy(), Kinds(catalog)
+    tree = tree.copy()
     for number, node in enumerate(list(tree.find_all(exp.In))):
         if not _is_of_tuple(node):
             continue
         query, alias = node.args["query"].unnest(), f"in {number}"
         if not isinstance(query, exp.Query) or not _fits(node, query):
             continue
-        if kinds.of(query) == "rows":
-            if _is_test(node) or _is_known(node, query, kinds):
+        facts = binder.facts(query)
+        if facts is not None and facts.is_rows:
+            if _is_test(node) or _is_known(node, query, binder):
                 node.replace(_exists(node, query, alias))
         else:
             _join(node, query, alias)
@@ -61,38 +60,28 @@ def _listed(node: exp.In, query: exp.Query, alias: str) -> tuple[exp.Subquery, l
 
 
 def _is_test(node: exp.Expr) -> bool:
-    """Whether a condition that is unknown is as good as one that does not hold, where it stands."""
+    """True if a condition that is unknown is as good as one that does not hold, where it stands."""
     above = node.parent
     while isinstance(above, exp.And | exp.Or | exp.Paren):
         above = above.parent
     return isinstance(above, exp.Where)
 
 
-def _is_known(node: exp.In, query: exp.Query, kinds: Kinds) -> bool:
-    """Whether neither side can be NULL, as the catalog says: NOT IN is not NOT EXISTS otherwise."""
+def _is_known(node: exp.In, query: exp.Query, binder: SubqueryBinder) -> bool:
+    """True if neither side can be NULL, as the catalog says: NOT IN is not NOT EXISTS otherwise."""
     around = node.find_ancestor(exp.Select)
     if around is None or not isinstance(query, exp.Select):
         return False
     sides = ((around, _parts(node)), (query, [item.unalias() for item in query.expressions]))
-    return all(
-        isinstance(part, exp.Column) and _is_stored(select, part, kinds)
-        for select, parts in sides
-        for part in parts
-    )
+    return all(_are_known(parts, binder.names(select)) for select, parts in sides)
 
 
-def _is_stored(select: exp.Select, column: exp.Column, kinds: Kinds) -> bool:
-    """Whether a column is that of a table in FROM, and never NULL."""
-    elements = read_from(select)
-    if any(each.join is not None and each.join.side for each in elements):
+def _are_known(parts: list[exp.Expr], names: SubqueryNames | None) -> bool:
+    """True where expressions are columns that are never NULL."""
+    columns = [part for part in parts if isinstance(part, exp.Column)]
+    if names is None or len(columns) != len(parts):
         return False
-    name = column.name.casefold()
-    own = [
-        each.node
-        for each in elements
-        if column.table.casefold() in ("", each.alias) and name in (kinds.names(each.node) or ())
-    ]
-    return len(own) == 1 and (kinds.is_unit(column) or not kinds.is_optional(own[0], name))
+    return not any(map(names.is_optional, columns))
 
 
 def _exists(node: exp.In, query: exp.Query, alias: str) -> exp.Exists:
@@ -126,7 +115,7 @@ def _join(node: exp.In, query: exp.Query, alias: str) -> None:
 
 
 def _lists_groups(query: exp.Query) -> bool:
-    """Whether a SELECT has no row twice: it shows its groups."""
+    """True if a SELECT has no row twice: it shows its groups."""
     group = query.args.get("group")
     if not isinstance(query, exp.Select) or group is None:
         return False

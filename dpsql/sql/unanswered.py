@@ -1,4 +1,4 @@
-"""What works in place of an aggregate of rows that is not answered."""
+"""Substitutes for an aggregate of rows that is not answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpsql.sql.lists import MAX_QUANTILES
 from dpsql.sql.scope import Scope
 
 Answers = Callable[[exp.Expr], bool]
-"""Whether another aggregate would be answered."""
+"""True if another aggregate would be answered."""
 
 WORKS = (
     "COUNT, SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, CORR, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE"
@@ -59,7 +59,7 @@ def instead_of(scope: Scope, answers: Answers, node: exp.Expr) -> str:
 
 
 def _of_extreme(scope: Scope, answers: Answers, node: exp.Expr) -> str:
-    """What answers nearly what MIN or MAX asks: a quantile of what it is about."""
+    """The quantile that answers nearly what MIN or MAX asks of the same argument."""
     place = exp.Literal.number("0.05" if isinstance(node, exp.Min) else "0.95")
     columns = list(node.find_all(exp.Column))
     decides = "one row decides it"
@@ -75,7 +75,7 @@ def _of_extreme(scope: Scope, answers: Answers, node: exp.Expr) -> str:
 
 
 def _of_distinct(scope: Scope, answers: Answers, node: exp.Expr) -> str:
-    """What works near an aggregate of distinct values."""
+    """The aggregates that work near one of distinct values."""
     unit, listed = scope.table.unit.column, node.this.expressions
     if not listed:
         return _ALL
@@ -110,7 +110,7 @@ def _unit(column: str) -> str:
 
 
 def _argument(node: exp.Expr) -> exp.Expr | None:
-    """What an aggregate is of."""
+    """The argument of an aggregate."""
     of = node.this
     if isinstance(node, exp.AnonymousAggFunc):
         of = next(iter(node.expressions), None)
@@ -130,6 +130,6 @@ def _text(scope: Scope, node: exp.Expr) -> str:
 
 
 def _is_inlined(column: exp.Column) -> bool:
-    """Whether a column stands for one of a sub-query, which its author calls otherwise."""
+    """True if a column stands for one of a sub-query, which its author calls otherwise."""
     table = column.args.get("table")
     return table is not None and bool(table.args.get("quoted"))

@@ -1,4 +1,4 @@
-"""What the sum of one privacy unit's values, or their mean, may be: its declaration."""
+"""The declaration of the sum of one privacy unit's values, or of their mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_WHOLE = 10_000
 
 
 def summed_column(column: Column, most: int, kind: Summing = "sum") -> Column:
-    """What the sum of at most so many values of a column may be, or their mean; it may be NULL."""
+    """The column of sums of at most so many values of a column, or of means; it may be NULL."""
     low, high = column.number_bounds or (0.0, 0.0)
     low, high = min(low, low * most), max(high, high * most)
     if kind in ("sum", "distinct_sum") and column.type == "integer" and high - low < MOST_WHOLE:

@@ -47,7 +47,7 @@ MOST_DIGITS = 7
 
 
 def has_windows(select: exp.Select) -> bool:
-    """Whether a SELECT has windows of its own, in its items or in QUALIFY."""
+    """True if a SELECT has windows of its own, in its items or in QUALIFY."""
     parts = [*select.expressions, *filter(None, [select.args.get("qualify")])]
     return any(part.find(exp.Window) for part in parts)
 
@@ -66,19 +66,19 @@ class _Around:
 
     @property
     def has_own(self) -> bool:
-        """Whether each row is among those around it."""
+        """True if each row is among those around it."""
         return (self.first or 0) <= 0 <= (self.last or 0)
 
     @property
     def most(self) -> float:
-        """How many rows there are around a row."""
+        """The number of rows around a row."""
         is_open = self.first is None or self.last is None or self.by_value
         return math.inf if is_open else max(0, (self.last or 0) - (self.first or 0) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """What a window is over: its partition but for the unit, its order, its frame."""
+    """The specification of a window: its partition but for the unit, its order, its frame."""
 
     by: tuple[str, ...]
     order: tuple[RowOrder, ...]
@@ -186,11 +186,11 @@ class UnitWindows:
         return copy
 
     def is_partition(self, node: exp.Expr) -> bool:
-        """Whether a column is one that rows are told apart by."""
+        """True if a column is one that rows are told apart by."""
         return node.arg_key == "partition_by"
 
     def difference_of(self, node: exp.Expr, column: Column, over: _Over) -> Column:
-        """What differences of a column may be: of one sign where the rows are in its order."""
+        """The column of differences of a column: of one sign where the rows are in its order."""
         periods = column.domain if isinstance(column.domain, Periods) else None
         if periods is not None and periods.unit == "day" and not isinstance(periods, Spans):
             width, whole = float(periods.count - 1), True
@@ -254,7 +254,7 @@ class UnitWindows:
         return found
 
     def steps(self, called: exp.Expr) -> int:
-        """How many rows LAG and LEAD go: each one looks at what the row before looked at."""
+        """The steps of LAG and LEAD in rows: each one looks at what the row before looked at."""
         offset = called.args.get("offset")
         number = offset.name if isinstance(offset, exp.Literal) else "1" if offset is None else ""
         if called.args.get("default") is not None or number not in map(str, range(1, MOST_STEPS)):
@@ -278,7 +278,7 @@ class UnitWindows:
         return found if has_values else None
 
     def over(self, node: exp.Expr) -> _Over:
-        """What a window is over. Raises: NotSupportedError (E_WINDOW)."""
+        """The specification of a window. Raises: NotSupportedError (E_WINDOW)."""
         if node.args.get("alias") is not None:
             self.refuse(node, "a window by name", "write it out: OVER (PARTITION BY ...)")
         parts = [self.flat.resolve(part) for part in node.args.get("partition_by") or []]
@@ -354,7 +354,7 @@ class UnitWindows:
         return 0
 
     def has_distances(self, over: _Over) -> bool:
-        """Whether rows are in the order of one column of whole numbers or days."""
+        """True if rows are in the order of one column of whole numbers or days."""
         columns = self.columns.all()
         found = [columns[each.column] for each in over.order]
         return len(found) == 1 and are_comparable(found[0], found[0])

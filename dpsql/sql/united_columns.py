@@ -40,7 +40,7 @@ def constant_of(node: exp.Expr, evaluator: Evaluator, span: Span) -> Constant:
 
 
 def beside(known: Column, value: Constant) -> Column | None:
-    """What a column beside ``known`` is that has one value in all rows; None for no such column."""
+    """The column of one value in all rows that stands beside ``known``; None for no such column."""
     if value is None:
         return replace(known, null=True)
     number = None

@@ -28,7 +28,7 @@ class UnmetKeys:
     span: Span
 
     def exist(self) -> bool:
-        """Whether there are such rows. Raises: ProgrammingError (E_DOMAIN_EVAL)."""
+        """True if there are such rows. Raises: ProgrammingError (E_DOMAIN_EVAL)."""
         return bool(self.run(f"SELECT 1 FROM kept WHERE {self.test(False)} LIMIT 1")[1])
 
     def groups(self, keys: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

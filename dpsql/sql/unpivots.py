@@ -68,7 +68,7 @@ def _parts(
 
 
 def _is_asked(node: exp.Expr) -> bool:
-    """Whether it asks for columns otherwise than by the name of one."""
+    """True if it asks for columns otherwise than by the name of one."""
     return isinstance(node, exp.Columns) or node.is_star
 
 

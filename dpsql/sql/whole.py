@@ -1,7 +1,8 @@
 """Whole numbers among noisy ones, and integer arithmetic over them.
 
-A noisy count is a DOUBLE, since least squares has fractions, but to SQL it is an integer. Where
-its type matters, in ``//``, ``%``, bits and text, it is first rounded to the nearest whole number.
+A noisy count is a DOUBLE within a statement, since least squares has fractions, but to SQL it is an
+integer, and told as one. Where its type matters, in ``//``, ``%``, bits and text and where equal
+rows are one, it is first rounded to the nearest whole number.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 
 def is_number(kind: str) -> bool:
-    """Whether a DuckDB type is one of numbers.
+    """True if a DuckDB type is one of numbers.
 
     >>> [is_number(kind) for kind in ("BIGINT", "DECIMAL(4,1)", "VARCHAR", "BOOLEAN")]
     [True, True, False, False]
@@ -43,7 +44,7 @@ def marked(node: N, whole: bool, rounded: bool = False) -> N:
 
 
 def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
-    """Whether an expression is an integer to SQL; ``leaf`` says so of columns without a mark.
+    """True if an expression is an integer to SQL; ``leaf`` says so of columns without a mark.
 
     >>> from sqlglot import parse_one
     >>> [is_whole(parse_one(s), lambda _: True) for s in ("2 * n + 1", "n / 2", "n * 1.5")]
@@ -64,8 +65,6 @@ def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
             parts = [branch.args["true"] for branch in tree.args["ifs"]]
             default = tree.args.get("default")
             return all(is_whole(p, leaf) for p in (*parts, *([default] if default else [])))
-        case exp.Round():
-            return tree.args.get("decimals") is None and is_whole(tree.this, leaf)
         case _ if has(tree, "whole"):
             return True
         case _ if has(tree, "whole_first"):
@@ -80,15 +79,15 @@ def settled(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.DPipe) or (has(node, "integral") and is_whole(node)):
         for key in ("this", "expression"):
             if key in node.args:
-                node.set(key, _rounded(node.args[key]))
+                node.set(key, rounded(node.args[key]))
     elif isinstance(node, exp.Concat | exp.Format | exp.Anonymous):
-        node.set("expressions", [_rounded(part) for part in node.expressions])
+        node.set("expressions", [rounded(part) for part in node.expressions])
     elif isinstance(node, exp.Cast) and node.to.this in _TEXTS:
-        node.set("this", _rounded(node.this))
+        node.set("this", rounded(node.this))
     return node
 
 
-def _rounded(tree: exp.Expr) -> exp.Expr:
+def rounded(tree: exp.Expr) -> exp.Expr:
     """A whole number that noise has made a DOUBLE as a BIGINT; anything else as it is."""
     noisy = any(c.meta.get(_MARK) == "noisy" for c in tree.find_all(exp.Column))
     if not noisy or not is_whole(tree):

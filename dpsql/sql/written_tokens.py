@@ -30,6 +30,7 @@ _NAMES = {
     *("revoke", "rollback", "rollup"),
 }
 """Words of which the parser makes no names, though they are names to DuckDB where none opens."""
+_ENDS = {(TokenType.COMMA, each) for each in (TokenType.SELECT, TokenType.FROM)}
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACE)
 
 
@@ -54,6 +55,9 @@ def parsed(tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         is_name = after not in _OPENING and before != TokenType.WITH
         if is_name and text in _NAMES and name.token_type != TokenType.STRING:
             name.token_type = TokenType.IDENTIFIER
+    # DuckDB takes a comma after the last CTE
+    ends = zip(kinds, [*kinds[1:], None], strict=True)
+    tokens = [t for t, pair in zip(tokens, ends, strict=True) if pair not in _ENDS]
     trees = _DUCKDB.parser().parse(_with_pivot(_with_sets(tokens)), sql)
     for tree in trees:
         for sets in () if tree is None else tree.find_all(exp.Cube, exp.Rollup, exp.GroupingSets):

@@ -52,7 +52,7 @@ class Zones:
         return found
 
     def shown(self, node: exp.AtTimeZone) -> exp.Expr:
-        """What the clock of a zone shows, over the column that another clock shows."""
+        """The time that the clock of a zone shows, over the column that another clock shows."""
         column, zone = node.this.unnest(), node.args["zone"].unnest()
         domain = self.domain(column) if isinstance(column, exp.Column) else None
         if domain is None:

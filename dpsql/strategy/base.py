@@ -151,6 +151,10 @@ class Forecast(ABC):
         """Return ``variance`` of many products."""
         return [self.variance(product) for product in products]
 
+    def is_whole(self, product: Product) -> bool:
+        """True if the answers will be whole; least squares mostly has fractions."""
+        return False
+
     def check(self, product: Product) -> None:
         """Raise ProgrammingError E_NOT_MEASURED where a product is not supported."""
         if not self.supports(product):
@@ -174,10 +178,6 @@ class Estimate(ABC):
     def answers(self, products: Iterable[Product]) -> list[Floats]:
         """Return ``answer`` of many products."""
         return [self.answer(product) for product in products]
-
-    def is_whole(self, product: Product) -> bool:
-        """True if the answers are known to be whole; least squares mostly has fractions."""
-        return False
 
 
 class Strategy(ABC):
@@ -206,19 +206,19 @@ class Strategy(ABC):
         """Return the exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block's rows."""
 
     @abstractmethod
-    def forecast(self, variances: Sequence[float]) -> Forecast:
-        """Return the exact errors of every answer, for the noise variance of each block."""
+    def forecast(self, variances: Sequence[float], integers: bool = False) -> Forecast:
+        """Return the exact errors of every answer, for the noise variance of each block.
+
+        ``integers`` says that values will be the integers that were measured.
+        """
 
     @abstractmethod
-    def solve(
-        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
-    ) -> Estimate:
+    def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> Estimate:
         """Return the least-squares estimate of a release.
 
         Args:
             values: the noisy numbers (rows,) of each block, in the order of its rows.
             forecast: the strategy's own, at their noise.
-            integers: true if values are the integers that were measured.
         """
 
     @abstractmethod

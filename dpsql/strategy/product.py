@@ -95,16 +95,14 @@ class ProductStrategy(Strategy):
         """Return the full rows of every attribute, None where residual ones are measured."""
         return None if self.residual else self.full
 
-    def forecast(self, variances: Sequence[float]) -> ProductForecast:
+    def forecast(self, variances: Sequence[float], integers: bool = False) -> ProductForecast:
         """Return the exact errors of every answer, for the noise variance of each block."""
         tables = AttributeRows(self.domain, self.full, self.residual)
-        return ProductForecast(tables, self.blocks, variances)
+        return ProductForecast(tables, self.blocks, variances, integers)
 
-    def solve(
-        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
-    ) -> ProductEstimate:
+    def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> ProductEstimate:
         """Return the least-squares estimate of a release."""
-        return solve(forecast, values, integers)
+        return solve(forecast, values)
 
     def describe(self, keep: Keep) -> dict[str, Any]:
         """Return plain facts; ``keep`` stores an array by name."""

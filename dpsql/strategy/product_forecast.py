@@ -55,8 +55,13 @@ class ProductForecast(Forecast):
     writes_intervals: ClassVar[bool] = False
 
     def __init__(
-        self, tables: AttributeRows, blocks: Sequence[ProductBlock], variances: Sequence[float]
+        self,
+        tables: AttributeRows,
+        blocks: Sequence[ProductBlock],
+        variances: Sequence[float],
+        integers: bool = False,
     ) -> None:
+        self.integers = integers
         self.noise = check_variances(variances, len(blocks))
         self.tables, self.blocks, self.domain = tables, blocks, tables.domain
         self.bit = {name: 1 << i for i, name in enumerate(self.domain)}
@@ -184,7 +189,18 @@ class ProductForecast(Forecast):
             self._parts[key] = found
         return found
 
-    def is_whole(self, name: str, operator: Operator | None) -> bool:
+    def is_whole(self, product: Product) -> bool:
+        """True if the answers are sums of measured integers with whole weights.
+
+        A function of the strategy alone: one block, each of whose axes gives the rows of the
+        product with whole coefficients.
+        """
+        if not self.integers or len(self.blocks) != 1 or self.blocks[0].residual:
+            return False
+        names, factors = self.blocks[0].attributes, product.factors
+        return all(self._gives(name, factors.get(name)) for name in names)
+
+    def _gives(self, name: str, operator: Operator | None) -> bool:
         """Return ``is_whole`` of an attribute and a query factor, remembered by identity."""
         key = (name, id(operator))  # which is kept, so that no other has its identity
         known = self._whole.get(key)

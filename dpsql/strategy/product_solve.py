@@ -50,24 +50,10 @@ class ProductEstimate(Estimate):
     is single. They are in ``tables``, by the masks of these, each in the first that has all its
     attributes. Rows that do not answer the sum have components of all cells, none without them.
     Every answer is linear in components, so all answers agree with each other.
-    ``integers`` says that what was measured are integers.
     """
 
     forecast: ProductForecast
     tables: dict[int, Floats]
-    integers: bool = False
-
-    def is_whole(self, product: Product) -> bool:
-        """True if the answers are sums of measured integers with whole weights.
-
-        A function of the strategy alone: one block, each of whose axes gives the rows of the
-        product with whole coefficients.
-        """
-        blocks = self.forecast.blocks
-        if not self.integers or len(blocks) != 1 or blocks[0].residual:
-            return False
-        factors = product.factors
-        return all(self.forecast.is_whole(name, factors.get(name)) for name in blocks[0].attributes)
 
     def answer(self, product: Product) -> Floats:
         """Return the answers to a product, flat and row-major over its factors' rows.
@@ -166,16 +152,13 @@ class ProductEstimate(Estimate):
         return scales * _one_by_one(tensor, rows, places)
 
 
-def solve(
-    forecast: ProductForecast, values: Sequence[NDArray[Any]], integers: bool = False
-) -> ProductEstimate:
+def solve(forecast: ProductForecast, values: Sequence[NDArray[Any]]) -> ProductEstimate:
     """Return the least-squares estimate of a release.
 
     Only tensors over the attributes of one block are ever formed.
 
     Args:
         values: the noisy integers (rows,) of each block, int64 or Python's.
-        integers: true if values are integers still.
 
     Source: section 7 of HDMM, in the form that is exact for unions with shared factors.
     """
@@ -195,7 +178,7 @@ def solve(
             tables[sum([forecast.bit[name] for name in names])] = tensor
         else:
             add_components(forecast, block, names, tensor, precision, tables)
-    return ProductEstimate(forecast, tables, integers)
+    return ProductEstimate(forecast, tables)
 
 
 def _without_singles(

@@ -90,15 +90,15 @@ class QueriesStrategy(Strategy):
         pairs = zip(self.blocks, multipliers or [1] * len(self.blocks), strict=True)
         return tuple(base * times / block.weight for block, times in pairs)
 
-    def forecast(self, variances: Sequence[float]) -> QueriesForecast | LargeQueriesForecast:
+    def forecast(
+        self, variances: Sequence[float], integers: bool = False
+    ) -> QueriesForecast | LargeQueriesForecast:
         """Return the exact errors of every answer, for the noise variance of each block."""
         if sum(block.rows for block in self.blocks) > MOST_ROWS:
             return LargeQueriesForecast(self.domain, self.blocks, variances)
         return QueriesForecast(self.domain, self.blocks, variances)
 
-    def solve(
-        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
-    ) -> QueriesEstimate:
+    def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> QueriesEstimate:
         """Return the least-squares estimate of a release of queries."""
         parts = [
             np.asarray(value).astype(np.float64) / variance**0.5

@@ -78,14 +78,12 @@ class SeparateStrategy(Strategy):
         """Return the exact L1 (Laplace) or squared L2 (Gaussian) sensitivity of a block's rows."""
         return math.prod(column_norm(m, self.noise) for m in block.matrices if m is not None)
 
-    def forecast(self, variances: Sequence[float]) -> SeparateForecast:
+    def forecast(self, variances: Sequence[float], integers: bool = False) -> SeparateForecast:
         """Return the exact errors of every answer, for the noise variance of each block."""
         blocks = [dict(zip(b.attributes, b.matrices, strict=True)) for b in self.blocks]
         return SeparateForecast(self.domain, blocks, variances)
 
-    def solve(
-        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
-    ) -> SeparateEstimate:
+    def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> SeparateEstimate:
         """Return the least-squares estimate of a release."""
         found: SeparateEstimate = forecast.solve(values)
         return found

@@ -98,14 +98,12 @@ class SymmetricStrategy(Strategy):
             self.norm.append(block.integer_rows.sensitivity())
         return self.norm[0]
 
-    def forecast(self, variances: Sequence[float]) -> SymmetricForecast:
+    def forecast(self, variances: Sequence[float], integers: bool = False) -> SymmetricForecast:
         """Return the exact errors of every answer, for the noise variance of the block."""
         own = self.block
         return SymmetricForecast(self.domain, own.attributes, own.integer_rows, variances)
 
-    def solve(
-        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
-    ) -> SymmetricEstimate:
+    def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> SymmetricEstimate:
         """Return the least-squares estimate of a release: ``values`` has one flat array."""
         (value,) = values
         return solve(forecast, np.asarray(value).astype(np.float64))

@@ -5,7 +5,6 @@ The ledger is imported by what reads it, so that ``dpsql --help`` does not wait 
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ import click
 from dpsql.errors import UsageError, decimal_text, printable
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options
 from dpsql.ui.grid import floor_text
-from dpsql.ui.narration import describe_error, tell
+from dpsql.ui.narration import tell, tell_error
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import BudgetStatus
@@ -107,7 +106,7 @@ def show(
     else:
         write_grid(brief_grid(found) if chosen == "box" else full_grid(found), chosen)
     if past.problem is not None:
-        tell(describe_error(past.problem, sys.stderr))
+        tell_error(past.problem)
         return past.problem.exit_code
     return 0
 
@@ -196,7 +195,7 @@ def export(catalog: str, jsonl: bool, after: int) -> int:
         if moment.entry.seq > after:
             print(json_line(moment))
     if past.problem is not None:
-        tell(describe_error(past.problem, sys.stderr))
+        tell_error(past.problem)
         return past.problem.exit_code
     return 0
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql import __version__
-from dpsql.errors import Error, Interrupted, UsageError, printable
+from dpsql.errors import Error, Interrupted, UsageError, nearest, printable
 from dpsql.ui.connect import (
     WIDE,
     blaming_options,
@@ -28,7 +28,7 @@ from dpsql.ui.connect import (
     sit,
     with_settings,
 )
-from dpsql.ui.narration import describe_error, tell, tell_note
+from dpsql.ui.narration import tell, tell_error, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
@@ -76,6 +76,7 @@ class OrderedCommand(click.Command):
 @scratch_option
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
+@click.option("--formulas", is_flag=True, help="Leave text that begins with = + - @ as it is.")
 @click.version_option(__version__, message="dpsql %(version)s")
 @click.pass_context
 def query(
@@ -87,6 +88,7 @@ def query(
     init: str | None,
     format_: str | None,
     stddev: bool,
+    formulas: bool,
     scratch: bool,
     **options: str | None,
 ) -> int:
@@ -114,7 +116,7 @@ def query(
     first = None if init is None else read_text(init)
     connection = open_connection(catalog, options, scratch)
     name = f"{Path(catalog).stem}{' (scratch)' * scratch}"
-    session = Session(connection, name, chosen, stddev=stddev, scratch=scratch)
+    session = Session(connection, name, chosen, stddev=stddev, formulas=formulas, scratch=scratch)
     return sit(connection, lambda: _run_texts(session, first, texts), session.close)
 
 
@@ -155,6 +157,7 @@ def _run_prompt(session: Session) -> int:
 @click.option(
     "--stddev/--no-stddev", default=None, help="Error columns in csv, tsv, json; default in files."
 )
+@click.option("--formulas", is_flag=True, help="Leave text that begins with = + - @ as it is.")
 @click.option("--max-stddev", metavar="S", help="Least epsilon at which no error is larger.")
 @click.option("--within", metavar="PART", help="The same beside public row counts, as 5%.")
 @click.option("--report", metavar="HTML", help="Write one self-contained page.")
@@ -166,6 +169,7 @@ def run(
     dry_run: bool,
     format_: str | None,
     stddev: bool | None,
+    formulas: bool,
     max_stddev: str | None,
     within: str | None,
     report: str | None,
@@ -181,6 +185,7 @@ def run(
         report=None if report is None else Path(report),
         format=format_,
         stddev=stddev,
+        formulas=formulas,
         force=force,
         dry_run=dry_run,
         given=frozenset(name for name, text in options.items() if text is not None),
@@ -202,7 +207,9 @@ def run(
     "--with", "given", metavar="KEY=VALUE", multiple=True, help="How a server is reached."
 )
 @click.option("--blind", is_flag=True, help="Look at no value of a file of text.")
-@click.option("--codebook", metavar="FILE", help="What the documentation says: a JSON schema.")
+@click.option(
+    "--codebook", metavar="FILE", help="What the documentation says: REDCap, DDI, dbt, SQL, ..."
+)
 def init(
     data: tuple[str, ...],
     output: str | None,
@@ -335,12 +342,10 @@ def _refuse_misspelt(words: list[str], kind: str, known: Iterable[str]) -> None:
     word = words[0] if words else ""
     if not re.fullmatch(r"\w+", word) or Path(word).exists() or {"-h", "--help"} & set(words):
         return
-    from difflib import get_close_matches  # for messages alone
-
-    near = get_close_matches(word, known, n=1)
-    if not near and Path(f"{word}.toml").is_file():
-        near = [f"{word}.toml"]
-    hint = f"did you mean {near[0]}?" if near else f"{kind}s: {', '.join(known)}"
+    near = nearest(word, known)
+    if near is None and Path(f"{word}.toml").is_file():
+        near = f"{word}.toml"
+    hint = f"did you mean {near}?" if near else f"{kind}s: {', '.join(known)}"
     raise UsageError("E_USAGE", f"there is no {kind} or catalog {word!r}", hint=hint)
 
 
@@ -391,7 +396,7 @@ def _unwritten(error: OSError) -> UsageError:
 
 
 def _report_error(error: Error) -> int:
-    tell(describe_error(error, sys.stderr))
+    tell_error(error)
     return error.exit_code
 
 

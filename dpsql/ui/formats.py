@@ -10,7 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 
-from dpsql.errors import UsageError, text_width
+from dpsql.answer.digits import without_formulas
+from dpsql.errors import UsageError, escaped, is_seen, text_width
 from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
 from dpsql.ui.style import Style as Style
@@ -68,12 +69,7 @@ def terminal_safe(text: str) -> str:
     >>> terminal_safe("a\\x1b[31m\\n")
     'a\\\\x1b[31m\\n'
     """
-    return re.sub(r"[^\n\t\x20-\x7e]", _escape_unprintable, text)
-
-
-def _escape_unprintable(match: re.Match[str]) -> str:
-    character = match.group()
-    return character if character.isprintable() else repr(character)[1:-1]
+    return re.sub(r"[^\n\t\x20-\x7e]", lambda match: escaped(match.group()), text)
 
 
 def _with_errors(grid: Grid, style: Style) -> Grid:
@@ -100,9 +96,16 @@ def _separated(
     grid = _with_errors(grid, style)
     if not grid.columns:
         return
+
+    def one(value: object) -> str:
+        return field(without_formulas(value) if isinstance(value, str) else value)
+
+    written = field if style.formulas else one
     alone = field("") if len(grid.columns) < 2 else ""
-    fields: list[Callable[[object], str]] = [lambda value: field(value) + mark] * len(grid.columns)
-    fields[-1:] = [lambda value: f"{field(value) or alone}\n"]
+    fields: list[Callable[[object], str]] = [lambda value: written(value) + mark] * len(
+        grid.columns
+    )
+    fields[-1:] = [lambda value: f"{written(value) or alone}\n"]
     header = ["".join(write(name) for write, name in zip(fields, grid.columns, strict=True))]
     parts = ("".join(chain.from_iterable(rows)) for rows in batches_of(grid.vectors, fields))
     for text in chain(header, parts):
@@ -159,7 +162,7 @@ def _records(grid: Grid, style: Style) -> Iterator[list[str]]:
 
     grid = _with_errors(grid, style)
     for part in batches_of(grid.vectors, [_json_cell] * len(grid.columns)):
-        yield [_json_text(dict(zip(grid.columns, row, strict=True))) for row in part]
+        yield [json_text(dict(zip(grid.columns, row, strict=True))) for row in part]
 
 
 def _json_cell(value: object) -> object:
@@ -167,10 +170,10 @@ def _json_cell(value: object) -> object:
     return "NaN" if isinstance(value, float) and math.isnan(value) else json_value(value)
 
 
-def _json_text(value: object) -> str:
-    """Encode without leaving any unprintable character in the text."""
-    text = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+def json_text(value: object, indent: int | None = None) -> str:
+    """Encode without leaving any character in the text that is not seen."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return "".join(c if c == "\n" or is_seen(c) else json.dumps(c)[1:-1] for c in text)
 
 
 @text_format("json", "json")

@@ -56,7 +56,7 @@ class Grid:
     @classmethod
     def of(cls, result: Result) -> Grid:
         """Take what a format needs from a result; every row of a draft says that it is one."""
-        grid = cls(result.columns, result.value_types, result.vectors, result.errors)
+        grid = cls(result.columns, result.types, result.vectors, result.errors)
         return grid.marked() if result.is_draft and grid.columns else grid
 
     def marked(self) -> Grid:

@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from dpsql.errors import Error, printable
+from dpsql.errors import Error, printable, printable_lines
 from dpsql.ui.grid import floor_text
 
 if TYPE_CHECKING:
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 
 def tell(text: str) -> None:
-    """Write a line of narration to stderr, in ASCII where stderr has nothing better."""
+    """Write narration to stderr, of which everything is seen."""
+    _write(printable_lines(text))
+
+
+def tell_error(error: Error) -> None:
+    """Write an error to stderr."""
+    _write(describe_error(error, sys.stderr))
+
+
+def _write(text: str) -> None:
+    """Write to stderr, in ASCII where it has nothing better."""
     if not speaks_unicode(sys.stderr):
         text = text.translate({0x3B5: "epsilon", 0x3B4: "delta", 0xB1: "+/-", 0xB7: "-"})
     print(text, file=sys.stderr)
@@ -29,7 +39,7 @@ def tell_note(text: str) -> None:
     """Write a note to stderr, dim on a terminal."""
     dim = sys.stderr.isatty() and colour_wanted()
     note = f"note: {printable(text)}"
-    tell(f"\x1b[2m{note}\x1b[0m" if dim else note)
+    _write(f"\x1b[2m{note}\x1b[0m" if dim else note)
 
 
 def tell_cost(results: list[Result]) -> None:

@@ -15,15 +15,23 @@ from dpsql.ui.session import Session
 from dpsql.ui.streams import OutputFile
 
 
-@command(".mode", "[FORMAT] [stddev|plain]", ("\\pset",), lambda session, typed: FORMATS)
+@command(
+    ".mode", "[FORMAT] [stddev|plain] [formulas|texts]", ("\\pset",), lambda session, typed: FORMATS
+)
 def set_mode(session: Session, argument: str) -> None:
-    """Choose the output format; stddev adds error columns to csv, tsv, json and files."""
+    """Choose the output format; stddev adds error columns to csv, tsv, json and files.
+
+    Of csv and tsv, formulas leaves text as it is that spreadsheets take for one.
+    """
     for word in split_words(argument):
         if word.lower() in ("stddev", "plain"):
             session.stddev = word.lower() == "stddev"
+        elif word.lower() in ("formulas", "texts"):
+            session.formulas = word.lower() == "formulas"
         else:
             session.format = find_format(word).name
-    tell(f"mode {session.format}{', with stddev columns' if session.stddev else ''}")
+    more = ", with stddev columns" * session.stddev + ", formulas as they are" * session.formulas
+    tell(f"mode {session.format}{more}")
 
 
 @command(".expanded", "[on|off]", ("\\x",), on_or_off)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql import __version__
-from dpsql.errors import Error, Interrupted, text_width
+from dpsql.errors import Error, Interrupted, printable, printable_lines, text_width
 from dpsql.files import keep_private, make_folder
 from dpsql.records import dataclass
 from dpsql.settings import SETTINGS
@@ -163,7 +163,7 @@ def read_plainly(session: Session) -> str:
     draft = session.draft.strip()
     if draft:
         session.draft = ""
-        print(draft)
+        print(printable_lines(draft))
         if session.ask("run this? [y/N] ").strip().lower() in ("y", "yes"):
             return draft
     lines = [input(prompt_text(session, speaks_unicode(sys.stdout)))]
@@ -321,6 +321,8 @@ def _make_completer(session: Session) -> Completer:
                 else complete_sql(text, self._words, document.text_after_cursor)
             )
             for one in found:
-                yield Completion(one.text, -one.replaces, display_meta=one.kind)
+                yield Completion(
+                    one.text, -one.replaces, printable(one.text), display_meta=one.kind
+                )
 
     return NameCompleter()

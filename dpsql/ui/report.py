@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
 from dpsql.answer.display import errors_text
 from dpsql.errors import printable
 from dpsql.records import dataclass
-from dpsql.ui.formats import Style, json_value, render_markdown
+from dpsql.ui.formats import Style, json_text, json_value, render_markdown
 from dpsql.ui.grid import Grid, floor_text, short
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def summary_json(batch: BatchReport) -> bytes:
         "receipt": _receipt(batch),
         "statements": [_statement(answer) for answer in batch.answers],
     }
-    return (json.dumps(facts, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(facts, indent=2) + "\n").encode()
 
 
 def _expected(number: int, column: ColumnForecast) -> dict[str, object]:

@@ -39,6 +39,7 @@ class Order:
     report: Path | None = None
     format: str | None = None
     stddev: bool | None = None
+    formulas: bool = False
     force: bool = False
     dry_run: bool = False
     given: frozenset[str] = frozenset()
@@ -109,9 +110,10 @@ def _deliver(
     if report is not None:
         report.commit(render_report(batch))
     if out is not None:
-        _write_folder(out, batch, chosen, order.with_errors)
+        _write_folder(out, batch, chosen, Style(order.with_errors, formulas=order.formulas))
     else:
-        _print_answers(batch, chosen, order.with_errors)
+        style = stdout_style(order.with_errors, MAX_ROWS, formulas=order.formulas)
+        _print_answers(batch, chosen, style)
 
 
 def _choose_format(order: Order) -> str:
@@ -157,23 +159,23 @@ def _gather(
     )
 
 
-def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, stddev: bool) -> None:
+def _write_folder(out: OutputDirectory, batch: BatchReport, chosen: str, style: Style) -> None:
     for answer in batch.answers:
         assert answer.file is not None
-        out.write(answer.file, encode(Grid.of(answer.result), chosen, Style(stddev=stddev)))
+        out.write(answer.file, encode(Grid.of(answer.result), chosen, style))
     out.write("summary.md", summary_markdown(batch))
     out.write(SUMMARY, summary_json(batch))
     out.commit()
 
 
-def _print_answers(batch: BatchReport, chosen: str, stddev: bool) -> None:
+def _print_answers(batch: BatchReport, chosen: str, style: Style) -> None:
     for i, answer in enumerate(batch.answers):
         is_text = FORMATS[chosen].encode is None
         if is_text and i and chosen != "jsonl":
             sys.stdout.write("\n")
         if chosen == "box":
             sys.stdout.write(f"{answer.name}\n")
-        write_grid(Grid.of(answer.result), chosen, stdout_style(stddev, MAX_ROWS))
+        write_grid(Grid.of(answer.result), chosen, style)
 
 
 def _tell_end(order: Order, batch: BatchReport, results: list[Result]) -> None:

@@ -19,7 +19,8 @@ from dpsql.ui.narration import tell, tell_note
 
 if TYPE_CHECKING:
     from dpsql.page.serving import Page
-    from dpsql.server.server import Address, Server
+    from dpsql.server.address import Address
+    from dpsql.server.server import Server
 
 
 def users_path(catalog: str, users: str | None) -> Path:
@@ -42,6 +43,7 @@ def users_path(catalog: str, users: str | None) -> Path:
     metavar="HOST:PORT",
     help="Where /metrics and /health are served.",
 )
+@click.option("--otlp", metavar="URL", help="An OpenTelemetry collector, which all is sent to.")
 @click.option("--http", metavar="PORT|HOST:PORT", help="Where the page is served.")
 @click.option("--idle", metavar="30min", help="End sessions that ask nothing for so long.")
 @click.option("--lifetime", metavar="12h", help="End sessions that have been there for so long.")
@@ -58,6 +60,7 @@ def serve(
     tick: str | None,
     show_stddev: bool,
     metrics: str | None,
+    otlp: str | None,
     http: str | None,
     idle: str | None,
     lifetime: str | None,
@@ -68,27 +71,46 @@ def serve(
 
     SIGHUP reads users, catalog and certificates anew; so does a change of their files.
     """
+    from dpsql.server.address import Address
+    from dpsql.server.events import Events, JsonLines
+    from dpsql.server.supervisor import RELOADED, Supervised, supervise
+
+    addresses = [Address.parse(listen)]
+    if http is not None:
+        addresses.append(Address.parse(f":{http}" if http.isdigit() else http))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    if log == "json":
+        logging.getLogger().handlers[0].setFormatter(JsonLines())
+    parent = Supervised.find()
+    if parent is None and not check:
+        return supervise(_arguments(), addresses, Events())
     from dpsql.catalog.view import of_rooms, of_sources
     from dpsql.dbapi.site import open_site  # the engine: a second
+    from dpsql.engine.planning_processes import PlanningProcesses
     from dpsql.server.answer_ticks import Ticks
     from dpsql.server.binding import end_point
     from dpsql.server.catalog_twin import open_twin
-    from dpsql.server.events import JsonLines
     from dpsql.server.idle_clients import SWITCHING
+    from dpsql.server.metrics import metrics as measured
     from dpsql.server.metrics import open_metrics
     from dpsql.server.operator_socket import open_control
     from dpsql.server.permissions import refuse_open_files
     from dpsql.server.preload import import_all
     from dpsql.server.reload import Certificate
-    from dpsql.server.server import Address, Server, read_tls
+    from dpsql.server.server import Server, read_tls
     from dpsql.server.users import Users
 
-    address = Address.parse(listen)
     limits = _seconds(idle, "--idle"), _seconds(lifetime, "--lifetime")
-    paged = None if http is None else Address.parse(f":{http}" if http.isdigit() else http)
+    if parent is not None:
+        addresses = list(map(Address.on, addresses, parent.held))
+    address, paged = addresses[0], None if http is None else addresses[1]
     if paged is not None:
         read_tls(_path(tls_cert), _path(tls_key), paged)
     at = None if metrics is None else Address.parse(metrics)
+    if otlp is not None:
+        from dpsql.server.telemetry import Telemetry, check_collector  # a library that few have
+
+        check_collector(otlp)
     ticks = Ticks() if tick is None else Ticks.parse(tick)
     known = Users(users_path(catalog, users))
     context = read_tls(_path(tls_cert), _path(tls_key), address)
@@ -109,15 +131,23 @@ def serve(
         tell("permissions, users, sources and options are in order")
         site.close()
         return 0
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    if log == "json":
-        logging.getLogger().handlers[0].setFormatter(JsonLines())
     if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to be read anew
         signal.signal(signal.SIGHUP, lambda number, frame: None)
+    planning = PlanningProcesses()
+    planning.begin()
     import_all()
     made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
     server = Server(
-        site, known, address, context, made, sessions, ticks, binding, shows_errors=show_stddev
+        site,
+        known,
+        address,
+        context,
+        made,
+        sessions,
+        ticks,
+        binding,
+        shows_errors=show_stddev,
+        planning=planning,
     )
     server.idle, server.lifetime = limits
     if made is not None:
@@ -140,15 +170,21 @@ def serve(
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, reload)
     sys.setswitchinterval(SWITCHING)
-    page, watched, control = None, None, open_control(server)
+    page, watched, control, sent = None, None, open_control(server), None
     try:
         if paged is not None:
             page = _open_page(server, paged, tls_cert, tls_key)
             if page.tls is not None and server.certificate is not None:
                 server.certificate.contexts.append(page.tls)
+        here = partial(_sessions, server, page)
+        if otlp is not None:
+            sent = Telemetry(otlp, database, lambda: list(measured(server.events, here(), site)))
         if at is not None:
-            here = partial(_sessions, server, page)
             watched = open_metrics(at.host, at.port, server.events, here, site, made)
+        if parent is not None:
+            server.events.counts["server", "died"] = parent.restarts
+            server.watch.after = partial(parent.tell, RELOADED)
+            parent.ready(server.is_well)
         server.serve()
     except KeyboardInterrupt:
         tell("stopped")
@@ -161,7 +197,21 @@ def serve(
         if page is not None:
             page.close()
         server.close()
+        if sent is not None:
+            sent.close()
     return 0
+
+
+def _arguments() -> list[str]:
+    """The arguments of the command that runs, as they were given."""
+    context, found = click.get_current_context(), list[str]()
+    for each in context.command.params:
+        value = context.params[each.name or ""]
+        if isinstance(each, click.Argument):
+            found.append(str(value))
+        elif isinstance(each, click.Option) and value not in (None, False):
+            found += [each.opts[0]] if each.is_flag else [each.opts[0], str(value)]
+    return found
 
 
 def _open_page(server: Server, at: Address, cert: str | None, key: str | None) -> Page:
@@ -261,7 +311,7 @@ def list_users(catalog: str, users: str | None) -> int:
     from dpsql.server.users import Users
 
     for name in sorted(Users(users_path(catalog, users)).all()):
-        print(name)
+        print(printable(name))
     return 0
 
 

@@ -16,7 +16,7 @@ from dpsql.errors import Error, UsageError, printable
 from dpsql.records import dataclass, field, replace
 from dpsql.ui.formats import FORMATS, encode, encoded, find_format
 from dpsql.ui.grid import Grid
-from dpsql.ui.narration import Progress, describe_error, tell, tell_cost, tell_note
+from dpsql.ui.narration import Progress, tell, tell_cost, tell_error, tell_note
 from dpsql.ui.pager import needs_pager, show_paged
 from dpsql.ui.streams import OutputFile, count_results
 from dpsql.ui.style import Style, stdout_style
@@ -46,6 +46,7 @@ class Session:
     name: str
     format: str
     stddev: bool = False
+    formulas: bool = False
     timer: bool = False
     bail: bool = True
     confirm: bool = False
@@ -70,7 +71,7 @@ class Session:
     def report(self, error: Error) -> None:
         """Show an error and remember its exit status."""
         self.exit_code = error.exit_code
-        tell(describe_error(error, sys.stderr))
+        tell_error(error)
 
     def run_script(self, text: str) -> None:
         """Answer all statements of a text as one workload."""
@@ -164,17 +165,20 @@ class Session:
         blank = "\n" if separate and not binary and self.format != "jsonl" else ""
         if self.once is not None or self.sink is not None:
             for part in itertools.chain(
-                [blank.encode()], encoded(grid, self.format, Style(stddev=self.stddev))
+                [blank.encode()],
+                encoded(grid, self.format, Style(self.stddev, formulas=self.formulas)),
             ):
                 self._write_file(part)
             self.binary_results += binary and self.once is None
             return
         self.binary_results += binary
         if binary:
-            sys.stdout.buffer.write(encode(grid, self.format, stdout_style(self.stddev)))
+            sys.stdout.buffer.write(
+                encode(grid, self.format, stdout_style(self.stddev, formulas=self.formulas))
+            )
         elif not (self.pager and sys.stdout.isatty() and self._page(grid)):
             limits = (None, None) if whole else (self.max_rows, self.max_width)
-            style = stdout_style(self.stddev, *limits)
+            style = stdout_style(self.stddev, *limits, formulas=self.formulas)
             style = replace(style, width=None) if whole else style
             sys.stdout.write(blank)
             for part in encoded(grid, self.format, style):
@@ -200,7 +204,7 @@ class Session:
     def _page(self, grid: Grid) -> bool:
         """Show all of a grid in the pager; whether that was needed, and worked."""
         assert self.pager is not None
-        style = replace(stdout_style(self.stddev), width=None)
+        style = replace(stdout_style(self.stddev, formulas=self.formulas), width=None)
         text = encode(grid, self.format, style).decode()
         if not needs_pager(text):
             return False

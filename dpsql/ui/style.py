@@ -14,6 +14,7 @@ class Style:
     """The abilities of the target of a text; the default suits files and pipes.
 
     ``width`` is in terminal cells, ``rows`` the most that a box shows; None is no limit.
+    ``formulas`` leaves text as it is that spreadsheets take for a formula.
     """
 
     stddev: bool = False
@@ -22,6 +23,7 @@ class Style:
     unicode: bool = True
     terminal: bool = False
     rows: int | None = None
+    formulas: bool = False
 
 
 def screen_width() -> int:
@@ -29,7 +31,9 @@ def screen_width() -> int:
     return max(1, shutil.get_terminal_size().columns)
 
 
-def stdout_style(stddev: bool, rows: int | None = None, width: int | None = None) -> Style:
+def stdout_style(
+    stddev: bool, rows: int | None = None, width: int | None = None, formulas: bool = False
+) -> Style:
     """Return what stdout can show: colour only on a terminal and without ``NO_COLOR``.
 
     The limits hold on a terminal alone, so that pipes and files get everything.
@@ -42,4 +46,5 @@ def stdout_style(stddev: bool, rows: int | None = None, width: int | None = None
         unicode=speaks_unicode(sys.stdout),
         terminal=terminal,
         rows=rows if terminal else None,
+        formulas=formulas,
     )

@@ -111,10 +111,10 @@ def lay_out(
 def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | None:
     """Form the workload on one attribute of all columns that are asked about, cells alike merged.
 
-    None where there are no such columns to join, measures among them, or too many cells. Where
-    values of ranges are summed, columns of which each cell has the same problem stay apart. So does
-    a range whose sums are all of the first degree: its cells are mixtures of two, the ends, and
-    nodes are these. One of squares has cells too, on which there is more than on nodes.
+    None where there are no such columns to join, measures among them, or too many cells. Columns of
+    which each cell has the same problem stay apart: the others are planned once for all. So does a
+    range whose sums are all of the first degree: its cells are mixtures of two, the ends, and nodes
+    are these. One of squares has cells too, on which there is more than on nodes.
     """
     terms = [term for each in asked.values() for term in each.terms]
     columns = {name for term in terms for name in term.factors}
@@ -125,7 +125,7 @@ def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | No
     layout, nodes = _apart(table, asked, cells_alone=are_squared or len(ranges) != 1)
     workload = layout.workload
     used = {name for product in workload.products for name in product.factors}
-    alone = {name for name in used if ranges and is_resolved(workload, name)}
+    alone = {name for name in used if is_resolved(workload, name)}
     group = tuple(n for n in workload.attributes if n in used - alone - nodes.keys())
     cells = math.prod(workload.domain[name] for name in group)
     rows = workload.rows // math.prod(workload.domain[name] for name in alone)

@@ -18,6 +18,7 @@ from dpsql.answer.assemble import read_answers
 from dpsql.answer.covariance import _rows
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
+from dpsql.dbapi.cursor import Cursor
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
@@ -65,6 +66,22 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
         adult.execute("SET delta = 1e-9")
     adult.execute(f"SET noise = {noise}")
     adult.execute("SET epsilon = 0.5")
+    cursor, answers = drawn(adult, noise, ";".join(sql for sql, _ in STATEMENTS))
+    for index, (_, formula) in enumerate(STATEMENTS):
+        here = [answers[place] for place in sorted(answers) if place[0] == index]
+        measured = formula(*here)
+        result = cursor.result
+        assert not lacks(result), index
+        reported = np.array([errors for errors in result.stddev if errors is not None])
+        at_truth = np.array(list(zip(*result.rows, strict=True)), dtype=float)
+        measured = measured.reshape(*reported.shape, DRAWS)
+        assert (np.abs(np.median(measured, axis=-1) - at_truth) < 0.15 * reported).all()
+        np.testing.assert_allclose(measured.std(axis=-1), reported, rtol=0.1)
+        cursor.nextset()
+
+
+def drawn(adult: Connection, noise: str, script: str) -> tuple[Cursor, dict[Any, Any]]:
+    """A script asked without noise, and its answers (rows, DRAWS) by many draws of the noise."""
     seen: list[Any] = []
 
     def noticed(request: Any, readings: Any, estimates: Any, whole: Any) -> Any:
@@ -83,24 +100,31 @@ def test_reported_errors_are_those_of_many_draws(adult: Connection, noise: str) 
         mock.patch("dpsql.answer.assemble.read_answers", noticed),
         mock.patch.object(Part, "estimate", captured),
     ):
-        cursor = adult.executescript(";".join(sql for sql, _ in STATEMENTS))
+        cursor = adult.executescript(script)
     request, readings = seen
     ((part, exact),) = kept
     bits, sample = SeededBits(7), discrete_laplace if noise == "laplace" else discrete_gaussian
     drawn = [sample(bits, s, DRAWS * len(v)) for s, v in zip(part.scales, exact, strict=True)]
     draws = [d.reshape(DRAWS, -1) + v for d, v in zip(drawn, exact, strict=True)]
-    answers = _linear(request, readings, part, exact, draws)
-    for index, (_, formula) in enumerate(STATEMENTS):
-        here = [answers[place] for place in sorted(answers) if place[0] == index]
-        measured = formula(*here)
-        result = cursor.result
-        assert not lacks(result), index
-        reported = np.array([errors for errors in result.stddev if errors is not None])
-        at_truth = np.array(list(zip(*result.rows, strict=True)), dtype=float)
-        measured = measured.reshape(*reported.shape, DRAWS)
-        assert (np.abs(np.median(measured, axis=-1) - at_truth) < 0.15 * reported).all()
-        np.testing.assert_allclose(measured.std(axis=-1), reported, rtol=0.1)
-        cursor.nextset()
+    return cursor, _linear(request, readings, part, exact, draws)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_rounded_counts_have_the_errors_that_are_told(adult: Connection, noise: str) -> None:
+    adult.execute("SET delta = 1e-9")
+    adult.execute(f"SET noise = {noise}")
+    sql = "SELECT sex, COUNT(*) AS n, SUM(age) AS s FROM adult GROUP BY sex"
+    (forecast,) = adult.explain(sql).statements
+    adult.execute(f"SET epsilon = {2 * forecast.errors[0].rmse:.2f}")
+    cursor, answers = drawn(adult, noise, sql)
+    errors = cursor.result.stddev[1]
+    assert errors is not None
+    assert [*cursor.result.vectors[1]] == [*np.rint(np.median(answers[0, 0], axis=1))]
+    told, estimate = errors.numbers(), answers[0, 0].std(axis=1)
+    assert (estimate > 0.4).all()
+    assert (estimate < 0.65).all()
+    np.testing.assert_allclose(np.rint(answers[0, 0]).std(axis=1), told, rtol=0.1)
+    np.testing.assert_allclose(np.hypot(estimate, 12**-0.5), told, rtol=0.1)
 
 
 def _linear(

@@ -28,10 +28,12 @@ HEAVY = 5
 def residuals(noise: Noise, amount: Fraction, side: int = SIDE) -> None:
     """Measure an empty table of side^2 cells and compare what came with the declared law.
 
-    Twice, since a sound sampler fails one run in a million.
+    Once more where that fails, since a sound sampler fails one run in a million.
     """
-    worst = [residual_p_values(noise, amount, side) for _ in range(2)]
-    assert max(min(p) for p in worst) > CERTAIN, worst
+    worst = [residual_p_values(noise, amount, side)]
+    if min(worst[0]) <= CERTAIN:
+        worst.append(residual_p_values(noise, amount, side))
+    assert min(worst[-1]) > CERTAIN, worst
 
 
 def residual_p_values(noise: Noise, amount: Fraction, side: int) -> tuple[float, float, float]:

@@ -19,6 +19,7 @@ import pytest
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.learn.handle import Candidate, Measured
 from dpsql.learn.task import Task, make_task, run_task
+from dpsql.plan.rounds import Rounds
 from dpsql.privacy import look
 from dpsql.privacy import sensitivity as norms
 from dpsql.privacy.filter import Filter
@@ -169,13 +170,15 @@ ROWS: list[Candidate] = [
     for column in (*np.indices((2, 2, 2)).reshape(3, 8).T[1:], [64, 0, 1], [1, -1, 0], [0, 1, 2])
 ]
 RANGES: list[Candidate] = [(Product({"b": Prefix(3)}),), (Product({"a": Prefix(2)}),)]
+IN_ROUNDS = Rounds(5, 5)
 RUNS: dict[str, tuple[list[Candidate], dict[str, Any], set[str]]] = {
     "mwem of rows": (ROWS, {"model": "mwem"}, {"total", "measure", "select"}),
     "mwem of tables": (PAIRS, {"model": "mwem"}, {"total", "measure", "select"}),
     "one table": (PAIRS[:1], {"model": "mwem"}, {"total", "measure"}),
     "pgm": (PAIRS, {"model": "pgm", "hint": 1.0}, {"measure", "select"}),
     "mixture": (PAIRS, {"model": "mixture", "hint": 1.0}, {"measure", "select"}),
-    "rap of rows": (ROWS, {"model": "rap"}, {"total", "measure", "select"}),
+    "rap of rows": (ROWS, {"model": "rap", "rounds": IN_ROUNDS}, {"total", "measure", "select"}),
+    "rap at once": (ROWS, {"model": "rap"}, {"total", "measure"}),
     "rap of tables": (PAIRS, {"model": "rap"}, {"total", "measure"}),
     "fixed": (PAIRS, {"hint": 1e6}, {"measure"}),
     "fixed ranges": (RANGES, {"hint": 1e6, "matrix_rmse": 1.0}, {"measure", "total"}),

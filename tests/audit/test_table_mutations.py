@@ -200,7 +200,8 @@ def test_rows_dropped_by_a_condition_in_sql(
     ) -> Iterator[Any]:
         doubles = [name for name, stored in self.columns if stored == "DOUBLE"]
         kept = " AND ".join(f"NOT isnan({name})" for name in doubles) or "TRUE"
-        chosen = f"SELECT {', '.join(listed)} FROM {self._parquet_rows(connection, wanted)}"
+        rows = self._parquet_rows(connection, wanted, self.paths, ())
+        chosen = f"SELECT {', '.join(listed)} FROM {rows}"
         yield RowQuery(connection, f"{chosen} WHERE {kept}", (list(self.paths),))
 
     monkeypatch.setattr(Source, "select", select)

@@ -33,6 +33,16 @@ STORED = {
     "TEXT": ('{ m = "male", f = "female", "01" = "refused" }', "'m', 'f', 'f', '01', '1', NULL"),
 }
 
+CODES = {"1": "male", "-9": "refused", "'2'": "female"}
+WRITTEN = (
+    *(f"SELECT COUNT(*) FROM t WHERE {each}" for each in ("sex = {}", "{} <> sex", "NOT sex < {}")),
+    *(f"SELECT COUNT(*) FROM t WHERE sex {each}" for each in ("IN ({}, 7)", "BETWEEN {} AND 9")),
+    "SELECT CASE sex WHEN {} THEN 'a' ELSE 'b' END AS x, COUNT(*) FROM t GROUP BY x",
+    "SELECT COUNT(*) FILTER (WHERE sex = {}) FROM t",
+    "SELECT SUM(CASE WHEN sex = {} THEN 1 END) FROM t",
+)
+"""Where a code may stand for the label that is meant."""
+
 
 def catalog(folder: Path, file: str, labels: str, more: str = "null = true, other = true") -> Path:
     path = folder / "t.toml"
@@ -150,3 +160,14 @@ def test_a_workbook_is_drafted_and_asked(tmp_path: Path) -> None:
         ((ward, total),) = found.fetchall()
     assert ward == "A"
     assert total == pytest.approx(1234.5, abs=1)
+
+
+@pytest.mark.parametrize("code", [*CODES])
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_code_is_refused_with_its_label(form: str, code: str, tmp_path: Path) -> None:
+    duckdb.sql(f"COPY (SELECT 1 AS sex) TO '{tmp_path / 't.parquet'}'")
+    path = catalog(tmp_path, "t.parquet", NUMBERS)
+    with dpsql.connect(path, epsilon=1) as connection, pytest.raises(Error) as caught:
+        connection.execute(f"EXPLAIN {form.format(code)}")
+    assert caught.value.code == "E_NOT_IN_DOMAIN"
+    assert CODES[code] in str(caught.value.hint)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import Catalog
+from dpsql.catalog import Catalog, Column
+from dpsql.catalog.domain import Values
+from dpsql.records import replace
 
 TEXT = """
 [budget]
@@ -101,6 +103,18 @@ def test_it_changes_with_a_fact(tmp_path: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(("old", "new"), IRRELEVANT)
 def test_it_stays_when_only_the_writing_changes(tmp_path: Path, old: str, new: str) -> None:
     assert hash_of(tmp_path, change(old, new)) == hash_of(tmp_path, TEXT)
+
+
+def test_ledgers_know_booleans_without_domains_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(change(", domain = [false, true]", ""))
+    catalog = Catalog.load(path)
+    column = catalog.tables["u"].columns["a"]
+    assert column.domain == Values((False, True))
+    bare = replace(catalog.tables["u"], columns={"a": Column("a", "boolean")})
+    before = replace(catalog, tables={**catalog.tables, "u": bare})
+    assert catalog.policy_hash() == before.policy_hash()
+    assert catalog.parts() == before.parts()
 
 
 def test_it_stays_when_catalog_and_data_move_together(tmp_path: Path) -> None:

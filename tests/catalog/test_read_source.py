@@ -53,7 +53,7 @@ def test_a_table_of_a_server_is_named_without_how_it_is_reached(tmp_path: Path) 
         ("missing = [1]", "missing = [1]", "whole fields"),
         ("header = false", "header = False", "the names of all columns"),
         ("skip = -1", "skip = -1", "skip = 2"),
-        ("quoted_newlines = true", "quoted_newlines: a quote would decide", "Parquet"),
+        ("quoted_newlines = 1", "quoted_newlines = 1", "line ends"),
         ('currency = "1"', "currency = '1'", "marks"),
     ],
 )

@@ -78,8 +78,9 @@ def test_a_script_is_one_charge_and_consistent(adult: Connection, metric: str) -
     adult.execute(f"SET metric = {metric}")
     before = adult.budget.remaining_epsilon
     cursor = adult.executescript(
-        "SELECT COUNT(*) AS n FROM adult; SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex;"
-        "SELECT race, COUNT(*) AS n FROM adult GROUP BY race"
+        "SELECT COUNT(*)::DOUBLE AS n FROM adult;"
+        "SELECT sex, COUNT(*)::DOUBLE AS n FROM adult GROUP BY sex;"
+        "SELECT race, COUNT(*)::DOUBLE AS n FROM adult GROUP BY race"
     )
     totals = []
     while True:
@@ -90,7 +91,7 @@ def test_a_script_is_one_charge_and_consistent(adult: Connection, metric: str) -
     assert adult.budget.remaining_epsilon == before - 1
     assert adult.budget.entries == 1
     adult.execute("SET reuse = always")
-    (again,) = adult.execute("SELECT COUNT(*) AS n FROM adult").fetchall()
+    (again,) = adult.execute("SELECT COUNT(*)::DOUBLE AS n FROM adult").fetchall()
     assert again[0] == pytest.approx(totals[0])
     assert adult.budget.entries == 1
 

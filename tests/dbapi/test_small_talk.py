@@ -66,8 +66,17 @@ def test_constants_are_answered_by_themselves(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["SELECT 1 + 1", "SELECT 1 WHERE TRUE", "SELECT", "SELECT 1,", "SELECT now()"]
+    ("sql", "rows"),
+    [("SELECT 1 + 1", [(2,)]), ("SELECT 1 WHERE TRUE", [(1,)]), ("SELECT 1,", [(1,)])],
 )
+def test_expressions_of_constants_are_answered_free(
+    connection: Connection, sql: str, rows: list[tuple[int]]
+) -> None:
+    assert connection.execute(sql).fetchall() == rows
+    assert connection.budget.entries == 0
+
+
+@pytest.mark.parametrize("sql", ["SELECT", "SELECT ,", "SELECT now()"])
 def test_what_is_no_constant_is_refused_as_before(connection: Connection, sql: str) -> None:
     with pytest.raises(Error):
         connection.execute(sql)

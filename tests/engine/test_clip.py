@@ -23,6 +23,7 @@ from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.clip import Clipping, plan_clipping
 from dpsql.engine.terms import Terms
+from dpsql.learn.thresholds import PACE
 from dpsql.privacy import look
 from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.filter import Filter
@@ -394,6 +395,18 @@ def test_the_same_request_is_free_and_equal(t: Connection, noise: dict[str, Any]
     assert len(t.entries()) == count + 1
 
 
+def test_thresholds_of_the_pace_of_before_are_found(
+    t: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("dpsql.engine.clip.STEADY", 1 / PACE)
+        before = answer(t, "SUM(pay) FROM t", clip="recursive")
+    now = answer(t, "SUM(pay) FROM t", clip="recursive")
+    assert not before.cost.free
+    assert now.cost.free
+    assert now.rows == before.rows
+
+
 def test_the_errors_are_those_of_the_noise(t: Connection) -> None:
     planned = clipping(t, asked("SUM(pay) FROM t", clip=500, epsilon=2))
     found = [planned.learn(handle_of(t, planned), ("", 0, "")) for _ in range(400)]
@@ -617,7 +630,7 @@ def advised(connection: Connection, sql: str) -> list[str]:
 
 def test_wide_bounds_are_told_with_words_that_work(tmp_path: Path) -> None:
     with measured(tmp_path / "t", 1) as t:
-        columns = itertools.product([*zip(WIDE, NARROW, strict=True)], (0, 1))
+        columns, bests = itertools.product([*zip(WIDE, NARROW, strict=True)], (0, 1)), 0
         for (pair, at), form in zip(itertools.cycle(columns), 2 * ASKED, strict=False):
             column = pair[at]
             query = form.format(column)
@@ -631,6 +644,10 @@ def test_wide_bounds_are_told_with_words_that_work(tmp_path: Path) -> None:
             assert len(found) == expected, query
             assert clipped in (None, []), query
             assert all("OPTIONS(clip = 'svt')" in text for text in found)
+            told = str(t.explain(asked(query, epsilon=1)))
+            assert not found or "any strategy" not in told, query
+            bests += "of the best for these bounds" in told
+        assert bests >= 4
         assert t.budget.entries == 0
 
 
@@ -657,6 +674,10 @@ def test_advice_says_from_where_on_a_clip_has_less_error(tmp_path: Path) -> None
         clipped = t.explain(asked("SUM(a) FROM t", epsilon=1, clip="svt")).rmse
         least = float(told.split("rows are below ")[1].split(" ")[0].replace(",", ""))
         assert least == pytest.approx(10_000 * plain / clipped, rel=0.06)
+        said = str(t.explain(asked("SUM(a) FROM t", epsilon=1, clip="svt")))
+        assert f"{clipped:.4g} at its worst (root mean square)" in said
+        assert f"{plain:.4g} without a clip" in said
+        assert f"less than without a clip where that is below {least:,.0f}\n" in said
         assert f"{float(f'{plain:.2g}'):,.0f}" in told
 
 
@@ -671,3 +692,16 @@ def test_advice_writes_no_groups_out(tmp_path: Path) -> None:
     with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
         asked = connection.execute("SELECT k, AVG(x) AS m FROM t GROUP BY k HAVING COUNT(*) > 9")
         assert asked.result.columns == ("k", "m")
+
+
+@pytest.mark.parametrize("query", ["AVG(a)", "VAR_POP(a)", "STDDEV(a) / 2", "sex, AVG(a)"])
+def test_means_say_the_same_with_a_clip_as_without(tmp_path: Path, query: str) -> None:
+    """The words that are advised lead to the level that the advice is about."""
+    query += " FROM t" + " GROUP BY sex" * query.startswith("sex")
+    with measured(tmp_path / "t", 1) as t:
+        (told,) = advised(t, asked(query, epsilon=4))
+        least = told.split("rows are below ")[1].split(" ")[0]
+        said = str(t.explain(asked(query, epsilon=4, clip="svt")))
+        assert f"less than without a clip where that is below {least}\n" in said
+        assert "the error of a sum of a by itself is at most" in said
+        assert "the error above" not in said

@@ -382,6 +382,7 @@ def test_explain_says_shares_levels_rows_rule_and_bias(t: Connection) -> None:
         "without a hit 10 % more for a second search, else for the answer",
         "the error above is at most that of noise at 10,000 and rows above it of 10,000 each",
         "in proportion to the largest value that there is: a tenth of it where that is 1,000",
+        "less than without a clip where that is below ",
         "biased downwards",
     ):
         assert part in text
@@ -408,6 +409,10 @@ def test_forecasts_are_the_errors_of_the_answers(t: Connection) -> None:
     noise = known.errors[0].rmse * 10_000 / threshold(result) * float(planned.rest)
     worst = math.hypot(noise / float(planned.again(Fraction(0)).rest), 10_000 * lost / math.sqrt(5))
     assert bound == pytest.approx(worst, rel=1e-3)
+    forecast = t.explain(asked("sex, SUM(pay) AS s FROM t GROUP BY sex", clip="svt"))
+    plain = t.explain(asked("sex, SUM(pay) AS s FROM t GROUP BY sex")).rmse
+    assert dict(forecast.comparisons) == {"without a clip": pytest.approx(plain, rel=1e-3)}
+    assert f"{forecast.rmse:.4g} at its worst (root mean square)" in str(forecast)
 
 
 WORST = [

@@ -103,6 +103,16 @@ def test_what_a_domain_decides_is_said(connection: Connection, condition: str, s
         assert any(line.startswith("declared    ") and said in line for line in lines), sql
 
 
+@pytest.mark.parametrize("aggregate", ["AVG(severity)", "SUM(severity)", "COUNT(severity)"])
+def test_only_what_is_written_is_said_to_hold_nowhere(
+    connection: Connection, aggregate: str
+) -> None:
+    where = "severity > 4 AND severity < 9 AND severity < 4"
+    notes = ask(connection, f"SELECT {aggregate} FROM visits WHERE {where}").notes
+    said = [note.split(" holds for")[0] for note in notes if "holds for no declared" in note]
+    assert said == ["severity > 4 and severity < 4"]
+
+
 @pytest.mark.parametrize("condition", ["severity = 5", "day = '2024-02-29'", "kind = 'other'"])
 def test_nothing_is_said_of_declared_values(connection: Connection, condition: str) -> None:
     result = ask(connection, f"SELECT COUNT(*) FROM visits WHERE {condition}")

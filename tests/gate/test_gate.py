@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Operator
 from dpsql.answer.result import Result
-from tests.gate.answers import alike, is_worse, sketch
+from tests.gate.answers import TooSlow, alike, answered, is_worse, patience, sketch
 from tests.gate.digest import _operator, plain
-from tests.gate.record import FREE, Change, Line, differences, key_of, read_record
+from tests.gate.record import FREE, Change, Line, differences, key_of, opened, read_record
 from tests.gate.worlds import worlds
 from tests.support.effort import SHIFT, one_in
 
@@ -117,3 +118,20 @@ def test_errors_are_worse_where_they_are_larger_or_gone() -> None:
     assert is_worse("1 2", "1 -")
     assert not is_worse("1 2", "0.5 2.0000001")
     assert not is_worse("- 2", "1 2")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
+def test_what_is_interrupted_for_its_time_leaves_the_world_as_it_is() -> None:
+    (world,) = (each for each in worlds() if each.name == "demo/rand_hie")
+    with opened(world) as connections:
+        sql = world.asked[0]
+        known = answered(connections, sql)
+        connections[0].set("reuse", "never")
+        late = 0
+        for seconds in (0.001, 0.002, 0.004, 0.008, 0.016, 0.032):
+            with suppress(TooSlow), patience(seconds):
+                connections[0].execute(sql)
+                late -= 1
+            late += 1
+        assert late
+        assert answered(connections, sql) == known

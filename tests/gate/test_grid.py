@@ -8,7 +8,7 @@ from tests.gate.grid import MORE, combinations, outcomes, read_holes
 from tests.support.effort import SHIFT, one_in
 
 EVERY = one_in(30)
-LEAST = {"cross": 238, "single": 36, "pair": 464, "more": 493}
+LEAST = {"cross": 239, "single": 36, "pair": 470, "more": 518}
 """How many statements of each kind are answered as DuckDB answers them: this may only rise."""
 DUCKDB = {"cross": 280, "single": 36, "pair": 481, "more": 623}
 """How many DuckDB answers."""

@@ -778,6 +778,14 @@ RULES: list[tuple[str, Follow]] = [
         ],
     ),
     (r"SHOW TABLES lists the tables of the catalog, .*", always("SHOW TABLES", "DESCRIBE t")),
+    # what the binder says of names
+    (r"SHOW tables lists them", always("SHOW tables")),
+    (
+        r"there (are: .*|is no FROM)|write the table before it: .*|rename one by AS|name the column"
+        r"|name (as many as there are|one that is in FROM)|(select|write) as many .*|leave it out"
+        r"|JOIN \.\.\. ON(, or CROSS JOIN)?|work it out in a sub-query in FROM",
+        nothing,
+    ),
     # what the curator or DuckDB would have to say
     (r"declare .*|one row decides it; a quantile needs a domain .*", nothing),
     (r"on declared values only, DuckDB says: .*|DuckDB says: .*", nothing),

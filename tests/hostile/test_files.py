@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from subprocess import PIPE
 from unittest import mock
 
 import pytest
@@ -17,7 +20,7 @@ import dpsql
 from dpsql import files
 from dpsql.answer import modelled, store
 from dpsql.answer.store import Store
-from dpsql.files import replace_file
+from dpsql.files import ScratchFolder, replace_file
 from dpsql.privacy import curator
 from dpsql.search import cache
 from dpsql.ui import repl
@@ -152,7 +155,8 @@ OPENERS = {
     "ui/streams.py": "files with new names beside the wanted ones",
     "ui/cli.py": "the null device",
     "ui/editor.py": "from a descriptor that is new, in the folder for temporary files",
-    "server/catalog_twin.py": "a folder with a new name, for an empty PostgreSQL",
+    "engine/planning_processes.py": "Linux's order of what ends first where memory is short",
+    "privacy/vault/files/stores.py": "copies in a folder of the process, with new names",
 }
 
 
@@ -211,3 +215,44 @@ def test_many_files_are_replaced_and_their_folders_synced_once(tmp_path: Path) -
     ]
     found = {path: path.read_bytes() for path in tmp_path.glob("*/*")}
     assert found == contents
+
+
+KILLED = """
+import os, signal, sys
+from dpsql.files import ScratchFolder
+kept = ScratchFolder("scratch-", sys.argv[1])
+(kept.path / "rows").write_text("private")
+print(kept.path, flush=True)
+sys.stdin.read(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_scratch_folders_of_processes_that_were_killed_are_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        other = Path(process.stdout.readline().strip())
+        with ScratchFolder("scratch-", str(tmp_path)) as mine:
+            assert (other / "rows").exists()  # its process lives
+            assert mine.stat().st_mode & 0o077 == 0
+        assert not mine.exists()
+        process.stdin.write("x")
+    assert (other / "rows").exists()
+    (tmp_path / "scratch-of-another.txt").touch()
+    ScratchFolder("scratch-", str(tmp_path)).remove()
+    assert [each.name for each in tmp_path.iterdir()] == ["scratch-of-another.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_leaves_a_scratch_folder_to_its_parent(tmp_path: Path) -> None:
+    folder = ScratchFolder("scratch-", str(tmp_path))
+    child = os.fork()
+    if not child:
+        folder.remove()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert folder.path.is_dir()
+    folder.remove()
+    assert not list(tmp_path.iterdir())

@@ -75,6 +75,8 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsought: None) -> Inte
     return Interrupts(tmp_path, seed=1)
 
 
+# Python tells of one that comes to the end of a generator, swallows it, and ``check`` raises it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_at_random_moments(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

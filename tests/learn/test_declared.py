@@ -30,7 +30,7 @@ def task(model: str, queries: list[Candidate] = PAIRS, **more: Any) -> Task:
 
 @pytest.mark.parametrize(
     ("model", "module", "name"),
-    [("rap", rap, "ROWS"), ("rap", rap, "DECAY"), ("mwem", schedule, "START_ROUNDS")],
+    [("rap", rap, "COMPONENTS"), ("rap", rap, "STEPS"), ("mwem", schedule, "START_ROUNDS")],
 )
 def test_constants_are_paid_for(
     monkeypatch: pytest.MonkeyPatch, model: str, module: Any, name: str

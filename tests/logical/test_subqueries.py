@@ -41,7 +41,7 @@ def asked(sql: str) -> tuple[SubqueryBinder, exp.Select]:
     """The SELECT of a condition of a statement, where it stands; the first if there is none."""
     selects = list(tree_of(sql).find_all(exp.Select))
     found = [each for each in selects if _is_asked(each.parent)]
-    binder = SubqueryBinder(_catalog(), lambda table: COLUMNS[table.name])
+    binder = SubqueryBinder(_catalog(), lambda table: dict.fromkeys(COLUMNS[table.name], ("", ())))
     return binder, (found or selects)[0]
 
 

@@ -228,6 +228,19 @@ def test_random_answers_are_those_of_the_database(
         # a row of which one part is NULL adds nothing
         f"SELECT t.b, SUM(z + s.n), SUM(s.n - t.a - z), SUM(s.n * (z + 1)) {BESIDE} GROUP BY 1",
         f"SELECT t.a, SUM(-(z - s.n)), SUM(CASE WHEN s.n > 130 THEN z END) {BESIDE} GROUP BY 1",
+        # looked up for groups, of rows or of answers, and for answers as they are shown
+        "SELECT t.b, COUNT(*) AS n, (SELECT AVG(n) FROM (SELECT b, COUNT(*) AS n FROM t GROUP BY b)"
+        " q WHERE q.b = t.b) AS c FROM t GROUP BY t.b",
+        *(
+            f"SELECT b, {n}, (SELECT COUNT(*) FROM t u WHERE u.b = q.b AND a > 5) FROM (SELECT b, a"
+            f", COUNT(*) AS n FROM t GROUP BY b, a HAVING n > 1) q{group}"
+            for n, group in (("n", ""), ("SUM(n)", " GROUP BY b"))
+        ),
+        # several answers, or one among other conditions
+        "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) AND a < (SELECT SUM(m) FROM t)",
+        "SELECT b, SUM(m) FROM t WHERE a > (SELECT AVG(a) + 0.3 FROM t) OR b = 'x' GROUP BY b",
+        "SELECT b, COUNT(*) FROM t WHERE ABS(a - (SELECT AVG(a) + 0.3 FROM t)) < 3 GROUP BY b",
+        "SELECT b, a % 2 + 1, COUNT(*) FROM t WHERE a > (SELECT AVG(a) + 0.3 FROM t) GROUP BY b, a",
         # a column comes before an alias: several rows of the answer are alike
         "SELECT a % 2 AS a, COUNT(*) FROM t WHERE a > (SELECT AVG(a) + 0.3 FROM t) GROUP BY a",
         "SELECT upper(b) AS a, COUNT(*) FROM t WHERE a > (SELECT AVG(a) + 0.3 FROM t) "
@@ -247,6 +260,25 @@ def test_sub_queries_may_depend_on_the_row_around(world: World, sql: str) -> Non
         for rows in (connection.execute(sql).fetchall(), database.execute(sql).fetchall())
     )
     assert [row for row in found if row[-1] != 0] == known
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        *(f"a {sign} (SELECT AVG(a) + 0.3 FROM t)" for sign in ("<", ">=", "<>")),
+        "a < (SELECT AVG(a) + 0.3 FROM t AS u WHERE u.b = t.b)",
+        "b IN (SELECT b FROM t GROUP BY b HAVING COUNT(*) > 120)",
+    ],
+)
+def test_groups_of_compared_rows_are_those_that_exist(world: World, test: str) -> None:
+    """Groups that nobody is in are not counted: no row has 2, 3, 7 or 8, which are declared."""
+    groups = f"SELECT a AS k, COUNT(*) AS n FROM t WHERE {test} GROUP BY 1"
+    for asked in (
+        f"SELECT COUNT(*) AS c, AVG(n) AS m FROM ({groups}) g",
+        f"SELECT COUNT(*) AS c, MAX(n - (SELECT AVG(n) FROM ({groups}) h)) AS m FROM ({groups}) g",
+    ):
+        (found,), (known,) = (each.execute(asked).fetchall() for each in world)
+        assert found == pytest.approx(known, abs=0.1), asked
 
 
 TOLD = "SELECT AVG(a) + 0.3 AS v FROM"
@@ -275,6 +307,13 @@ ROWS = [
     ("all_rows AS (SELECT * FROM t)", "all_rows"),
     ("", "(SELECT a, b FROM t UNION ALL SELECT a, b FROM t WHERE a > 99)"),
 ]
+CHOOSING = [
+    ("", "SELECT b, COUNT(*) FROM {rows} r WHERE {test}"),
+    ("", "SELECT b, COUNT(*) FILTER (WHERE {test}) FROM {rows} r"),
+    ("", "SELECT b, COUNT(CASE WHEN {test} THEN 1 END) FROM {rows} r"),
+    ("chosen AS (SELECT * FROM {rows} r WHERE {test})", "SELECT b, COUNT(*) FROM chosen"),
+]
+"""The places of a condition that chooses rows; every group has some."""
 
 
 def test_a_comparison_has_one_answer_in_all_spellings(world: World) -> None:
@@ -282,14 +321,23 @@ def test_a_comparison_has_one_answer_in_all_spellings(world: World) -> None:
     plain = f"SELECT b, COUNT(*) FROM t WHERE a > ({TOLD} t WHERE b <> 'x') GROUP BY b ORDER BY b"
     known = database.execute(plain).fetchall()
     draw = random.Random(f"spellings {SHIFT}")
-    every = list(itertools.product(ANSWERS, COMPARISONS, ROWS))
-    for (cte, answer), test, (other, rows) in draw.sample(every, min(effort(8), len(every))):
-        ctes = ", ".join(filter(None, (cte, other)))
-        sql = f"{f'WITH {ctes} ' if ctes else ''}SELECT b, COUNT(*) FROM {rows} r WHERE "
-        sql += f"{test.format(answer)} GROUP BY b ORDER BY b"
+    every = list(itertools.product(ANSWERS, COMPARISONS, ROWS, CHOOSING))
+    drawn = draw.sample(every, min(effort(8), len(every)))
+    for (cte, answer), test, (other, rows), (last, select) in drawn:
+        parts = {"rows": rows, "test": test.format(answer)}
+        ctes = ", ".join(filter(None, (cte, other, last.format(**parts))))
+        sql = f"{f'WITH {ctes} ' if ctes else ''}{select.format(**parts)} GROUP BY b ORDER BY b"
         assert database.execute(sql).fetchall() == known, sql
         found = connection.execute(sql).fetchall()
         assert [(key, round(count)) for key, count in found] == known, sql
+
+
+@pytest.mark.parametrize("sign", [">", "<=", "="])
+def test_one_total_of_each_group_has_an_error(world: World, sign: str) -> None:
+    sql = f"SELECT b, COUNT(*), SUM(m) FROM t WHERE a {sign} (SELECT ROUND(AVG(a)) FROM t) "
+    for having in ("", "HAVING COUNT(*) > 1"):
+        result = world[0].execute(f"{sql} GROUP BY b {having}").result
+        assert all(each is not None for errors in result.stddev[1:] for each in errors or (None,))
 
 
 @pytest.mark.parametrize(
@@ -303,8 +351,6 @@ def test_a_comparison_has_one_answer_in_all_spellings(world: World) -> None:
         "WHERE w > s.v",
         "SELECT COUNT(*) FROM (SELECT b, w AS k FROM t) u JOIN (SELECT b, AVG(m) AS v FROM t GROUP "
         "BY b) s ON s.b = u.b WHERE k < v",
-        "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) AND a < (SELECT AVG(m) FROM t)",
-        "SELECT COUNT(*) FROM t WHERE a > (SELECT AVG(a) FROM t) OR b = 'x'",
         # a CTE within, which the SELECT around does not see
         "SELECT COUNT(*) FROM (WITH names AS (SELECT * FROM t WHERE a > 3) SELECT b FROM t WHERE "
         "a > (SELECT AVG(a) FROM names)) q",

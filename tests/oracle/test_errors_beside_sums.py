@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tests.support.effort import IS_LARGE
 from tests.support.tables import Tables, World, open_tables
 
 CATALOG = """
@@ -34,6 +35,8 @@ ASKED = (
     *("COUNT(*) FILTER (WHERE age < 3)", "SUM(paid) FILTER (WHERE age = 1)"),
     *("SUM(spent * paid)", "SUM(age * spent)", "COUNT(*) FILTER (WHERE g = 1)"),
 )
+TRIPLES = [[ASKED[(at + step) % 7] for step in (0, 1, 3)] for at in range(7)]
+"""Every two of the seven stand beside each other in one of the lines of Fano's plane."""
 EPSILON = 0.1
 
 
@@ -47,9 +50,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("asked", [*itertools.combinations(ASKED, 3)])
+@pytest.mark.parametrize("asked", [*itertools.combinations(ASKED, 3)] if IS_LARGE else TRIPLES)
 def test_no_answer_is_worse_than_with_plain_noise(
-    world: World, noise: str, asked: tuple[str, ...]
+    world: World, noise: str, asked: Sequence[str]
 ) -> None:
     connection, _ = world
     connection.execute(f"SET noise = {noise}")

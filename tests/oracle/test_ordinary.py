@@ -154,13 +154,14 @@ def test_pivot_of_a_sub_query_has_the_declared_values(tmp_path: Path) -> None:
         ):
             names = connection.describe(f"PIVOT {source} ON v USING COUNT(*) GROUP BY k")
             assert [each.name for each in names] == ["k", "''", "it's", "rest", "x", "y"]
-        for source in (
-            "(SELECT c AS k, b || CAST(a AS VARCHAR) AS v FROM t)",
-            "(SELECT c AS k, m AS v FROM t)",
-            "(SELECT c AS k, b AS v FROM t JOIN t AS u USING (a))",
-            "(SELECT c AS k, COUNT(*) AS v FROM t GROUP BY c)",
-        ):
-            with pytest.raises(dpsql.Error, match="nobody listed"):
+        for source, reason in {
+            "(SELECT c AS k, b || CAST(a AS VARCHAR) AS v FROM t)": "nobody listed",
+            "(SELECT c AS k, m AS v FROM t)": "nobody listed",
+            "(SELECT c AS k, COUNT(*) AS v FROM t GROUP BY c)": "nobody listed",
+            "(SELECT c AS k, b AS v FROM t JOIN t AS u USING (a))": "c is in several tables",
+            "(SELECT t.c AS k, t.b AS v FROM t JOIN t AS u USING (a))": "a join of t",
+        }.items():
+            with pytest.raises(dpsql.Error, match=reason):
                 connection.describe(f"PIVOT {source} ON v USING COUNT(*) GROUP BY k")
 
 

@@ -182,7 +182,7 @@ def reader(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rea
         yield Reader(browser, f"http://127.0.0.1:{page.port}/", folder)
 
 
-def test_signing_in(reader: Reader) -> None:
+def signing_in(reader: Reader) -> None:
     reader.browser.get(reader.url)
     reader.enter("ana", "wrong")
     assert "not right" in reader.wait(lambda: reader.text("#enter .wrong"))
@@ -198,7 +198,7 @@ def test_signing_in(reader: Reader) -> None:
     )
 
 
-def test_completion_knows_tables_columns_and_values(reader: Reader) -> None:
+def completion_knows_tables_columns_and_values(reader: Reader) -> None:
     reader.type("sel")
     assert "SELECT" in reader.offered()
     reader.type(ESCAPE, "ect ward, COUNT(*) AS n FROM vis")
@@ -215,7 +215,7 @@ def test_completion_knows_tables_columns_and_values(reader: Reader) -> None:
     assert f"'{EVIL}'" in reader.offered()
 
 
-def test_a_forecast_comes_by_itself_and_costs_nothing(reader: Reader) -> None:
+def a_forecast_comes_by_itself_and_costs_nothing(reader: Reader) -> None:
     reader.write(COUNT)
     first = reader.see("#forecast .figure").text
     assert reader.see("#curve svg")
@@ -236,13 +236,13 @@ def test_a_forecast_comes_by_itself_and_costs_nothing(reader: Reader) -> None:
     reader.wait(lambda: reader.text("#forecast .figure") == first)
 
 
-def test_what_is_wrong_is_underlined(reader: Reader) -> None:
+def what_is_wrong_is_underlined(reader: Reader) -> None:
     reader.write("SELECT COUNT(*) FROM visits WHERE nope = 1")
     assert "nope" in reader.see("#forecast .wrong").text
     assert reader.inside("it.querySelector('.cm-wrong').textContent") == "nope"
 
 
-def test_running_shows_a_table_a_chart_and_a_file(reader: Reader) -> None:
+def running_shows_a_table_a_chart_and_a_file(reader: Reader) -> None:
     reader.write(COUNT)
     reader.type(CONTROL + ENTER)
     reader.see(".result table")
@@ -267,7 +267,7 @@ def test_running_shows_a_table_a_chart_and_a_file(reader: Reader) -> None:
     assert reader.wait(lambda: reader.text("#forecast .figure") == "Free")
 
 
-def test_a_price_is_that_of_what_is_written(
+def a_price_is_that_of_what_is_written(
     reader: Reader, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forecast that takes as long as it likes, and one that is not true."""
@@ -305,7 +305,7 @@ def test_a_price_is_that_of_what_is_written(
     reader.write(COUNT)
 
 
-def test_a_script_and_what_charts_stand_upright(reader: Reader) -> None:
+def a_script_and_what_charts_stand_upright(reader: Reader) -> None:
     reader.write("SELECT day, COUNT(*) AS n FROM visits GROUP BY day; SHOW tables")
     reader.see("#run").click()
     reader.wait(lambda: len(reader.browser.find_elements("css selector", ".result")) == 2)
@@ -314,17 +314,20 @@ def test_a_script_and_what_charts_stand_upright(reader: Reader) -> None:
     assert reader.run("return document.querySelectorAll('.plot path.whisker').length") == 12
 
 
-def test_hostile_words_stay_words(reader: Reader) -> None:
+def hostile_words_stay_words(reader: Reader) -> None:
     for sql in (
         f'SELECT COUNT(*) AS "{EVIL}" FROM visits',
         f"SELECT {EVIL}",
         f"-- {EVIL}\n{COUNT}",
+        'SELECT COUNT(*) AS "a\u202eb\u200b\u3164" FROM visits',
     ):
         reader.write(sql)
         reader.see("#run").click()
         reader.wait(lambda: not reader.run("return document.querySelector('#run').disabled"))
+    assert "a\\u202eb\\u200b\\u3164" in reader.text("#results")
     reader.see("#to-history").click()
     assert EVIL in reader.wait(lambda: reader.text("#history .ledger"))
+    assert not {"\u202e", "\u200b", "\u3164"} & set(reader.text("main"))
     reader.see("#to-ask").click()
     assert reader.run("return [window.caught, document.querySelectorAll('main img').length]") == [
         None,
@@ -344,8 +347,7 @@ def test_hostile_words_stay_words(reader: Reader) -> None:
     assert told == [["refused"] * 2, None, "block"]
 
 
-@pytest.mark.parametrize("width", [360, 700, 1360])
-def test_nothing_is_wider_than_the_window(reader: Reader, width: int) -> None:
+def nothing_is_wider_than_the_window(reader: Reader, width: int) -> None:
     narrow = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
     reader.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     for view in ("history", "ask"):
@@ -355,7 +357,7 @@ def test_nothing_is_wider_than_the_window(reader: Reader, width: int) -> None:
     reader.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_keys_reach_everything(reader: Reader) -> None:
+def keys_reach_everything(reader: Reader) -> None:
     reader.write(COUNT)
     reached = set()
     for _ in range(30):
@@ -366,8 +368,7 @@ def test_keys_reach_everything(reader: Reader) -> None:
     assert {"slide", "epsilon", "run", "to-history", "theme", "leave"} <= reached
 
 
-@pytest.mark.parametrize("table", ["letters", "visits"])
-def test_an_answer_names_lines_that_are_no_rows(reader: Reader, table: str) -> None:
+def an_answer_names_lines_that_are_no_rows(reader: Reader, table: str) -> None:
     """Of CSV they are named, and of Parquet, which has no lines, they are not."""
     reader.write(f"SELECT ward, COUNT(*) AS of_{table} FROM {table} GROUP BY ward")
     reader.type(CONTROL + ENTER)
@@ -379,7 +380,7 @@ def test_an_answer_names_lines_that_are_no_rows(reader: Reader, table: str) -> N
     assert sum(NO_LINES in each for each in notes) == (table == "letters")
 
 
-def test_a_visit_that_has_ended_leads_back_to_the_door(reader: Reader, page: Page) -> None:
+def a_visit_that_has_ended_leads_back_to_the_door(reader: Reader, page: Page) -> None:
     reader.run(
         "fetch('/api/leave', {method: 'POST', body: '{}', headers: {'X-Dpsql': 'page',"
         " 'Content-Type': 'application/json'}})"
@@ -390,7 +391,7 @@ def test_a_visit_that_has_ended_leads_back_to_the_door(reader: Reader, page: Pag
     assert reader.run("return document.querySelector('.result')") is None
 
 
-def test_the_curator_sees_budgets_and_requests(reader: Reader, page: Page) -> None:
+def the_curator_sees_budgets_and_requests(reader: Reader, page: Page) -> None:
     bo = Knocker(page.port)
     bo.enter("bo")
     bo.run("SELECT COUNT(*) AS of_bo FROM visits", "0.5")
@@ -402,7 +403,7 @@ def test_the_curator_sees_budgets_and_requests(reader: Reader, page: Page) -> No
     reader.wait(lambda: len(reader.text("#curator tbody").splitlines()) == 1)
 
 
-def test_nothing_was_asked_of_another_machine_nor_against_the_policy(reader: Reader) -> None:
+def nothing_was_asked_of_another_machine_nor_against_the_policy(reader: Reader) -> None:
     log = [json.loads(each["message"])["message"] for each in reader.browser.get_log("performance")]  # type: ignore[no-untyped-call]
     sent = {
         each["params"]["request"]["url"]
@@ -418,3 +419,25 @@ def test_nothing_was_asked_of_another_machine_nor_against_the_policy(reader: Rea
     said = [each["message"] for each in reader.browser.get_log("browser")]  # type: ignore[no-untyped-call]
     planted = ("innerHTML", "Trusted", "inline", "401")
     assert [each for each in said if not any(word in each for word in planted)] == []
+
+
+def test_the_page_from_the_door_to_the_curator(
+    reader: Reader, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One visit, each part of which begins where the one before has left the page."""
+    signing_in(reader)
+    completion_knows_tables_columns_and_values(reader)
+    a_forecast_comes_by_itself_and_costs_nothing(reader)
+    what_is_wrong_is_underlined(reader)
+    running_shows_a_table_a_chart_and_a_file(reader)
+    a_price_is_that_of_what_is_written(reader, page, monkeypatch)
+    a_script_and_what_charts_stand_upright(reader)
+    hostile_words_stay_words(reader)
+    for width in (360, 700, 1360):
+        nothing_is_wider_than_the_window(reader, width)
+    keys_reach_everything(reader)
+    for table in ("letters", "visits"):
+        an_answer_names_lines_that_are_no_rows(reader, table)
+    a_visit_that_has_ended_leads_back_to_the_door(reader, page)
+    the_curator_sees_budgets_and_requests(reader, page)
+    nothing_was_asked_of_another_machine_nor_against_the_policy(reader)

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,12 @@ from dpsql.page.browser_sessions import IDLE, LONGEST, MOST_OF_ONE, BrowserSessi
 from dpsql.page.serving import Page, open_page
 from dpsql.page.sign_in import REFUSED, SignIn
 from dpsql.page.site_guard import MOST_BYTES
+from dpsql.server.address import Address
 from dpsql.server.analyst_session import AnalystSession
+from dpsql.server.events import Events
 from dpsql.server.handshake import FREE_TRIES, Failures
+from dpsql.server.operator_socket import OperatorSocket
 from dpsql.server.scram import Verifier
-from dpsql.server.server import Address
 from dpsql.server.users import Users
 from tests.support.paged import Knocker, paged
 from tests.support.served import PASSWORD, write_certificate, write_served
@@ -353,6 +357,20 @@ def test_a_visit_ends(folder: Path, page: Page) -> None:
         visits.find(tokens[-1])
     assert visits.find(tokens[-1]) is None
     visits.close()
+
+
+def test_an_operator_lists_visits_and_ends_them(page: Page, ana: Knocker) -> None:
+    server: Any = SimpleNamespace(present=list, visits=page.visits, events=Events())
+    with socket.socket(socket.AF_UNIX) as listening:
+        door = OperatorSocket(server, Path(), listening)
+        mine = door.answer({"act": "list"})[-1]
+        assert (mine["user"], mine["application"], mine["statements"]) == ("ana", "page", 0)
+        ana.run("SELECT COUNT(*) AS n FROM t")
+        now = door.answer({"act": "list"})[-1]
+        assert (now["number"], now["statements"], now["state"]) == (mine["number"], 1, "idle")
+        assert door.answer({"act": "end", "numbers": [mine["number"]]}) != []
+        assert mine["number"] not in [each["number"] for each in door.answer({"act": "list"})]
+    assert ana.post("/api/run", sql="SELECT 1", epsilon="1", price="").status == 401
 
 
 def test_more_than_may_be_here_are_refused(folder: Path, page: Page) -> None:

@@ -13,7 +13,7 @@ import io
 import lzma
 import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.delimited import ENCODINGS, KEYS, OF_BYTES, Delimited, code_page
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import Asked, Form
-from dpsql.privacy.vault.files import lines
+from dpsql.privacy.vault.files import joined_lines, lines
 from dpsql.privacy.vault.files.duckdb import FILES as ENGINE
 from dpsql.privacy.vault.files.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
 from dpsql.privacy.vault.files.lines import find_unread
@@ -51,6 +51,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "skip": (0, 2),
     "percent": (False, True),
     "currency": ((), ("€",), ("kr", "€")),
+    "quoted_newlines": (False, True),
 }
 """Values of every option; a random form has any of them, so that pairs meet."""
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -87,7 +88,8 @@ def rows_of(rng: random.Random, written: Delimited) -> list[list[str]]:
     day = written.dates[0] if written.dates else "%Y-%m-%d"
     first, found = dt.date(1990, 1, 1), []
     for _ in range(rng.randint(1, 12)):
-        words = ["a b", "Zoë", 'say "x"', f"x{written.cut('x.csv')}y", "ja"]
+        lines = ["\nx\n", 'say "\n"', "a,\nb"] if written.quoted_newlines else []
+        words = [*lines, "a b", "Zoë", 'say "x"', f"x{written.cut('x.csv')}y", "ja"]
         row = [
             rng.choice(words),
             number(rng, written),
@@ -253,7 +255,7 @@ def test_every_byte_is_what_python_says_or_makes_its_line_no_row(
     bytes_ = range(128, 256)
     path.write_bytes(b"".join(b"%d,%c\n" % (byte, byte) for byte in bytes_))
     written = Delimited(encoding=encoding, header=("n", "v"))
-    wrong = {number - 1 + 128 for number, _ in find_unread(str(path), written)}
+    wrong = {number - 1 + 128 for number, _, _ in find_unread(str(path), written)}
     assert wrong == {byte for byte in bytes_ if page[byte] == "\udcff"}
     found = [text for texts in opened(path, written).texts("v") for text in texts]
     assert found == [page[byte] for byte in bytes_ if byte not in wrong]
@@ -270,7 +272,10 @@ def test_long_lines_are_no_rows_wherever_blocks_end(
         monkeypatch.setattr(lines, "BLOCK", block)
         found = [text for texts in opened(path, Delimited()).texts("v") for text in texts]
         assert [len(each) for each in found] == [each for each in lengths if each <= longest]
-        assert list(find_unread(str(path))) == [(4, lines.LONG), (6, lines.LONG)]
+        assert list(find_unread(str(path))) == [
+            (4, longest + 1, lines.LONG),
+            (6, longest + 1, lines.LONG),
+        ]
 
 
 def workbook() -> bytes:
@@ -286,13 +291,13 @@ def workbook() -> bytes:
         (b"", "0 bytes", "header"),
         (b"age,sex,age\n1,f,2\n", "'age', fields 1 and 3 of line 1", "skip = 1, header"),
         (b"gr\xf6\xdfe,sex\n1,f\n", "line 1, column 3 has bytes that are not utf-8", "cp1252"),
-        ("a,b\n1,2\n".encode("utf-16"), "NUL bytes", 'encoding = "utf-16"'),
+        ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16", 'encoding = "utf-16"'),
         (workbook(), "workbook of Excel", ".xlsx"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 99, "password", ".xls"),
         (gzip.compress(b"a\n1\n"), "gzip", ".csv.gz"),
         (b"a,b\r1,2\r", "line 1, column 4 has a carriage return", "newlines"),
         (b"\n1,2\n", "line 1 is blank", "skip = 1"),
-        (b'a,"b\n1,2\n', "line 1, column 3 has a quote that is not closed", "Parquet"),
+        (b'a,"b\n1,2\n', "line 1, column 3 has a quote that is not closed", "quoted_newlines"),
         (b'{"a": 1}\n', "JSON", ".ndjson"),
         (b"<html>\n", "HTML", "file itself"),
         (b"a" * (1 << 20), "longer than 1 MiB", "newlines"),
@@ -318,9 +323,9 @@ def test_packed_files_that_are_no_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "no.csv.bz2").write_bytes(b"a,b\n")
     for name, problem in {
         "two.csv.zip": "holds 2 files",
-        "cut.csv.xz": "not a readable csv file",
+        "cut.csv.xz": "was cut off",
         "no.csv.zip": "no zip archive",
-        "no.csv.bz2": "not a readable csv file",
+        "no.csv.bz2": "not compressed as .bz2 says",
     }.items():
         with pytest.raises(DataUnavailable, match=problem):
             opened(tmp_path / name, Delimited())
@@ -340,6 +345,92 @@ def test_options_are_what_options_of_a_table_say() -> None:
         written = drawn(rng)
         assert Delimited.of([*written.options(), ("spill", "/tmp")]) == written
     assert np.all([key in KEYS for key in CHOICES])
+
+
+@pytest.fixture
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        yield opened
+
+
+PARTS = ['"', '""', '"a\n', 'b"', ",", "x", "\n", "\r\n", ',"', '",', '"\n', "7", '1,"a\n\nb"\n']
+
+
+def test_lines_are_joined_as_csv_has_them(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, written, path = random.Random(3), Delimited(quoted_newlines=True), tmp_path / "t.csv"
+    for _ in range(effort(60)):
+        cells = [
+            [rng.choice(["", "a", "\n", 'a"\nb', "\n\n", '"', "x,y\n", "\u00e9"]) for _ in "ab"]
+            for _ in range(rng.randint(1, 9))
+        ]
+        kept = [each for each in cells if any(each)]  # a blank line is no row
+        text = io.StringIO()
+        csv.writer(text, lineterminator=rng.choice(["\n", "\r\n"])).writerows([["a", "b"], *kept])
+        path.write_text(text.getvalue(), newline="")
+        monkeypatch.setattr(lines, "BLOCK", rng.choice((1, 7, 1 << 22)))
+        assert fields_of(database, path, written) == kept
+        assert list(find_unread(str(path), written)) == []
+        # by parts, where quotes are written as CSV has them
+        ends = [fields_of(database, part, written) for part in in_parts(tmp_path, kept, rng)]
+        assert sorted(each for part in ends for each in part) == sorted(kept)
+
+
+def in_parts(folder: Path, rows: list[list[str]], rng: random.Random) -> list[Path]:
+    """The same rows in two files, in any order."""
+    cut, mixed = rng.randint(0, len(rows)), rng.sample(rows, len(rows))
+    paths = [folder / "one.csv", folder / "two.csv"]
+    for path, some in zip(paths, (mixed[:cut], mixed[cut:]), strict=True):
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([["a", "b"], *some])
+    return paths
+
+
+def fields_of(
+    database: duckdb.DuckDBPyConnection, path: Path, written: Delimited
+) -> list[list[str]]:
+    """The fields of all rows, as DuckDB is to fetch them."""
+    found: list[list[str]] = []
+    for block in lines.read_rows(str(path), 2, written):
+        if len(block["line"]):
+            database.register("lines", block)
+            sql = ", ".join(lines.field_sql(i, written) for i in range(2))
+            found += map(list, database.execute(f"SELECT {sql} FROM lines").fetchall())
+    return found
+
+
+def test_a_line_that_is_no_row_takes_others_with_it_only_into_a_row(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    rng, written = random.Random(8), Delimited(quoted_newlines=True, header=("a", "b"))
+    for _ in range(effort(80)):
+        text = "".join(rng.choices(PARTS, k=rng.randint(1, 25)))
+        (tmp_path / "t.csv").write_text(text, newline="")
+        rows, places = fields_of(database, tmp_path / "t.csv", written), 0
+        for line in text.split("\n"):  # what is a row by itself and in no longer one is one
+            places += (
+                line.count('"') % 2 == 0
+                and lines.split_line(line.removesuffix("\r"), ",", 2) is not None
+            )
+        joined = sum(1 for row in rows for field in row if "\n" in field)
+        assert len(rows) >= places - sum(field.count("\n") for row in rows for field in row)
+        assert joined <= text.count('"') // 2
+        unread = [n for n, _, _ in find_unread(str(tmp_path / "t.csv"), written)]
+        assert all(1 <= n <= text.count("\n") + 1 for n in unread)
+        assert unread == sorted({*unread})
+
+
+def test_an_open_quote_holds_no_more_than_a_line_may_have(
+    database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK", 64)
+    monkeypatch.setattr(joined_lines, "LONGEST", 200)
+    written = Delimited(quoted_newlines=True)
+    (tmp_path / "t.csv").write_text('a,b\n1,"x\n' + "2,y\n" * 200 + '3,"z\nz"\n')
+    rows = fields_of(database, tmp_path / "t.csv", written)
+    assert rows == [["2", "y"]] * 200 + [["3", "z\nz"]]
+    assert list(find_unread(str(tmp_path / "t.csv"), written)) == [(2, 3, lines.UNCLOSED)]
 
 
 def test_a_mark_before_a_line_is_no_part_of_it_wherever_the_line_is(tmp_path: Path) -> None:

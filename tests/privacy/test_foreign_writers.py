@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[str, Write, str]] = {
     "tabs in a .csv": (".csv", by_hand(sep="\t"), "seems to be separated by a tab"),
     "commas in a .tsv": (".tsv", by_hand(), "seems to be separated by a comma"),
     "carriage returns": (".csv", by_hand(end="\r"), "has a carriage return"),
-    "UTF-16": (".csv", by_hand("\ufeff", encoding="utf-16-le"), "holds NUL bytes"),
+    "UTF-16": (".csv", by_hand("\ufeff", encoding="utf-16-le"), "it is UTF-16"),
     "bytes": (".parquet", cast(name=pa.binary()), "declared text but stored as other"),
     "numbers as texts": (".parquet", cast(age=pa.string()), "declared integer but stored as text"),
 }

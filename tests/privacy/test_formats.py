@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import math
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -29,6 +31,7 @@ TRIED: dict[str, dict[str, Sequence[Any]]] = {
     "dta": {"date": HOSTILE["date"], "text": HOSTILE["text"]},
     "xpt": {"float": [None, 0.5, -2.5, 1e10]},
     "xlsx": {"text": HOSTILE["text"], "boolean": [True, False]},
+    "ods": {"text": ["a", "\u00e9", "x" * 300, "1", "<&>"], "boolean": [True, False]},
     "arrow": {"date": HOSTILE["date"], "time": HOSTILE["time"]},
     "orc": {"date": HOSTILE["date"], "text": HOSTILE["text"]},
     "sqlite": {"float": [*HOSTILE["integer"], "no", b"\xff", 1.5, math.inf, 7, "7"]},
@@ -109,6 +112,43 @@ def test_the_same_rows_are_the_same_values_in_every_format(end: str, tmp_path: P
     assert batch.owned is not None
     assert batch.owned.all()
     assert found.kind in FORMATS
+
+
+OLD_WORKBOOK = (
+    "c-rk)O=uHA6#iy6n?Kt8)KqAN5(-wW?V;*HgmzV`#Y0NfgFgtGHUXuQlpvIP&}z+55IiX&6zaiC)k{_Mpy0uSP|<"
+    "@R2#KDgCqcnOoAu4x-I!>E1~g!qZ`n6*-kbO4?aZ6m*?qkjEzCY>FX9&rKu5_6z*`{`bO+o@1f;ht$-1SVZcE|6L"
+    "cmWG={4}A`IS%3p`7m`G~D+*CklL|`vfL1oXw=;4a8oKAt_`G{X_+BktBpRj;e*}7}Ir3?{UkgOn0;7D${;yTM);"
+    "wXbyMpbh7xU*2%gMq~C{Z^PVMrXvIsJ#TTy$yRCsexiiVLYemuFX~G<6riap*bWYa8xPu^YjL@4%^bQUd5Th)Z!#"
+    "67qe07)mv$&EsRxUvD@6~eOALM?T#9Hz|4f%D=15Cp@#j7e$Z4P+s967v<9lXKIja&yNPiILpmQAIpn9Sx<Bugcy"
+    "XrWB>QCcM>vyGU~LHT0fjU-aFku>uHYa*ILnE5C#vk3LDeD}+n#OR25k|opJr~QiAC<BCrOVWajL#*+XX*XMJWqO"
+    "&tZeYHhX^c{x%C3=ChuJ^FZLYAki~8Blcx!H|;5QSWUpn}xBmc?VLj3$t@qBFlojHq68j%#)%WDQbqDS1kA@SIBO"
+    "W|xsADFiNwl(>+h!eZzyhp=Wk!y|+Wop;t=!kMnbH>W9=~UAlU!sOD!M^0^T+o6XYm{fe)=6JRS*KIHw_j-NORM2"
+    "aV_#mUy*+D7Ivkz!<tyuSdd7uawlAIItoEgseF@D=HEBJdwO~PZLL2o@1figyprD|jprFtI2tI1^ai5QmhI4fHIs"
+    "bK5=q{<>Bx@FjkfrM!eIxEehRPhK>dK$>Fof$%tkTB)Unp^ede31Tqa4S0-T6zOUZV1OR&5yhdrPR^{!8`5`H%bm"
+    "0ioIDPy"
+)
+"""A workbook as Excel 97 has them, written by xlwt: compressed, in base 85."""
+
+
+def test_a_workbook_of_old_excel_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.xls"
+    path.write_bytes(zlib.decompress(base64.b85decode(OLD_WORKBOOK)))
+    asked = [Asked("code", "number"), Asked("word", "place", ("a", "\u00e9")), Asked("day", "day")]
+    (batch,) = [each for each in opened(path).read(asked, "who") if each.rows]
+    told = [
+        [
+            None if no else each
+            for each, no in zip(column.numbers.tolist(), column.missing, strict=True)
+        ]
+        for column in batch.columns
+    ]
+    days = [
+        (day - dt.date(1970, 1, 1)).days for day in (dt.date(2024, 2, 29), dt.date(1999, 12, 31))
+    ]
+    assert told == [[1.0, 2.5, None], [0, 1, None], [*days, None]]
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(DataUnavailable, match="no workbook, or a damaged one"):
+        opened(path)
 
 
 def test_a_day_beyond_the_calendar_keeps_no_other_from_being_read(tmp_path: Path) -> None:
@@ -201,7 +241,7 @@ def test_lines_of_json_that_are_no_objects_are_no_rows(tmp_path: Path) -> None:
     asked = [Asked("v", "number")]
     values = [b.columns[0] for b in FILES.open(table).read(asked, None) if b.rows]
     assert [each for v in values for each in v.unknown.tolist()] == [False, True, True]
-    assert [n for n, _ in find_unread(str(path), Delimited(), "json")] == [2, 3, 4, 8]
+    assert [n for n, _, _ in find_unread(str(path), Delimited(), "json")] == [2, 3, 4, 8]
 
 
 def test_files_of_one_glob_have_the_same_columns(tmp_path: Path) -> None:
@@ -210,5 +250,32 @@ def test_files_of_one_glob_have_the_same_columns(tmp_path: Path) -> None:
         path = str(tmp_path / f"{i}.arrow")
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
-    with pytest.raises(DataUnavailable, match="its columns differ"):
+    with pytest.raises(DataUnavailable, match="differ in their columns"):
         opened(tmp_path / "*.arrow")
+
+
+@pytest.mark.parametrize("version", [5, 8])
+@pytest.mark.parametrize("width", [1, 7, 110])
+def test_a_transport_file_that_is_cut_between_records_is_refused(
+    version: Literal[5, 8], width: int, tmp_path: Path
+) -> None:
+    """Version 8 has the number of rows; of version 5 what is left is seen where it is no row."""
+    import pandas as pd
+    import pyreadstat
+
+    path = tmp_path / "t.xpt"
+    frame = pd.DataFrame({"n": [1.5] * 21, "w": ["x" * width] * 21})
+    pyreadstat.write_xport(frame, str(path), file_format_version=version)
+    whole = path.read_bytes()
+    first = whole.index(b"HEADER RECORD*******OBS") + 80
+    asked = [Asked("n", "number")]
+    assert sum(batch.rows for batch in opened(path).read(asked, None)) == 21
+    for cut in range(first, len(whole), 80):
+        path.write_bytes(whole[:cut])
+        rows, rest = divmod(cut - first, 8 + width)
+        blank = not whole[cut - rest : cut].strip(b" ")
+        if version == 5 and rest < 80 and blank:
+            assert sum(batch.rows for batch in opened(path).read(asked, None)) == rows
+            continue
+        with pytest.raises(DataUnavailable, match="cut off"):
+            opened(path)

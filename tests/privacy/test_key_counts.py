@@ -52,7 +52,8 @@ def pairs_of(world: World, most: int) -> Pairs:
             if isinstance(key, str) and place < most:
                 kept.append((unit, known))
     found = np.array(kept, dtype=np.int64).reshape(-1, 2)
-    return Pairs(tuple(keys), found[:, 0], found[:, 1], np.array(every).reshape(-1, 2))
+    units, codes = np.array(every).reshape(-1, 2).T
+    return Pairs(tuple(keys), found[:, 0], found[:, 1], (units, codes))
 
 
 def distribution(what: CountedDiscovery, world: World) -> Chances:
@@ -118,7 +119,7 @@ def _leveled(change: int) -> Callable[[], AbstractContextManager[Any]]:
 
 
 def _free(asked: Any, pairs: Pairs, shown: Any, nobody: Any) -> int:
-    units, codes = pairs.every.T
+    units, codes = pairs.every
     return len(np.unique(units[~np.isin(codes, shown)]))
 
 

@@ -10,14 +10,15 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 import dpsql
 from dpsql.dbapi.connection import verify_ledger
-from dpsql.errors import Error, LedgerError
+from dpsql.dbapi.history import read_past
+from dpsql.errors import CatalogError, Error, LedgerError
 from tests.support.effort import effort
 
 CATALOG = """
@@ -91,6 +92,8 @@ def test_reading_needs_no_writing(paid: Path, what: str, leftovers: bool) -> Non
     before = content(paid.parent)
     with read_only(paid.parent, what):
         assert verify_ledger(paid).entries == 1
+        past = read_past(paid)
+        assert (len(past.moments), past.problem) == (2, None)
         with dpsql.connect(paid, epsilon=1) as connection:
             for sql in READING:
                 connection.execute(sql).fetchall()
@@ -111,6 +114,20 @@ def damaged(path: Path, draw: random.Random, at: int | None) -> None:
     else:
         body[at] ^= 1 << draw.randrange(8)
     path.write_bytes(body)
+
+
+@pytest.mark.parametrize("what", ["", "folders", "files", "all"])
+def test_history_outlives_its_catalog_wherever_it_is_read_from(
+    paid: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paid.parent)
+    for broken in (paid.write_text("[x"), None):
+        if broken is None:
+            paid.unlink()
+        with read_only(paid.parent, what) if what else nullcontext():
+            past = read_past(paid.name)
+        assert len(past.moments) == 2
+        assert isinstance(past.problem, CatalogError)
 
 
 @pytest.mark.parametrize("suffix", [".ledger", ".releases"])

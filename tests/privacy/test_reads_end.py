@@ -1,12 +1,14 @@
 """Whoever asks a read to end is heard after few rows, whatever is read; and it begins anew.
 
-Looks are counted, not seconds: some for every batch, so that twice the rows have twice as many.
+Looks are counted, not seconds: some for every batch, so that twice the rows have twice as many; and
+bytes that are taken between two of them.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -32,6 +34,8 @@ from tests.support.postgres import Server
 
 SALT = bytes(32)
 ROWS, BATCH = 6000, 500
+NUMBER = 12
+"""Bytes of a number, of whether it is there, and what threads take meanwhile."""
 A = Column("a", "integer", IntegerRange(0, 9))
 KEYS = Column("k", "text", sought=Sought("keys", 3))
 SELECTED = "i % 10 AS a, 'k, ' || i % 7 AS k, i // 40 AS p, 'p' || i // 40 AS t FROM range({}) r(i)"
@@ -124,18 +128,42 @@ def opened(folder: Path, name: str, rows: int) -> TableVault:
     )
 
 
-def looks(folder: Path, name: str, rows: int) -> int:
-    vault = opened(folder, name, rows)
-    asked = Counted()
-    with asked:
-        READS[name][2](vault)
-    return asked.looks
+class Measured(Counted):
+    """Counts looks, and keeps the most bytes that were taken between two of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most, self.before = 0, tracemalloc.get_traced_memory()[0]
+
+    def check(self) -> None:
+        now, peak = tracemalloc.get_traced_memory()
+        self.most, self.before = max(self.most, peak - self.before), now
+        tracemalloc.reset_peak()
+        super().check()
+
+
+def measured(folder: Path, name: str, rows: int) -> tuple[int, int]:
+    """The looks while so many rows are read, and the most bytes between two of them."""
+    vault = opened(folder / str(rows), name, rows)
+    tracemalloc.start()
+    try:
+        asked = Measured()
+        with asked:
+            READS[name][2](vault)
+            vault.tally([], READS[name][1].column is not None)
+            asked.check()
+        return asked.looks, asked.most
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", READS)
 def test_there_is_a_look_for_every_few_rows(name: str, tmp_path: Path) -> None:
-    few, many = (looks(tmp_path / str(n), name, n) for n in (ROWS, 3 * ROWS))
-    assert many - few >= 2 * ROWS // (2 * BATCH)
+    """Rows are worked on in blocks: between two looks, room for a number of each is taken."""
+    measured(tmp_path, name, BATCH)  # what is imported is by then
+    (few, small), (many, large) = (measured(tmp_path, name, n) for n in (ROWS, 6 * ROWS))
+    assert many - few >= 5 * ROWS // (2 * BATCH)
+    assert large - small <= 5 * ROWS * NUMBER
 
 
 @pytest.mark.parametrize("of_one", [40, 4 * BATCH])

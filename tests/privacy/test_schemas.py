@@ -61,5 +61,4 @@ def test_many_files_are_described_once_and_all_compared(tmp_path: Path) -> None:
             database.execute(f"COPY (SELECT {selected}) TO '{tmp_path}/17.parquet'")
             with sources.connect(1) as connection, pytest.raises(DataUnavailable) as refused:
                 sources.open_source(connection, f"{tmp_path}/*.parquet", "t")
-            assert "17.parquet" in str(refused.value) or "00.parquet" in str(refused.value)
-            assert "its columns differ" in str(refused.value)
+            assert "differ in their columns" in str(refused.value)

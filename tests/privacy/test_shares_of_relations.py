@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.unit_local import DerivedTable, UnitLocal, scanned
-from dpsql.privacy.vault.codes import text_names
 from dpsql.privacy.vault.codes.spill import (
     BESIDE,
     SpillRoom,
@@ -38,7 +37,7 @@ from tests.support.clinic import (
 )
 from tests.support.effort import effort, first_seed
 
-ROWS = 60_000
+ROWS = 12_000
 
 
 def relations(seed: int) -> list[UnitLocal]:
@@ -105,9 +104,8 @@ def test_what_is_worked_out_beside_is_in_the_number_of_a_row(
         (unit_numbers, "STRIDE"),
         (unit_numbers, "BATCH"),
     ):
-        monkeypatch.setattr(module, name, 4000)
-    monkeypatch.setattr("dpsql.privacy.vault.unit.shared_units.BATCH", 4000)
-    monkeypatch.setattr(text_names, "MANY", 4000)
+        monkeypatch.setattr(module, name, 800)
+    monkeypatch.setattr("dpsql.privacy.vault.unit.shared_units.BATCH", 800)
     sizes = ROWS // 4, ROWS
     stored = [large(rows, is_text) for rows in sizes]
     for name, relation in SOUND.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import resource
 import stat
 import tracemalloc
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import dpsql
 from dpsql.catalog.catalog import Catalog, Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import CatalogError, DataUnavailable
-from dpsql.privacy.vault.codes import row_texts, spill, tally, text_names
+from dpsql.privacy.vault.codes import row_texts, spill, tally
 from dpsql.privacy.vault.files import duckdb as files
 from dpsql.privacy.vault.unit import unit_numbers
 from dpsql.privacy.vault.vault import TableVault, open_vault
@@ -233,7 +234,6 @@ def edges_at(rows: int) -> Iterator[None]:
         tally: ["CHUNK"],
         files: ["ROWS"],
         row_texts: ["ROWS", "TOGETHER"],
-        text_names: ["MANY"],
     }
     with ExitStack() as changed:
         for module, names in limits.items():
@@ -311,6 +311,39 @@ def test_what_is_stated_is_reserved_before_the_first_row(
         )
         with pytest.raises(DataUnavailable, match="no room left"):
             vault.load()
+
+
+@contextmanager
+def files_of(size: int) -> Iterator[None]:
+    """Files of so many bytes at most, as on a disk that has no more."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_is_full_for_every_number_of_rows_or_for_none(folder: Path, tmp_path: Path) -> None:
+    """The system itself refuses what is more: of no row, of one, and of as many as are stated."""
+    drawn, found, numbers = draw_table(1), {}, (0, 1, 12)
+    tables = {}
+    for rows in numbers:
+        table = replace(drawn, rows=(drawn.rows * 12)[:rows]).write(tmp_path / f"{rows}.parquet")
+        tables[rows] = replace(spilled(table, folder), room=numbers[-1])
+    for size in (0, 1, 8, 11, 12, 13, 16, 31, 47, 48, 49, 80, 95, 96, 97, 1000):
+        for rows, table in tables.items():
+            vault = open_vault(table, SALT)
+            with files_of(size):
+                try:
+                    vault.load()
+                    found[size, rows] = ""
+                except DataUnavailable as error:
+                    found[size, rows] = f"{error}"
+            vault.close()
+        assert len({bool(found[size, rows]) for rows in numbers}) == 1, size
+    assert sum("no room left" in each for each in found.values()) == sum(map(bool, found.values()))
+    assert {bool(each) for each in found.values()} == {True, False}
 
 
 @pytest.mark.parametrize("rows", EDGES)

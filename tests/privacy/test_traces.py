@@ -8,11 +8,15 @@ is compared are hostile tables with as many rows, and as many units with as many
 
 from __future__ import annotations
 
+import ast
+import gc
 import itertools
+import math
 import os
 import random
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -20,9 +24,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
+import dpsql.privacy
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.catalog.joint_keys import join_key, joint_column
@@ -33,7 +39,7 @@ from dpsql.privacy.find_keys import _choose, _count
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.unit import matching
 from dpsql.privacy.vault.unit.local_rows import rows_of
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault, open_vault
 from dpsql.records import replace
 from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.workload.cells import Cells, Steps, Unions
@@ -60,17 +66,21 @@ parquet = pytest.importorskip("pyarrow.parquet")
 def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[Step]:
     """Functions of the vault as they run, thread by thread, with the arrays that each ends with.
 
-    The way are its instructions in order: so a branch shows that calls nothing of ours.
+    The way are its instructions in order: so a branch shows that calls nothing of ours. Threads
+    are kept themselves, since the number of one that has ended is given to another; nor is it seen
+    when a generator that others left behind is collected.
     """
-    steps: dict[int, list[Step]] = {}
+    steps: dict[threading.Thread, list[Step]] = {}
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
         file = frame.f_code.co_filename
         caller = "" if frame.f_back is None else frame.f_back.f_code.co_filename
-        if WITHIN not in file or file.endswith(apart) or caller.endswith(APART[0]):
+        if WITHIN not in file or file.endswith(apart):
+            return None
+        if caller.endswith(APART[0]) and APART[0] in apart:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        mine, way = steps.setdefault(threading.get_ident(), []), list[int]()
+        mine, way = steps.setdefault(threading.current_thread(), []), list[int]()
 
         def within(frame: FrameType, event: str, result: Any) -> Any:
             if event == "opcode":
@@ -89,6 +99,8 @@ def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[St
         return within
 
     before = sys.gettrace(), threading.gettrace()
+    gc.collect()
+    gc.disable()
     sys.settrace(enter)
     threading.settrace(enter)
     try:
@@ -96,6 +108,7 @@ def trace(work: Callable[[], object], apart: tuple[str, ...] = APART) -> list[St
     finally:
         sys.settrace(before[0])
         threading.settrace(before[1])
+        gc.enable()
     return [step for each in steps.values() for step in each]
 
 
@@ -441,3 +454,98 @@ def test_lines_choose_no_way(tmp_path: Path) -> None:
         found.append(ways(trace(ask(table), (*APART, "prefetch.py"))))
     for each in found[1:]:
         assert each ^ found[0] == set()
+
+
+WHOLE = ("array", "cells")
+"""Arrays that are handed over as a whole, to be looked at in some places."""
+EXTRA, FEW = 1.05, 1000
+"""The part by which a function may do more for a row and a unit more: lots are drawn."""
+
+
+def amounts(steps: Sequence[Step]) -> Counter[tuple[str, str]]:
+    """The length of all arrays together that each function works on."""
+    found = Counter[tuple[str, str]]()
+    for name, arrays, _, file in steps:
+        found[name, file] += sum(math.prod(shape) for one, _, shape in arrays if one not in WHOLE)
+    return found
+
+
+BLOCKS = (
+    *("codes.digests:ROWS", "codes.row_texts:ROWS", "codes.tally:CHUNK", "unit.unit_counts:CHUNK"),
+    *("codes.whole_numbers:BLOCK", "codes.whole_numbers:SORTED"),
+    *("files.duckdb:ROWS", "unit.key_counts:BLOCK", "unit.shared_units:BATCH"),
+    *(f"unit.unit_numbers:{name}" for name in ("BATCH", "CONTENTS", "GATHERED", "STRIDE")),
+)
+"""Rows that are looked at together: one more of these blocks is more work of the same kind. Here
+they are the whole of each size, or parts of it, as many as of the next one."""
+BITS, SHARES = (6, 9, 10, 12, 13, 15, 16, 18, 20), (16, 512)
+"""Sizes, and cells: with the products of both they are the powers of two that the code has."""
+OTHERS = ("instants.py", "prefetch.py")
+"""Functions that run in threads."""
+OWNERS = {"alone": "i", "crowded": "least(i // 4, {size} // 4 - 1)", "text": "'p' || i"}
+"""Units of rows; the first alone of many rows."""
+
+
+@pytest.mark.parametrize("size", [1 << bits for bits in BITS])
+def test_one_more_chooses_no_way(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row and a unit more than every power of two; and so of rows times cells.
+
+    Each function does as much for both, but for as little as that.
+    """
+    column = Column("c", "integer", IntegerRange(0, SHARES[-1] - 1))
+    cells = [Cells(("c",), (np.arange(column.size) % share,)) for share in SHARES]
+    for name, who in [*OWNERS.items()][: 3 - (size > 1 << 13) - (size > 1 << 16)]:
+        for place in BLOCKS:
+            module, _, block = place.partition(":")
+            rows = size + 1 if name == "alone" else size // 4 + 1
+            monkeypatch.setattr(f"dpsql.privacy.vault.{module}.{block}", rows)
+        found = []
+        for count in (3, size, size + 1):
+            path = tmp_path / f"{name}{count}.parquet"
+            with duckdb.connect() as scribe:
+                shown = f"i % {column.size} AS c, {who.format(size=size)} AS who"
+                scribe.execute(f"COPY (SELECT {shown} FROM range({count}) r(i)) TO '{path}'")
+            table = Table("t", str(path), Unit("who", 2), {"c": column}, room=2 << BITS[-1])
+            vault = open_vault(table, b"salt" * 8)
+
+            def work(vault: TableVault = vault) -> None:
+                vault.load()
+                for each in cells:
+                    vault.tally([each])
+                    vault.tally([each], True)
+                    vault.mark([each])
+
+            found.append(no_lots(trace(work, OTHERS)))
+        plain = [[step for step in each if step[-1] != APART[0]] for each in found]
+        assert ways(plain[1]) ^ ways(plain[2]) == set()  # what is kept is kept from the first on
+        less, more = map(amounts, found[1:])
+        assert {each for each in more if more[each] > EXTRA * less[each] + FEW} == set()
+
+
+HASHED = {"unique", "isin", "setdiff1d", "intersect1d", "union1d", "setxor1d"}
+"""Functions of NumPy that find values by a hash of them, unless places are asked for too: how many
+are different, and which, decides how long they take."""
+
+
+def hashed(source: str) -> list[int]:
+    """Lines of calls that find values by a hash of them."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in HASHED
+        and not any((each.arg or "").startswith("return_") for each in node.keywords)
+    ]
+
+
+def test_no_step_finds_values_by_a_hash_of_its_librarys() -> None:
+    """A million different numbers took 1.6 s, and as many that are one number .05 s."""
+    folder = Path(dpsql.privacy.__file__).parent
+    paths = [*(folder / "vault").rglob("*.py"), folder / "find_keys.py"]
+    assert hashed("np.unique(a)\nnp.unique(a, return_index=True)\nnp.isin(a, b)") == [1, 3]
+    assert {
+        f"{each.name}": hashed(each.read_text()) for each in paths if hashed(each.read_text())
+    } == {}

@@ -182,14 +182,14 @@ def test_conditions_on_columns_of_their_own_cost_less(adult: Connection) -> None
 
 @pytest.mark.usefixtures("quick_plans")
 def test_answers_are_true_but_for_noise_and_kept(adult: Connection, demo: Path) -> None:
-    shown = ", ".join(f"COUNT(*) FILTER (WHERE {each})" for each in EIGHT)
+    shown = ", ".join(f"COUNT(*) FILTER (WHERE {each})::DOUBLE" for each in EIGHT)
     (row,) = adult.execute(f"SELECT {shown} FROM adult").fetchall()
     with duckdb.connect() as db:
         known = [f"{name} IS NOT NULL" for name in ("age", "workclass", "relationship")]
         source = f"'{demo / 'adult.parquet'}' WHERE {' AND '.join(known)}"
         (true,) = db.execute(f"SELECT {shown} FROM {source}").fetchall()
     assert np.abs(np.array(row) - np.array(true)).max() < 6 * 25
-    other = ", ".join(f"COUNT(*) FILTER (WHERE NOT ({each}))" for each in EIGHT)
+    other = ", ".join(f"COUNT(*) FILTER (WHERE NOT ({each}))::DOUBLE" for each in EIGHT)
     assert adult.explain(f"SELECT {other} FROM adult").free
     (rest,) = adult.execute(f"SELECT {other} FROM adult").fetchall()
     assert np.ptp(np.array(row) + np.array(rest)) < 1e-6

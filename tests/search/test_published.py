@@ -21,7 +21,7 @@ from dpsql.plan.request import Request, expected_error, make_plan
 LONGEST = 64
 """Cells of one column up to which it is quick."""
 
-SLOW = ("adult_2d", "adult_le3d", "sf1plus", "loans_small_prefix", "loans_small_marginals")
+SLOW = ("adult_2d", "adult_le3d", "loans_small_prefix", "loans_small_marginals")
 """Parts of the names of workloads of which a search takes seconds under Laplace noise."""
 
 

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from dpsql.errors import CatalogError, UsageError
+from dpsql.server.address import Address
 from dpsql.server.binding import end_point
 from dpsql.server.client_socket import ClientSocket
 from dpsql.server.handshake import (
@@ -27,8 +28,8 @@ from dpsql.server.handshake import (
     Failures,
 )
 from dpsql.server.messages import Hangup
-from dpsql.server.metrics import lines
-from dpsql.server.server import Address, Server, read_tls
+from dpsql.server.metrics import lines, metrics
+from dpsql.server.server import Server, read_tls
 from dpsql.server.users import Users
 from dpsql.ui.cli import run_command_line
 from tests.support.served import PASSWORD, Client, rows, served, told, write_certificate
@@ -125,7 +126,7 @@ def test_sign_ins_are_logged_and_counted_with_their_address(
                 client.start()
         with Client(server.port, hostile, "wrong") as client:
             client.start()
-        counted = "\n".join(lines(server.events, 0, server.site))
+        counted = "\n".join(lines(metrics(server.events, 0, server.site)))
     said = [r.getMessage() for r in caplog.records if r.name == "dpsql.server"]
     where = "address=127.0.0.1 method=wire"
     assert any(f"event=sign-in user=ana {where} outcome=in number=" in each for each in said)

@@ -23,7 +23,8 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.site import open_site
-from dpsql.server.server import Address, Server
+from dpsql.server.address import Address
+from dpsql.server.server import Server
 from dpsql.server.users import Users
 from tests.support.effort import effort, first_seed
 from tests.support.served import Client, rows, told

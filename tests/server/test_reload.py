@@ -19,10 +19,11 @@ import sqlalchemy
 from dpsql.dbapi.connection import migrate_ledger, raise_budget
 from dpsql.dbapi.site import open_site
 from dpsql.errors import LedgerError, OperationalError
+from dpsql.server.address import Address
 from dpsql.server.analyst_session import AnalystSession
 from dpsql.server.catalog_twin import open_twin
 from dpsql.server.reload import Certificate
-from dpsql.server.server import Address, Server
+from dpsql.server.server import Server
 from dpsql.server.users import Users
 from tests.support.served import (
     PASSWORD,

@@ -21,9 +21,10 @@ import pytest
 from dpsql.errors import OperationalError
 from dpsql.page.serving import open_page
 from dpsql.server import arrivals
+from dpsql.server.address import Address
 from dpsql.server.arrivals import ENDED
 from dpsql.server.metrics import MOST_WATCHING, open_metrics
-from dpsql.server.server import Address, Server
+from dpsql.server.server import Server
 from tests.support.paged import Knocker
 from tests.support.served import Client, rows, served
 
@@ -113,7 +114,8 @@ import resource, sys
 from pathlib import Path
 from dpsql.dbapi.site import open_site
 from dpsql.server.preload import import_all
-from dpsql.server.server import Address, Server
+from dpsql.server.address import Address
+from dpsql.server.server import Server
 from dpsql.server.users import Users
 path = Path(sys.argv[1])
 import_all()

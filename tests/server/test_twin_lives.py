@@ -4,24 +4,57 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
-from dpsql.errors import OperationalError
+from dpsql.errors import OperationalError, UsageError
 from dpsql.server import catalog_twin as twins
+from dpsql.server import own_postgres
 from dpsql.server.catalog_twin import Twin, TwinError, open_twin
+from dpsql.server.own_postgres import (
+    OwnPostgres,
+    PackagedPostgres,
+    SystemPostgres,
+    find_postgres,
+)
 
 ASKED = "SELECT relname FROM pg_class WHERE relname = 'visits'"
 TABLES = (("visits", "privacy unit: row", (("age", "integer", "0 to 9"),)),)
 
 
-@pytest.fixture(scope="module")
-def twin() -> Iterator[Twin]:
-    found = open_twin("auto", "clinic")
+def packaged() -> OwnPostgres:
+    """The PostgreSQL that is used where the system has none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(own_postgres, "FOLDERS", ())
+        patch.setattr("shutil.which", lambda name: None)
+        return find_postgres()
+
+
+@contextmanager
+def opened(own: OwnPostgres) -> Iterator[Twin]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(twins, "find_postgres", lambda: own)
+        found = open_twin("auto", "clinic")
+    assert found.folder is not None
+    folder = found.folder.path
     found.declare(TABLES)
     yield found
     found.close()
+    assert not folder.exists()
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[Twin]:
+    """By programs as a system has them: those of the package, which it has made fit to be run."""
+    packaged()
+    programs = Path(str(files("pgserver").joinpath("pginstall", "bin")))
+    with opened(SystemPostgres(programs, 16)) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +64,10 @@ def _never_started(twin: Twin) -> None:
 
 def end_all(twin: Twin) -> None:
     assert twin.folder is not None
-    number = int((twin.folder / "postmaster.pid").read_text().split()[0])
+    assert twin.own is not None
+    number = int((twin.folder.path / "postmaster.pid").read_text().split()[0])
     os.kill(number, signal.SIGKILL)
-    while twins.is_running(twin.folder):
+    while twin.own.is_running(twin.folder.path):
         pass
 
 
@@ -102,3 +136,48 @@ def test_analysts_are_roles_that_neither_see_nor_end_each_other(twin: Twin) -> N
         assert refused.value.state == "42501"
     assert twin.role("ana") != twin.role("bo")
     assert "ana" not in twin.role("ana")
+
+
+def test_that_of_the_package_is_started_again_too() -> None:
+    with opened(packaged()) as twin:
+        for end in ENDS.values():
+            assert len(twin.reader("ana").run(ASKED)[0] or ()) == 1
+            end(twin)
+        assert len(twin.reader("ana").run(ASKED)[0] or ()) == 1
+
+
+@pytest.mark.parametrize(
+    ("releases", "has_package", "wanted"),
+    [
+        ([15, 17, 16], True, SystemPostgres(Path("17"), 17)),
+        ([15], True, PackagedPostgres()),
+        ([15, 14], False, SystemPostgres(Path("15"), 15)),
+        ([13], False, None),
+        ([], False, None),
+    ],
+)
+def test_the_newest_of_the_system_comes_first_and_an_old_one_last(
+    releases: list[int],
+    has_package: bool,
+    wanted: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for each in releases:
+        folder = tmp_path / str(each) / "bin"
+        folder.mkdir(parents=True)
+        for name in own_postgres.PROGRAMS:
+            (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {each}.3 (Debian)'")
+            (folder / name).chmod(0o755)
+    monkeypatch.setattr(own_postgres, "FOLDERS", (f"{tmp_path}/*/bin",))
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    if not has_package:
+        monkeypatch.setitem(sys.modules, "pgserver", None)
+        monkeypatch.setitem(sys.modules, "pgserver.postgres_server", None)
+    if wanted is None:
+        with pytest.raises(UsageError, match="from 14 on"):
+            find_postgres()
+        return
+    found = find_postgres()
+    assert type(found) is type(wanted)
+    assert getattr(found, "release", None) == getattr(wanted, "release", None)

@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlglot import exp
 
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
+from dpsql.sql import compose
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.parse import Statement, parse
 from dpsql.sql.products import Compiler
+from tests.gate.digest import digest
 from tests.sql.test_inline import CATALOG, build
+from tests.support.grammar import read_cases, verdict
+from tests.support.oracle import open_world
 
 PER_AGE = "SELECT age, COUNT(*) AS n FROM adult GROUP BY age"
 BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
@@ -52,6 +57,34 @@ def refused(compiler: Compiler, sql: str) -> Error:
     assert caught.value.hint
     assert caught.value.span is not None
     return caught.value
+
+
+def test_plain_selects_are_measured_as_by_the_reader_of_all_statements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short cut is no second compiler: without it the same is compiled."""
+    short, asked = compose.is_plain, dict[str, bool]()
+    cases = [case.sql for case in read_cases("accepted.sql") if case.sql.startswith("SELECT ")][
+        :250
+    ]
+    monkeypatch.setattr(compose, "recalled", lambda *_: None)
+
+    def digests(folder: Path, wanted: list[str]) -> dict[str, str]:
+        folder.mkdir()
+        with open_world(folder, []) as (connection, _):
+            found = {sql: verdict(connection, sql) for sql in wanted}
+        return {s: digest(c) for s, c in found.items() if isinstance(c, Compiled) and asked.get(s)}
+
+    def noted(tree: exp.Expr, statement: Statement, catalog: Catalog) -> bool:
+        asked[statement.sql] = short(tree, statement, catalog)
+        return asked[statement.sql]
+
+    monkeypatch.setattr(compose, "is_plain", noted)
+    before = digests(tmp_path / "short", cases)
+    monkeypatch.setattr(compose, "is_plain", lambda *_: False)
+    after = digests(tmp_path / "whole", [sql for sql, is_plain in asked.items() if is_plain])
+    assert len(after) > 20
+    assert after == before
 
 
 def test_equal_selects_are_measured_once(connection: Connection) -> None:

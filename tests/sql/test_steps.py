@@ -10,7 +10,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 from dpsql.sql import steps
-from dpsql.sql.steps import Halving, TooManyStepsError, probes_of
+from dpsql.sql.steps import Dividing, TooManyStepsError, probes_of
 from tests.support.tables import own_database
 
 
@@ -60,7 +60,7 @@ def draw_expression(draw: random.Random) -> str:
     )
 
 
-def test_values_between_cuts_are_the_same() -> None:
+def test_values_between_cuts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     database, draw, several = own_database(), random.Random(4), 0
 
     def values(tree: exp.Expr, numbers: Sequence[int]) -> list[Any]:
@@ -70,12 +70,13 @@ def test_values_between_cuts_are_the_same() -> None:
         return [value for (value,) in rows.fetchall()]
 
     for _ in range(40):
+        monkeypatch.setattr(steps, "TOGETHER", draw.choice([1, 5, 128]))
         tree = parse_one(draw_expression(draw), read="duckdb")
         probes = probes_of(tree)
         assert probes is not None, tree.sql()
         first = draw.randrange(-90, 0)
         last = first + draw.randrange(1, 200)
-        cuts = Halving(first, last, values).cut(probes)
+        cuts = Dividing(first, last, values).cut(probes)
         every = values(tree, range(first, last + 1))
         changes = [
             n for n in range(first + 1, last + 1) if every[n - first] != every[n - 1 - first]
@@ -100,6 +101,6 @@ def test_what_is_not_in_steps_is_told(sql: str) -> None:
 
 def test_too_many_steps_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "MOST_STEPS", 10)
-    halving = Halving(0, 100, lambda tree, numbers: list(numbers))
+    dividing = Dividing(0, 100, lambda tree, numbers: list(numbers))
     with pytest.raises(TooManyStepsError):
-        halving.cut([parse_one("FLOOR(x)")])
+        dividing.cut([parse_one("FLOOR(x)")])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import duckdb
 import pytest
@@ -10,11 +13,17 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
+import dpsql
+from dpsql.dbapi.connection import Connection
+from dpsql.errors import Error
+from dpsql.sql.lexemes import lex, split_statements
 from dpsql.sql.other_dialects import MARK, SHARED
+from dpsql.sql.parse import parse
 from dpsql.sql.written_tokens import parse_tokens
+from tests.support.forked import world
 from tests.support.grammar import read_cases
 
-OTHERS = (*SHARED, "cube", "rollup", "grouping sets", "pivot")
+OTHERS = (*SHARED, "cube", "rollup", "grouping sets", "pivot", "), select")
 """Words of statements that are not parsed as they are."""
 
 
@@ -135,3 +144,62 @@ def test_columns_may_have_the_names_that_duckdb_lets_them_have() -> None:
         assert tree is not None
         found = [each.name for each in tree.find_all(exp.Column)]
         assert found == [word] * 10, word
+
+
+CHANGED = (
+    "SELECT COUNT(*), [1, 2, 3][1:2] FROM t WHERE sex IN ('f', 'm') AND age = (3) GROUP BY age",
+    "SELECT SUM(n) OVER (PARTITION BY sex ORDER BY age), COALESCE(n, 2) AS k"
+    " FROM (SELECT age, sex, COUNT(*) AS n FROM t GROUP BY age, sex) AS q",
+    "WITH c(x, y) AS (SELECT age, sex FROM t) SELECT SUM(CASE WHEN x = 1 THEN x END) AS s FROM c"
+    " GROUP BY y ORDER BY s, y",
+    "SELECT COUNT(DISTINCT who), ABS(d) AS e FROM t JOIN (VALUES (1, 2), (3, 4)) AS v(a, d)"
+    " ON age = a GROUP BY ALL LIMIT 3",
+)
+PLACES = ("query_location", "query_location_length")
+ADDED = (",", ":", "-", "(", ")", "1")
+
+
+def changed(sql: str) -> Iterator[str]:
+    """The text with a word less, or with one more, at every place."""
+    words = [each.text for each in lex(sql) if each.kind != "space"]
+    for place in range(1, len(words) + 1):
+        yield " ".join([*words[: place - 1], *words[place:]])
+        for each in ADDED:
+            yield " ".join([*words[:place], each, *words[place:]])
+
+
+def meant(database: duckdb.DuckDBPyConnection, sql: str) -> object:
+    """The tree of a statement as DuckDB reads it, without places; None where it reads none."""
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: plain(each) for key, each in node.items() if key not in PLACES}
+        return [plain(each) for each in node] if isinstance(node, list) else node
+
+    ((text,),) = database.execute("SELECT json_serialize_sql($1::VARCHAR)", [sql]).fetchall()
+    found = json.loads(text)
+    return None if found["error"] else plain(found["statements"])
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    with dpsql.connect(world(tmp_path_factory.mktemp("read"), "t"), epsilon=1) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("sql", CHANGED)
+def test_nothing_is_left_out_of_what_is_read(connection: Connection, sql: str) -> None:
+    """A comma or a colon too many is read as DuckDB reads it, or refused."""
+    read = 0
+    with duckdb.connect() as database:
+        for text in {sql, *changed(sql)}:
+            with suppress(Error, TypeError):
+                (fragment,) = split_statements(text)
+                connection.engine.compile([parse(fragment)])
+                (tree,) = parse_tokens(text)
+                assert tree is not None
+                expected = meant(database, text)
+                assert expected is not None, text
+                assert meant(database, tree.sql("duckdb")) == expected, text
+                read += 1
+    assert read > 5

@@ -52,13 +52,11 @@ class RunningSums(Strategy):
         """Return how many sums a cell is in."""
         return block.width
 
-    def forecast(self, variances: Sequence[float]) -> RunningForecast:
+    def forecast(self, variances: Sequence[float], integers: bool = False) -> RunningForecast:
         """Return the errors of dense least squares."""
         return RunningForecast(self.domain, self.blocks[0], variances[0])
 
-    def solve(
-        self, values: Sequence[NDArray[Any]], forecast: Any, integers: bool = False
-    ) -> RunningEstimate:
+    def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> RunningEstimate:
         """Return the answers of dense least squares."""
         return RunningEstimate(forecast, forecast.inverse @ np.asarray(values[0], dtype=np.float64))
 

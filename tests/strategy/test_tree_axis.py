@@ -269,7 +269,7 @@ def test_a_product_with_structured_rows_goes_the_whole_way(rows: Structured, noi
         assert part.forecast.variance(product) == pytest.approx(variances)
         assert part.forecast.total(product) == pytest.approx(variances.sum())
         assert estimate.answer(product) == pytest.approx(Q @ (K @ (B.T @ y)))
-        assert not estimate.is_whole(product)
+        assert not part.forecast.is_whole(product)
 
     again = decode(encode(Release(plan, (noisy.values,), "ledger", 1, "head")))
     assert again.plan.fingerprint == plan.fingerprint

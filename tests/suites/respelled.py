@@ -327,6 +327,23 @@ def shouted(tree: exp.Expr, _: Names) -> exp.Expr | None:
     return tree if found else None
 
 
+def places(tree: exp.Expr, _: Names) -> exp.Expr | None:
+    """Keys of GROUP BY are the places of items, and places are the items themselves."""
+    changed = False
+    for select in tree.find_all(exp.Select):
+        items = [item.unalias() for item in select.expressions]
+        group = select.args.get("group")
+        for key in [] if group is None else list(group.expressions):
+            if key in items and not isinstance(key, exp.Literal):
+                key.replace(exp.Literal.number(items.index(key) + 1))
+            elif key.name.isdigit() and 0 < int(key.name) <= len(items):
+                key.replace(items[int(key.name) - 1].copy())
+            else:
+                continue
+            changed = True
+    return tree if changed else None
+
+
 def written_again(tree: exp.Expr, _: Names) -> exp.Expr | None:
     """The statement as sqlglot writes it."""
     return tree
@@ -337,7 +354,7 @@ RESPELLINGS: dict[str, Respelling] = {
     for each in (
         *(ctes, sub_queries, views, derived_ctes, wrapped, negated, between, as_between, swapped),
         *(exists, semi_joins, inner_joins, cross_joins, called_as_units, called_as_tables),
-        *(true_conditions, sums_of_one, shouted, written_again),
+        *(true_conditions, sums_of_one, places, shouted, written_again),
     )
 }
 

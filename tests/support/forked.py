@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.support.effort import effort
+
 LIMIT = 3.0 if any(sys.argv[3:]) else 10.0
 """Seconds of a child, which takes one on a busy machine; with a planted fault it hangs."""
 
@@ -133,7 +135,7 @@ def stress(folder: Path) -> Counter[str]:
     return found
 
 
-CHILDREN = 12
+CHILDREN = effort(4)
 
 
 def in_the_middle(folder: Path, middle: Callable[[Path, threading.Event], object]) -> Counter[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sqlite3
+import struct
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -84,6 +85,81 @@ def _cell(value: Any, row: int, place: int) -> str:
     return f'<c {at} t="inlineStr"><is><t xml:space="preserve">{escape(str(value))}</t></is></c>'
 
 
+def write_ods(path: Path, names: Sequence[str], rows: Rows) -> None:
+    """A sheet of OpenDocument, with texts, numbers, flags and days."""
+    of = "urn:oasis:names:tc:opendocument:xmlns"
+    spaces = "".join(f' xmlns:{each}="{of}:{each}:1.0"' for each in ("office", "table", "text"))
+    body = ""
+    for row in [names, *rows]:
+        body += f"<table:table-row>{''.join(map(_ods_cell, row))}</table:table-row>"
+    text = (
+        f'<?xml version="1.0" encoding="UTF-8"?><office:document-content{spaces} '
+        'office:version="1.2"><office:body><office:spreadsheet><table:table table:name="S">'
+        f"{body}</table:table></office:spreadsheet></office:body></office:document-content>"
+    )
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", kind)
+        archive.writestr("content.xml", text)
+        archive.writestr(
+            "META-INF/manifest.xml", f'<manifest:manifest xmlns:manifest="{of}:manifest:1.0"/>'
+        )
+
+
+def _ods_cell(value: Any) -> str:
+    said = "string"
+    if value is None:
+        return "<table:table-cell/>"
+    if isinstance(value, bool):
+        said = f'boolean" office:boolean-value="{str(value).lower()}'
+    elif isinstance(value, int | float) and abs(value) < 1e300:
+        said = f'float" office:value="{value!r}'
+    elif type(value) is dt.date:
+        said = f'date" office:date-value="{value.isoformat()}'
+    shown = escape(str(value))
+    return (
+        f'<table:table-cell office:value-type="{said}"><text:p>{shown}</text:p></table:table-cell>'
+    )
+
+
+def write_binary_sheet(path: Path, names: Sequence[str], rows: Rows) -> None:
+    """A binary workbook (.xlsb) of one sheet, with texts and numbers."""
+    package = "http://schemas.openxmlformats.org/package/2006"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    body = record(0x81, b"") + record(0x94, struct.pack("<4I", 0, len(rows), 0, len(names) - 1))
+    body += record(0x91, b"")
+    for i, row in enumerate([names, *rows]):
+        body += record(0, struct.pack("<I", i) + bytes(21))
+        for place, each in enumerate(row):
+            at = struct.pack("<II", place, 0)
+            if isinstance(each, int | float):
+                body += record(5, at + struct.pack("<d", each))
+            elif each is not None:
+                body += record(6, at + _wide(str(each)))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types"/>')
+        sheet = record(0x9C, struct.pack("<II", 0, 1) + _wide("r1") + _wide("S"))
+        archive.writestr("xl/workbook.bin", sheet + record(0x90, b"") + record(0x9D, b""))
+        archive.writestr(
+            "xl/_rels/workbook.bin.rels",
+            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+            f'Type="{office}/worksheet" Target="worksheets/sheet1.bin"/></Relationships>',
+        )
+        archive.writestr("xl/worksheets/sheet1.bin", body + record(0x92, b""))
+
+
+def record(kind: int, body: bytes) -> bytes:
+    """A record of a binary workbook, of fewer than 128 kinds of two bytes, and 16 KiB."""
+    head = bytes([kind]) if kind < 0x80 else bytes([kind & 0x7F | 0x80, kind >> 7])
+    size = len(body)
+    length = bytes([size]) if size < 0x80 else bytes([size & 0x7F | 0x80, size >> 7])
+    return head + length + body
+
+
+def _wide(text: str) -> bytes:
+    return struct.pack("<I", len(text)) + text.encode("utf-16-le")
+
+
 def write_json(path: Path, names: Sequence[str], rows: Rows) -> None:
     lines = (json.dumps(dict(zip(names, map(_plain, row), strict=True))) for row in rows)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -128,6 +204,7 @@ WRITERS: dict[str, Write] = {
     "dta": write_stata,
     "xpt": write_sas,
     "xlsx": write_sheet,
+    "ods": write_ods,
     "arrow": write_arrow,
     "orc": write_orc,
     "sqlite": write_sqlite,

@@ -25,7 +25,7 @@ from dpsql.dbapi.show import describe
 from dpsql.settings import BOTH, taken_by
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import Statement, parse
+from dpsql.sql.parse import Statement, opens_list, parse
 from dpsql.sql.synthetic import Creation
 
 ROOT = Path(__file__).parents[2]
@@ -102,8 +102,31 @@ def canonical(sql: str) -> str:
     words = [match.group(1) for match in _LEXEME.finditer(sql) if match.group(1)]
     if words and words[-1] == ";":
         words.pop()
+    words = _without_ends(words)
     upper = [w.upper() if w.upper() in keywords() else w for w in words]
     return " ".join(upper)
+
+
+def _without_ends(words: list[str]) -> list[str]:
+    """Leave commas at the end of lists in a query out: any list in parentheses may end with one."""
+    ends, opened, rows = set[int](), list[tuple[str, int]](), [False]
+    for place, word in enumerate(words):
+        if word not in ("(", ")", ","):
+            rows[-1] = word.lower() == "values"
+        if word == "(":
+            before = words[place - 1].lower() if place else ""
+            opened.append(("values" if rows[-1] else before, 0))
+            rows.append(False)
+        elif word == "," and opened:
+            opened[-1] = opened[-1][0], opened[-1][1] + 1
+        elif word == ")" and opened:
+            before, commas = opened.pop()
+            rows.pop()
+            is_list = before != "options" and (commas > 1 or opens_list(before))
+            if words[place - 1] == "," and words[place - 2] not in ("(", ",") and is_list:
+                ends.add(place - 1)
+    is_query = not words or words[0].lower() not in ("create", "drop", "materialize")
+    return [word for place, word in enumerate(words) if not is_query or place not in ends]
 
 
 def derives(sql: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.page.serving import Page, open_page
-from dpsql.server.server import Address
+from dpsql.server.address import Address
 from dpsql.server.users import Users
 from tests.support.served import PASSWORD, served
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.dbapi.site import open_site
+from dpsql.server.address import Address
 from dpsql.server.binding import end_point
 from dpsql.server.catalog_twin import Twin
 from dpsql.server.handshake import Failures
 from dpsql.server.preload import import_all
-from dpsql.server.server import Address, Server, read_tls
+from dpsql.server.server import Server, read_tls
 from dpsql.server.users import Users
 from tests.support.tables import write_tables
 

@@ -1,14 +1,18 @@
 """Statements that grow: every production of the grammar that contains itself, nested and chained.
 
 Wherever an accepted statement has a node within one of its kind, or two of a kind in a row, what
-is around the inner one, or what follows the first, may be repeated, as in the pumping lemma.
+is around the inner one, or what follows the first, may be repeated, as in the pumping lemma. Where
+no accepted statement has one, the grammar itself derives it (lists are rules of that kind, too).
 ``python -m tests.support.towers FOLDER SHARE OF`` compiles each with little memory, and prints
 those whose work grows faster than the square of their text.
 """
 
 from __future__ import annotations
 
+import cProfile
 import gc
+import heapq
+import itertools
 import json
 import random
 import re
@@ -17,19 +21,20 @@ import signal
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import lark
+from lark.grammar import NonTerminal, Rule
 
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.depth import MAX_DEPTH
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from tests.support.grammar import canonical, parser, read_cases
+from tests.support.grammar import LADDER, Sampler, canonical, parser, read_cases, verdict
 from tests.support.oracle import VALUES, open_world
 
 EXPRESSIONS = {
@@ -41,11 +46,41 @@ EXPRESSIONS = {
 WRAPPERS = {"row", "cell", "row_atom", "cell_atom", "scalar"}
 """Expressions that have the text of another."""
 QUERIES = {"query", "nested"}
-WIDE = "( a + e + q + w )"
-"""What stands for a column of numbers, so that its sums and products are many."""
+WIDE = {"measures": "( a + e + q + w )", "keys": "( a + e + a * e + 1 )"}
+"""The text for a column of numbers, so that its sums and products are many.
+
+Measures have powers up to 2, so that those of columns with domains alone are more.
+"""
+PLAIN = {
+    "query": "SELECT COUNT ( * ) FROM t",
+    "select": "SELECT COUNT ( * ) FROM t",
+    "row": "a",
+    "chosen": "COUNT ( * ) FROM t",
+    "item": "COUNT ( * )",
+    "items": "COUNT ( * )",
+    "cell": "COUNT ( * )",
+    "cell_atom": "COUNT ( * )",
+    "row_atom": "a",
+    "from": "FROM t",
+    "relation": "t",
+    "table": "t",
+    "column": "a",
+    "name": "a",
+    "on": "USING ( a )",
+}
+"""The texts for rules beside those that are repeated; the others are drawn."""
+ROOTS = {
+    "row": ("SELECT SUM ( ", " ) FROM t"),
+    "cell": ("SELECT a , ", " FROM t GROUP BY a"),
+    "group": ("SELECT COUNT ( * ) FROM t ", ""),
+    "start": ("", ""),
+}
+"""Where rules stand in a statement, the nearest first."""
 LEVELS = (1, 2, 4, 8, 12, 16)
 STEEP = 30.0
-"""Times as much work as the square of the text asks for; eight levels that double are 256."""
+"""Times as much time as the square of the text asks for; eight levels that double are 256."""
+CALLS = 12.0
+"""The same for calls of functions, which no clock and no other process changes."""
 LEAST = 0.005
 """Seconds of CPU below which differences are those of the clock."""
 MEMORY = 512 << 20
@@ -123,15 +158,98 @@ def towers_of(sql: str) -> Iterator[Tower]:
                 yield Tower(kinds, text[:first], text[first:last], "", "", text[last:])
 
 
-def _widened(tower: Tower) -> Tower | None:
+def _widened(tower: Tower, name: str) -> Tower | None:
     """The same over a sum of several columns wherever it is over one of numbers."""
     left, core, right = (
-        re.sub(r"(?<![.\w] )\b[aeqmw]\b(?! [.(])", WIDE, each)
+        re.sub(r"(?<![.\w] )\b[aeqmw]\b(?! [.(])", WIDE[name], each)
         for each in (tower.left, tower.core, tower.right)
     )
     if (left, core, right) == (tower.left, tower.core, tower.right):
         return None
-    return Tower((*tower.kind, "wide"), tower.before, left, core, right, tower.after)
+    return Tower((*tower.kind, name), tower.before, left, core, right, tower.after)
+
+
+def _inside(rule: Rule) -> set[str]:
+    return {str(each.name) for each in rule.expansion if isinstance(each, NonTerminal)}
+
+
+@cache
+def _ways_to(goal: str) -> dict[str, tuple[int, Rule | None, str]]:
+    """The words that each rule is from one, the production that comes nearer, and to which."""
+    found: dict[str, tuple[int, Rule | None, str]] = {}
+    order = itertools.count()
+    heap: list[tuple[int, int, str, Rule | None, str]] = [(0, 0, goal, None, goal)]
+    while heap:
+        far, _, name, rule, nearer = heapq.heappop(heap)
+        if name in found:
+            continue
+        found[name] = far, rule, nearer
+        for outer in _users()[name]:
+            words = far + len(outer.expansion) - 1
+            heapq.heappush(heap, (words, next(order) + 1, str(outer.origin.name), outer, name))
+    return found
+
+
+@cache
+def _users() -> dict[str, list[Rule]]:
+    """The productions in which each rule stands."""
+    found: dict[str, list[Rule]] = defaultdict(list)
+    for rule in parser().rules:
+        for name in _inside(rule):
+            found[name].append(rule)
+    return found
+
+
+def _plain(drawn: Sampler, name: str) -> str:
+    """The text for a rule that is not repeated."""
+    rule, _, atom = name.partition("{")
+    return PLAIN.get(atom.rstrip("}") if rule in LADDER else name) or drawn.draw(name, 0)
+
+
+def _around(drawn: Sampler, rule: Rule, inner: str) -> tuple[str, str]:
+    """The words of a production before and after a rule within."""
+    words = [
+        _plain(drawn, str(each.name))
+        if isinstance(each, NonTerminal)
+        else drawn.word(str(each.name))
+        for each in rule.expansion
+    ]
+    place = [str(each.name) for each in rule.expansion].index(inner)
+    return " ".join(words[:place]) + " ", " " + " ".join(words[place + 1 :])
+
+
+def _down(drawn: Sampler, name: str, goal: str) -> tuple[str, str]:
+    """The words around a rule within another, by the shortest way."""
+    before, after = "", ""
+    _, rule, name = _ways_to(goal)[name]
+    while rule is not None:
+        left, right = _around(drawn, rule, name)
+        before, after = before + left, right + after
+        _, rule, name = _ways_to(goal)[name]
+    return before, after
+
+
+def derived_towers() -> Iterator[Tower]:
+    """A tower for each part of a rule of the grammar that contains the rule."""
+    drawn, found = Sampler(random.Random(5)), set[tuple[str, ...]]()
+    for goal, rules in drawn.rules.items():
+        ways = _ways_to(goal)
+        roots = [each for each in ROOTS if each in ways]
+        for rule in sorted(rules, key=lambda rule: len(rule.expansion)) if roots else ():
+            for inner in sorted(_inside(rule) & ways.keys()):
+                kind = "derived", goal, str(rule.alias or ""), inner
+                if kind in found:
+                    continue
+                found.add(kind)
+                root = min(roots, key=lambda each: ways[each][0])
+                first, last = _down(drawn, root, goal)
+                left, right = _around(drawn, rule, inner)
+                further, back = _down(drawn, inner, goal)
+                core = _plain(drawn, goal)
+                opening, closing = ROOTS[root]
+                yield Tower(
+                    kind, opening + first, left + further, core, back + right, last + closing
+                )
 
 
 def towers() -> list[Tower]:
@@ -141,58 +259,78 @@ def towers() -> list[Tower]:
         if re.match(r"(?i)\s*(SELECT|WITH|\(|FROM|PIVOT|UNPIVOT)", case.sql):
             for tower in towers_of(case.sql):
                 found.setdefault(tower.kind, tower)
-    wide = [_widened(each) for each in found.values() if each.kind[0] == "nested"]
+    found.update((each.kind, each) for each in derived_towers())
+    numbers = [each for each in found.values() if each.kind[0] != "chained"]
+    wide = [_widened(each, name) for each in numbers for name in WIDE]
     return [*found.values(), *(each for each in wide if each is not None)]
 
 
 def _compile(connection: Connection, sql: str) -> str:
     """The code of what is wrong with a statement, or "ok"; "late" after the time that is set."""
     try:
-        connection.engine.compile([parse(each) for each in split_statements(sql)])
-    except dpsql.Error as error:
-        return str(error.code)
+        found = verdict(connection, sql)
     except KeyboardInterrupt:
         return "late"
-    except MemoryError:
+    except (MemoryError, SystemError):  # which is how compiled parsers end without memory
         return "memory"
-    return "ok"
+    return str(found.code) if isinstance(found, dpsql.Error) else "ok"
 
 
-def _measured(connection: Connection, sql: str, seconds: float) -> tuple[str, float, float]:
-    """The outcome of a statement, its seconds of CPU, and the mebibytes by which the peak rose."""
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The outcome of a statement, seconds of CPU, calls, and mebibytes by which the peak rose."""
+
+    outcome: str
+    seconds: float
+    calls: int
+    peak: float
+
+
+def _measured(connection: Connection, sql: str, seconds: float) -> Effort:
+    """The work of one statement, which is ended after so many seconds."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    profile = cProfile.Profile(builtins=False)
     began = time.process_time()
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
+        profile.enable()
         outcome = _compile(connection, sql)
     finally:
+        profile.disable()
         with suppress(KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_PROF, 0)
     spent = time.process_time() - began
-    return outcome, spent, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
+    calls = sum(each.callcount for each in profile.getstats())
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+    return Effort(outcome, spent, calls, more / 1024)
 
 
 def steep(connection: Connection, chosen: list[Tower], every: bool) -> Iterator[str]:
     """The towers that take more than the square of their text, or more memory than there is."""
     for tower in chosen[:10]:
         _measured(connection, tower.sql(1), 60)  # what is imported when it is first needed
-    gc.collect()
-    gc.freeze()  # a collection of what stays takes longer than most statements, and hits any
-    units: list[float] = []
-    for tower in chosen:
+    units: list[Effort] = []
+    for number, tower in enumerate(chosen):
+        if number % 50 == 0:
+            gc.collect()
+            gc.freeze()  # a collection of what stays takes longer than most statements do
         least = tower.sql(1)
-        _, unit, _ = _measured(connection, least, 60)
-        units.append(unit)
-        unit = max(unit, statistics.median(units), LEAST)
-        for levels in tower.levels if every else tower.levels[-1:]:
+        units.append(_measured(connection, least, 60))
+        unit = units[-1].seconds, statistics.median(each.seconds for each in units), LEAST
+        calls = units[-1].calls, statistics.median(each.calls for each in units)
+        for levels in tower.levels[::-1]:
             sql = tower.sql(levels)
-            most = STEEP * unit * (len(sql) / len(least)) ** 2
-            outcome, seconds, peak = _measured(connection, sql, most)
-            bad = outcome in ("late", "memory", "E_UNEXPECTED") or seconds > most
-            if bad or peak > MORE:
-                told = [*tower.kind, levels, outcome, round(seconds / unit), round(peak), sql[:300]]
+            square = (len(sql) / len(least)) ** 2
+            most = STEEP * max(unit) * square
+            found = _measured(connection, sql, most)
+            bad = found.outcome in ("late", "memory", "E_UNEXPECTED") or found.seconds > most
+            if bad or found.peak > MORE or found.calls > CALLS * max(calls) * square:
+                times = round(found.seconds / max(unit)), round(found.calls / max(calls))
+                told = [*tower.kind, levels, found.outcome, *times, round(found.peak), sql[:300]]
                 yield json.dumps(told)
                 break
+            if found.outcome != "E_TOO_COMPLEX" and not every:
+                break  # the highest that is not refused for its size is the dearest
 
 
 def main(folder: str, share: str, of: str) -> None:

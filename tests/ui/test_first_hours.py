@@ -25,6 +25,7 @@ import pytest
 import dpsql as package
 from dpsql.dbapi.drafting import draft_catalog
 from tests.support.effort import effort
+from tests.support.stores import BUCKET, point_to, s3
 from tests.ui.conftest import Run
 
 PEOPLE = 400
@@ -70,7 +71,7 @@ def test_a_hospital_has_semicolons_in_cp1252(dpsql: Run, tmp_path: Path) -> None
     )
     draft = dpsql("init", "faelle.csv", "-o", "klinik.toml")
     assert draft.status == 0
-    for seen in ("between semicolons, in cp1252", "%d.%m.%Y %H:%M", "decimal ','", "missing: k.A."):
+    for seen in ("between semicolons, in cp1252", "%d.%m.%Y %H:%M", "1234,5", "missing: k.A."):
         assert seen in draft.err
     edited(
         tmp_path / "klinik.toml",
@@ -140,6 +141,92 @@ def test_a_bank_has_decimal_commas_and_currency(dpsql: Run, tmp_path: Path) -> N
     with package.connect(tmp_path / "bank.toml", epsilon=100) as connection:
         (sum_,) = connection.execute("SELECT SUM(Amount) FROM bookings").fetchone() or (0,)
     assert float(sum_) == pytest.approx(total, rel=0.02)
+
+
+def test_a_survey_institute_has_spss(dpsql: Run, tmp_path: Path) -> None:
+    pyreadstat = pytest.importorskip("pyreadstat")
+    rng = random.Random(3)
+    rows = [
+        {"id": i, "sex": rng.choice([1, 2, 9]), "vote": rng.choice([1, 2, 3]), "age": 18 + i % 70}
+        for i in range(PEOPLE)
+    ]
+    labels = {
+        "sex": {1: "male", 2: "female", 9: "refused"},
+        "vote": {1: "left", 2: "right", 3: "other"},
+    }
+    form = {"variable_value_labels": labels, "missing_ranges": {"sex": [9]}}
+    pyreadstat.write_sav(pd.DataFrame(rows).astype(float), str(tmp_path / "wave.sav"), **form)
+    (tmp_path / "tables.sql").write_text(
+        "SELECT sex, vote, COUNT(*) AS n FROM wave GROUP BY sex, vote;\n"
+        "SELECT CODE(vote) AS v, AVG(age) AS age FROM wave WHERE sex = 'female' GROUP BY v;\n"
+    )
+    assert dpsql("init", "wave.sav", "-o", "survey.toml").status == 0
+    edited(
+        tmp_path / "survey.toml", {"age": "bounds = [18, 99]"}, "1e6\nmax_epsilon_per_request = 1e6"
+    )
+    checked = dpsql("check", "survey.toml")
+    assert f"opens; {PEOPLE} rows" in checked.out, checked.out + checked.err
+    assert not re.findall("leaves out", checked.out)
+    run = ["run", "tables.sql", "--catalog", "survey.toml", "--epsilon", "100"]
+    told = dpsql(*run, "--out", "tables", "--report", "report.html")
+    assert told.status == 0, told.err
+    assert "female" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    with package.connect(tmp_path / "survey.toml", epsilon=1e4) as connection:
+        sql = "SELECT vote, COUNT(*) FROM wave WHERE CODE(sex) = 2 GROUP BY vote"
+        found = {vote: round(n) for vote, n in connection.execute(sql).fetchall()}
+    women = Counter(labels["vote"][row["vote"]] for row in rows if row["sex"] == 2)
+    assert found == women
+
+
+def test_product_analytics_has_partitions_in_a_store(
+    dpsql: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(4)
+    pairs = [(year, country) for year in (2023, 2024) for country in ("DE", "FR")]
+    rows = {
+        pair: pd.DataFrame(
+            {
+                "user_id": [f"u{rng.randrange(PEOPLE)}" for _ in range(200)],
+                "event": [rng.choice(["view", "buy"]) for _ in range(200)],
+                "price": [rng.randint(0, 9900) / 100 for _ in range(200)],
+            }
+        )
+        for pair in pairs
+    }
+    (tmp_path / "tables.sql").write_text(
+        "SELECT country, event, COUNT(*) AS n FROM events GROUP BY country, event;\n"
+        "SELECT year, SUM(price) AS paid FROM events WHERE event = 'buy' GROUP BY year;\n"
+    )
+    with s3() as (address, client):
+        point_to(address, monkeypatch)
+        for (year, country), frame in rows.items():
+            key = f"events/year={year}/country={country}/part-0.parquet"
+            client.put_object(Bucket=BUCKET, Key=key, Body=frame.to_parquet())
+        draft = dpsql("init", f"s3://{BUCKET}/events/", "-o", "events.toml")
+        assert draft.status == 0, draft.err
+        assert "folders for year, country" in draft.err
+        edited(
+            tmp_path / "events.toml",
+            {
+                "year": "domain = [2023, 2024]",
+                "country": 'domain = ["DE", "FR"]',
+                "event": 'domain = ["view", "buy"]',
+                "price": "bounds = [0, 100]",
+            },
+            "1e6\nmax_epsilon_per_request = 1e6",
+        )
+        text = (tmp_path / "events.toml").read_text()
+        (tmp_path / "events.toml").write_text(text.replace("max_rows = 5", "max_rows = 20"))
+        checked = dpsql("check", "events.toml")
+        assert f"opens; {200 * len(pairs)} rows" in checked.out, checked.out + checked.err
+        assert not re.findall("leaves out", checked.out)
+        run = ["run", "tables.sql", "--catalog", "events.toml", "--epsilon", "100"]
+        told = dpsql(*run, "--out", "tables", "--report", "report.html")
+        assert told.status == 0, told.err
+        with package.connect(tmp_path / "events.toml", epsilon=1e5) as connection:
+            sql = "SELECT year, country, COUNT(*) FROM events GROUP BY year, country"
+            found = {tuple(pair): round(n) for *pair, n in connection.execute(sql).fetchall()}
+    assert found == dict.fromkeys(pairs, 200)
 
 
 FORMS: dict[str, dict[str, Any]] = {

@@ -64,12 +64,12 @@ def test_a_run_writes_one_file_per_statement_and_a_summary(
     assert sorted(path.name for path in adult.parent.iterdir() if path.name[0] == ".") == []
 
 
-def test_the_tables_of_a_run_agree(dpsql: Run, adult: Path, workload: Path) -> None:
+def test_the_tables_of_a_run_agree_up_to_rounding(dpsql: Run, adult: Path, workload: Path) -> None:
     dpsql("run", workload, "--catalog", adult, "-e", "1", "--out", "results")
     fine = read_csv(Path("results/001_sex_race_people.csv"))
     for row in read_csv(Path("results/002_sex_people.csv")):
         parts = [float(r["people"]) for r in fine if r["sex"] == row["sex"]]
-        assert sum(parts) == pytest.approx(float(row["people"]), abs=1e-6)
+        assert sum(parts) == pytest.approx(float(row["people"]), abs=(len(parts) + 1) / 2)
 
 
 def test_the_summary_holds_forecast_cost_and_receipt(

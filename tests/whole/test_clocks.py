@@ -32,6 +32,7 @@ READERS = {
     "sealed.py": "ends statements at their timeout, with an error",
     "search/cache.py": "writes plans to disk that took long; they are the same without",
     "server/handshake.py": "ends connections that do not sign in",
+    "server/supervisor.py": "when a server was started, and when it last told that it is alive",
     "server/signed_in.py": "tells how long sessions have been open and idle",
     "server/server.py": "waits for sessions at the end",
     "server/answer_ticks.py": "tells the age of sessions, and slows down after wrong passwords",

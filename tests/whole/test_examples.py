@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 import duckdb
+import pandas
+import pyreadstat
 import pytest
 
 import dpsql
@@ -168,6 +170,16 @@ def test_other_commands_are_known() -> None:
                     assert program in known, (name(page), line)
 
 
+def write_codebooks() -> None:
+    """Write a data dictionary of REDCap, and a file of SPSS with its labels."""
+    heads = "Variable / Field Name,Form Name,Field Type,Field Label"
+    heads += ',"Choices, Calculations, OR Slider Labels"'
+    Path("dictionary.csv").write_text(f'{heads}\nward,visit,radio,Ward,"1, eye | 2, ear"\n')
+    rows = pandas.DataFrame({"sex": [1.0, 2.0]})
+    rows.to_csv("survey.csv", index=False)
+    pyreadstat.write_sav(rows, "survey.sav", variable_value_labels={"sex": {1: "m", 2: "f"}})
+
+
 @pytest.mark.parametrize("page", [page for page in COMMANDED if commands(page)], ids=name)
 def test_command_lines_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -185,6 +197,8 @@ def test_command_lines_run(
     Path("tables.sql").write_text(report)
     Path("report.sql").write_text(report.replace("clinic", "visits"))
     assert run_command_line(["clinic.toml", "-e", "1", "-c", "SELECT COUNT(*) FROM clinic"]) == 0
+    if page.name == "codebook.md":
+        write_codebooks()
     for line in commands(page):
         arguments = shlex.split(line, comments=True)
         if arguments[0] in WAITS or "build/demo" in line:

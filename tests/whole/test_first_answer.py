@@ -54,7 +54,7 @@ RARE = {
         "engine.key_search",
         "engine.explain",
     ),
-    *("sql.inline", "sql.per_unit", "sql.sums", "sql.pivots", "sql.compared", "sql.met_rows"),
+    *("sql.inline", "sql.per_unit", "sql.sums", "sql.pivots", "sql.running_totals", "sql.met_rows"),
     *("strategy.queries", "strategy.separate", "strategy.symmetric"),
     *(
         "answer.synthetics",

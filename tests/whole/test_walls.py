@@ -42,7 +42,9 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 """What nobody may import, and the packages whose every module may."""
 
 DYNAMIC = {
+    "catalog/codebooks/read.py": "modules of its own package, found in its folder",
     "answer/dataframes.py": "packages of data frames and pictures are optional",
+    "engine/planning_preload.py": "all modules of packages that reach no rows, from a fixed list",
     "learn/schedule.py": "reads the constants of modules of its own package",
     "pgm/mbi_backend.py": "mbi is optional",
     "records.py": "compiles __init__ of dataclasses from the names of their fields",
@@ -216,7 +218,10 @@ def test_nothing_derives_from_classes_of_sqlglot() -> None:
     """``sqlglot[c]`` has them compiled, and of those there are no others."""
     found = []
     for path in (ROOT / "dpsql").rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        text = path.read_text("utf-8")
+        if "sqlglot" not in text or "class " not in text:
+            continue
+        tree = ast.parse(text)
         theirs = {
             alias.asname or alias.name
             for node in ast.walk(tree)

@@ -132,3 +132,24 @@ def test_cells_of_a_range_are_mixtures_of_its_ends() -> None:
         assert on_ends @ cells == pytest.approx(queries)
         on_cells = queries @ np.linalg.pinv(cells)
         assert np.square(on_cells).sum() == pytest.approx(np.square(on_ends).sum())
+
+
+@pytest.mark.parametrize("noise", LAWS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_all_answers_are_grouped_by_adds_nothing_to_a_plan(noise: Noise, seed: int) -> None:
+    """Every cell has the error that one alone has, and the search does the same work for all."""
+    random = np.random.default_rng([seed, 328])
+    n = int(random.integers(8, 16))
+    ranges = np.arange(n) < random.integers(1, n, (3, 1))
+    rows = [("prefix", 1.0), (ranges.astype(int), 2.0), (np.arange(n)[np.newaxis], 1 / n)]
+
+    def planned(groups: int) -> tuple[float, float]:
+        asked = [({"g": "identity", "x": row}, weight) for row, weight in rows]
+        workload = resolved(Workload({"g": groups, "x": n}, asked))
+        assert workload.pinned == {"g"}
+        chosen = choose(workload, noise)
+        return chosen.strategy.unit_error(workload) / groups, chosen.work
+
+    (one_error, one_work), (error, work) = planned(2), planned(12)
+    assert error == pytest.approx(one_error, rel=1e-9)
+    assert work == pytest.approx(one_work, rel=0.05)

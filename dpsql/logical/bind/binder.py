@@ -52,7 +52,7 @@ _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
 def bind_query(
     tree: exp.Expr,
     schema: BindingSchema,
-    fragment: Fragment,
+    fragment: Fragment | None,
     selects: dict[ColumnId, exp.Select] | None = None,
 ) -> BoundStatement:
     """Look up the names of a query.
@@ -60,7 +60,7 @@ def bind_query(
     Args:
         tree: the query as it is parsed.
         schema: the tables that it may name; views are CTEs.
-        fragment: its text, for carets.
+        fragment: its text, for carets; None where no refusal is shown.
         selects: the SELECTs by which groups are made are put here, by the columns of these.
 
     Raises: ProgrammingError with a caret where a name stands for nothing, or for several things;
@@ -163,7 +163,7 @@ class StatementBinder:
         if order is None and not node.args.get("limit") and not node.args.get("offset"):
             return found
         scope = BindScope(self.numbers)
-        scope.add(node, "", found.columns)
+        scope.add(node, "", found)
         binder = SelectBinder(self, scope, shared, exp.Select())
         keys: list[SortKey] = []
         for each in () if order is None else order.expressions:
@@ -217,14 +217,15 @@ class StatementBinder:
         if is_joins and not node.alias:
             inner = BindScope(self.numbers, scope.around)
             plan = self._joined(node.this, node.args.get("joins") or (), inner, shared)
-            for alias, columns in inner.sources:
-                scope.add(node, alias, columns)
+            for each in inner.sources:
+                scope.add(node, each.name, BoundQuery(each.plan, each.columns))
             scope.merged.update(inner.merged)
             return plan
         found = self.query(node, shared, Siblings(scope))
         names = _given_names(node) if not isinstance(node, exp.Values) else ()
         alias = node.alias if isinstance(node, exp.Values) else node.alias_or_name
-        scope.add(node, alias, self._renamed(node, found.columns, names))
+        columns = self._renamed(node, found.columns, names)
+        scope.add(node, alias, BoundQuery(found.plan, columns))
         return found.plan
 
     def _renamed(
@@ -351,8 +352,8 @@ class StatementBinder:
 
     def _common(self, node: exp.Join, scope: BindScope, before: int) -> list[str]:
         """The names of columns on both sides of a NATURAL JOIN."""
-        left = {c.name.casefold() for _, columns in scope.sources[:before] for c in columns}
-        right = [c.name for _, columns in scope.sources[before:] for c in columns]
+        left = {c.name.casefold() for each in scope.sources[:before] for c in each.columns}
+        right = [c.name for each in scope.sources[before:] for c in each.columns]
         found = [name for name in right if name.casefold() in left]
         if not found:
             message = "no column of a NATURAL JOIN has one name on both sides"
@@ -367,7 +368,7 @@ class StatementBinder:
         named = owned(
             each
             for place in places
-            for each in scope.sources[place][1]
+            for each in scope.sources[place].columns
             if each.name.casefold() == folded
         )
         found = {each.column for each in named}

@@ -53,13 +53,15 @@ class BoundColumn:
 
 @dataclass(slots=True)
 class ColumnNumbers:
-    """The numbers of the columns of one plan, and where its text is.
+    """The numbers of the columns of one plan, and its text, where anybody asks for places.
 
-    ``selects`` are those by which groups are made, and sides of set operations, by columns.
+    ``selects`` are those by which groups are made, and sides of set operations, by columns;
+    ``items`` are those that a column is worked out by.
     """
 
-    fragment: Fragment
+    fragment: Fragment | None
     selects: dict[ColumnId, exp.Select] = field(default_factory=dict)
+    items: dict[ColumnId, exp.Expr] = field(default_factory=dict)
     _next: Iterator[int] = field(default_factory=itertools.count)
 
     def fresh(self) -> ColumnId:
@@ -67,7 +69,12 @@ class ColumnNumbers:
         return ColumnId(next(self._next))
 
     def place(self, node: exp.Expr) -> Span | None:
-        """The text of a node as far as the parser says: of the node itself, else of its parts."""
+        """The text of a node as far as the parser says: of the node itself, else of its parts.
+
+        Without a text it is a place of its own, which is like no other.
+        """
+        if self.fragment is None:
+            return Span("", 0, 0)
         metas = [each.meta for each in node.walk() if "start" in each.meta]
         if not metas:
             return None
@@ -105,6 +112,15 @@ class Correlation:
         return tuple((column, value) for value, column in self.parameters.items())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundSource:
+    """An element of FROM by its alias: its columns, and its own plan."""
+
+    name: str
+    columns: tuple[BoundColumn, ...]
+    plan: Plan
+
+
 @dataclass(slots=True)
 class BindScope:
     """The names of one SELECT: its sources in order, each with its columns.
@@ -114,23 +130,23 @@ class BindScope:
 
     numbers: ColumnNumbers
     around: Correlation | None = None
-    sources: list[tuple[str, tuple[BoundColumn, ...]]] = field(default_factory=list)
+    sources: list[BoundSource] = field(default_factory=list)
     merged: dict[str, ColumnId] = field(default_factory=dict)
 
-    def add(self, node: exp.Expr, alias: str, columns: Sequence[BoundColumn]) -> None:
+    def add(self, node: exp.Expr, alias: str, query: BoundQuery) -> None:
         """Add a source. Raises: ProgrammingError (E_UNKNOWN_TABLE) where its name is taken."""
         name = alias.casefold()
-        if name and any(name == other for other, _ in self.sources):
+        if self.has(name):
             self.numbers.refuse(
                 node, "E_UNKNOWN_TABLE", f"two tables in FROM are named {alias}", "rename one by AS"
             )
-        self.sources.append((name, tuple(columns)))
+        self.sources.append(BoundSource(name, query.columns, query.plan))
 
     def visible(self, table: str = "") -> Iterator[tuple[str, BoundColumn]]:
         """The columns of the sources, or of the one that is named, each with its source."""
-        for name, columns in self.sources:
-            if table in ("", name):
-                yield from ((name, column) for column in columns)
+        for each in self.sources:
+            if table in ("", each.name):
+                yield from ((each.name, column) for column in each.columns)
 
     def own(self, node: exp.Column) -> ColumnId | None:
         """The column of this SELECT that a name stands for.
@@ -165,7 +181,7 @@ class BindScope:
     def refuse_unknown(self, node: exp.Column) -> NoReturn:
         """Refuse a name that stands for nothing. Raises: ProgrammingError."""
         if node.table and not self.has(node.table):
-            known = ", ".join(name for name, _ in self.sources if name)
+            known = ", ".join(each.name for each in self.sources if each.name)
             self.numbers.refuse(
                 node,
                 "E_UNKNOWN_TABLE",
@@ -178,7 +194,7 @@ class BindScope:
 
     def has(self, table: str) -> bool:
         """True if a source has this name."""
-        return bool(table) and any(name == table.casefold() for name, _ in self.sources)
+        return bool(table) and any(each.name == table.casefold() for each in self.sources)
 
     def _tables_with(self, column: str) -> str:
         tables = (name for name, each in self.visible() if each.name.casefold() == column)

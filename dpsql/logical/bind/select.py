@@ -54,6 +54,7 @@ class ShownItem:
     value: Scalar
     hidden: bool
     borrowed: bool = False
+    node: exp.Expr | None = None
 
 
 class SelectBinder:
@@ -145,7 +146,7 @@ class SelectBinder:
 
     def _starred(self, item: exp.Expr, star: exp.Star, table: str) -> list[SelectItem]:
         """The columns that ``*`` stands for, one that USING merged once."""
-        if table and all(name != table for name, _ in self.scope.sources):
+        if table and not self.scope.has(table):
             message = f"no table in FROM is named {table}"
             self.numbers.refuse(item, "E_UNKNOWN_TABLE", message, "name one that is in FROM")
         dropped = {each.name.casefold() for each in star.args.get("except_") or ()}
@@ -179,7 +180,8 @@ class SelectBinder:
             place = None if item.node is None else self.numbers.place(item.node)
             return ShownItem(item.name, ColumnRef(key, place), item.hidden)
         if item.node is not None:
-            return ShownItem(item.name, self.terms.bound(item.node, Stage.SHOWN), item.hidden)
+            value = self.terms.bound(item.node, Stage.SHOWN)
+            return ShownItem(item.name, value, item.hidden, node=item.node)
         assert item.column is not None
         value = self.terms.lifted(ColumnRef(item.column.column))
         return ShownItem(item.name, value, item.hidden, item.column.borrowed)
@@ -234,6 +236,8 @@ class SelectBinder:
             else:
                 column = self.numbers.fresh()
                 added.append((column, item.value))
+                if item.node is not None:
+                    self.numbers.items[column] = item.node
             columns.append(BoundColumn(item.name, column, item.hidden, item.borrowed))
         if added:
             plan = LogicalProject(plan, tuple(added), self.numbers.place(self.node))

@@ -189,7 +189,7 @@ class ExpressionBinder:
         if isinstance(node, _BEYOND):
             raise NotYetBoundError(node.key)
         if isinstance(node, _CONSTANT):
-            return LogicalConstant(node.sql("duckdb"), self._own_place(node))
+            return LogicalConstant(_written(node), self._own_place(node))
         return self._call(node, stage)
 
     def _column(self, node: exp.Column, stage: Stage) -> Scalar:
@@ -385,13 +385,15 @@ class ExpressionBinder:
     # ---- places and refusals --------------------------------------------------------------------
 
     def _own_place(self, node: exp.Expr) -> Span | None:
-        meta = node.meta
-        if "start" not in meta:
+        meta, text = node.meta, self.numbers.fragment
+        if text is None or "start" not in meta:
             return None
-        return self.numbers.fragment.span(meta["start"], meta["end"] + 1)
+        return text.span(meta["start"], meta["end"] + 1)
 
     def _spanned(self, node: exp.Expr, arguments: Sequence[Scalar]) -> Span | None:
         """The text from the first to the last of what is known of a call."""
+        if self.numbers.fragment is None:
+            return None
         known = [each.place for each in arguments if each.place is not None]
         own = self._own_place(node)
         known += [own] if own is not None else []
@@ -416,6 +418,13 @@ class ExpressionBinder:
 def _function(node: exp.Expr) -> str:
     """The name of a function: that of its class, or as it is written where it has none."""
     return node.this.casefold() if isinstance(node.this, str) else node.key
+
+
+def _written(node: exp.Expr) -> str:
+    """SQL of a constant; most are plain literals, which need no generator."""
+    if isinstance(node, exp.Literal) and "'" not in node.name:
+        return f"'{node.name}'" if node.is_string else node.name
+    return node.sql("duckdb")
 
 
 def _ordered(node: exp.Expr) -> exp.Expr:

@@ -1,5 +1,7 @@
 // What the editor offers: declared values after a comparison, tables, columns, words of SQL.
 
+import { seen } from "./dom.js";
+
 const COMPARED = new RegExp(
   "(?<column>\"[^\"]+\"|[A-Za-z_]\\w*)\\s*" +
     "(?:<>|!=|<=|>=|=|<|>|(?:NOT\\s+)?LIKE\\b|(?:NOT\\s+)?IN\\s*\\((?:[^()']*(?:'[^']*')?)*?)\\s*" +
@@ -11,7 +13,7 @@ const DOTTED = /(?:"([^"]+)"|(\w+))\.(\w*)$/;
 const LOOKED = 2000;
 
 function option(label, type, detail, boost = 0) {
-  return { label, type, detail, boost };
+  return { label, displayLabel: seen(label), type, detail, boost };
 }
 
 // A quote that was closed already, after the cursor, is not closed twice.

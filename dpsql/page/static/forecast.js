@@ -110,7 +110,8 @@ export class Forecast {
       nodes.push(make("p", { class: "wrong" }, `Epsilon ${found.epsilon} is more than is left: ${found.remaining}.`));
     if (found.rmse !== null && !found.mixed)
       nodes.push(make("p", { class: "figure" }, make("span", { class: "pm" }, "± "), rough(found.rmse)),
-        make("p", { class: "muted small" }, "expected error of an answer"));
+        make("p", { class: "muted small" },
+          found.case === "expected" ? "expected error of an answer" : `error of an answer ${found.case}`));
     else if (errors.length)
       nodes.push(make("ul", { class: "errors" }, errors.slice(0, 6).map((each) =>
         make("li", {}, make("b", {}, `± ${rough(each.mean)}`), " ", make("span", { class: "muted" }, each.column)))));

@@ -2,7 +2,7 @@
 
 import { Failure, get, post } from "./api.js";
 import { budgets, gauge } from "./budget.js";
-import { find, make } from "./dom.js";
+import { find, make, seen } from "./dom.js";
 import { Editor } from "./editor.js";
 import { Forecast } from "./forecast.js";
 import { Ledger } from "./ledger.js";
@@ -40,9 +40,9 @@ function complain(box, error) {
 
 async function begin(who) {
   me = who;
-  find("#user").textContent = me.user;
-  find("#catalog").textContent = me.catalog;
-  document.title = `dpsql · ${me.catalog}`;
+  find("#user").textContent = seen(me.user);
+  find("#catalog").textContent = seen(me.catalog);
+  document.title = seen(`dpsql · ${me.catalog}`);
   find("#to-ask").hidden = find("#to-history").hidden = !me.asks;
   find("#to-curator").hidden = !me.curator;
   find("#whose").textContent = me.analyst
@@ -80,7 +80,7 @@ async function enter(event) {
     form.reset();
     await begin(who);
   } catch (error) {
-    wrong.textContent = error.message;
+    wrong.textContent = seen(error.message);
     find("[name=password]", form).select();
   } finally {
     button.disabled = false;

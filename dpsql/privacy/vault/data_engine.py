@@ -166,6 +166,12 @@ class Unreadable(Exception):
         self.problem, self.hint = problem, hint
 
 
+class DamagedError(OSError):
+    """A compressed file that cannot be unpacked to its end; its text is the reason."""
+
+    hint = "fetch or write it again, whole: gzip -t, bzip2 -t, xz -t and zstd -t say if one is"
+
+
 def find(columns: Sequence[tuple[str, str]], name: str) -> int | None:
     """Return the position of a column: the exact name, else a unique match without case.
 

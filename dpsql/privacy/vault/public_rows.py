@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, overload
+from typing import Any
 
 import duckdb
 
@@ -22,6 +22,7 @@ from dpsql.privacy.vault.files.lines import REMEDIES
 from dpsql.privacy.vault.files.readers import reader
 from dpsql.privacy.vault.files.source import Source, connect, open_source, stored_types
 from dpsql.privacy.vault.unread import find_unread
+from dpsql.vectors import PublicValues
 
 CSV_TYPES = {
     "integer": "BIGINT",
@@ -38,35 +39,6 @@ SPELLED: dict[str, Form] = {
     "TIMESTAMP": "clock",
 }
 """Forms of the values of these types, where they are texts."""
-
-
-class PublicValues(Sequence[Any]):
-    """The values of one column of a public table, read when the first is looked at."""
-
-    __slots__ = ("_count", "_read", "_values")
-
-    def __init__(self, count: int, read: Callable[[], list[Any]]) -> None:
-        self._count = count
-        self._read = read
-        self._values: list[Any] | None = None
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        return self._known()[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._known())
-
-    def _known(self) -> list[Any]:
-        if self._values is None:
-            self._values = self._read()
-        return self._values
 
 
 def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
@@ -106,8 +78,8 @@ def _open(connection: duckdb.DuckDBPyConnection, table: Table) -> Source:
 
 def _refuse_unread(table: Table, path: str, written: Delimited) -> None:
     """Refuse a public file of which a line would go unseen."""
-    for number, why in find_unread(path, written, table.kind):
-        problem = f"line {number:,} is no row, it has {why}"
+    for number, place, why in find_unread(path, written, table.kind):
+        problem = f"line {number:,} is no row, it has {why}, at column {place:,}"
         unavailable(table.name, table.source, problem, REMEDIES[why])
 
 
@@ -150,6 +122,7 @@ def _select(
 
 def _type(table: Table, source: Source, name: str, stored: str) -> str:
     column = table.columns.get(name.casefold())
-    if not source.untyped or column is None:
+    is_apart = name.casefold() in map(str.casefold, source.apart)
+    if not (source.untyped or is_apart) or column is None:
         return stored
     return CSV_TYPES.get(column.type, stored)

@@ -99,7 +99,8 @@ def open_table(table: Table) -> StoredTable:
         problem = f"spill = {folder!r} is no folder in which files can be made"
         unavailable(table.name, table.source, problem)
     for column in apart(table).columns.values():
-        _check_type(table, column, _family(table, stored, column.name), stored.untyped)
+        untyped = stored.untyped or _is_apart(table, stored, column.name)
+        _check_type(table, column, _family(table, stored, column.name), untyped)
     named = {"privacy unit": [table.unit.column] if table.unit.column else [], "key": table.keys}
     for what, names in named.items():
         for name in names:
@@ -212,6 +213,11 @@ def _check_type(table: Table, column: Column, family: str, untyped: bool) -> Non
 
 def _family(table: Table, stored: StoredTable, name: str) -> str:
     return stored.columns[position(table, stored, name)][1]
+
+
+def _is_apart(table: Table, stored: StoredTable, name: str) -> bool:
+    """True if a column is in no file, and a text that is read as those of CSV are."""
+    return isinstance(stored, FileTable) and stored.source.is_apart(position(table, stored, name))
 
 
 def _identity(table: Table, stored: StoredTable, name: str) -> str:

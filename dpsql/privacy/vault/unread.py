@@ -8,8 +8,8 @@ from dpsql.catalog.delimited import Delimited
 from dpsql.privacy.vault.files import lines
 
 
-def find_unread(path: str, written: Delimited, kind: str | None) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file that are no rows, but for blank ones: their number, and why.
+def find_unread(path: str, written: Delimited, kind: str | None) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of a file that are no rows, but for blank ones: number, column, and why.
 
     Args:
         path: the file, whose first line is line 1.

@@ -45,6 +45,8 @@ MARKED = 1 << 20
 """Bytes of flags from which on they are worth a file."""
 MOST_VIEWS = 16
 """Views that are remembered, one byte per row each."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk, a share of one, or a limit on the size of files, with no room left."""
 OPENED = 8
 """Descriptors that opening, checking and reading the files of a table, or counting its rows, take
 at once, beside those of what is kept."""
@@ -66,6 +68,11 @@ class SpillRoom:
     def of(cls, table: Table) -> SpillRoom:
         """The room of a table, as its catalog shares it out."""
         return cls(folder_of(table), rows_of(table))
+
+    @property
+    def names(self) -> int:
+        """Different names of units that there is room for in memory, where they always are."""
+        return self.rows if self.folder is None else min(self.rows, memory() // SHARE // BESIDE)
 
     def spill(self, size: int | None = None) -> Spill:
         """Start an array of so many numbers, where that is known, or of as many as there may be.
@@ -314,7 +321,7 @@ def why_not(error: BaseException) -> str | None:
         return "its codes outgrow the memory"
     if isinstance(error, OSError) and trouble_of(error) is MANY_OPEN:
         return MANY_OPEN.what
-    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    is_full = isinstance(error, OSError) and error.errno in FULL
     return "there is no room left in the folder of `spill`" if is_full else None
 
 

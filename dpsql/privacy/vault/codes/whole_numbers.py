@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +96,8 @@ def _apart(columns: Sequence[Counts], order: Counts, heads: Counts, differs: Cou
 
     ``differs`` are some in every run that has any.
     """
-    runs = np.unique(np.searchsorted(heads, differs, side="right") - 1)
+    runs: Counts = np.searchsorted(heads, differs, side="right") - 1
+    runs = runs[np.diff(runs, prepend=-1) != 0]
     is_last = runs + 1 == len(heads)
     ends = np.where(is_last, len(order), heads[np.where(is_last, 0, runs + 1)])
     sizes = ends - heads[runs]
@@ -173,7 +175,30 @@ def blocks(count: int) -> Iterator[slice]:
     """Yield ranges of rows, an empty one where there is none. Raises: KeyboardInterrupt."""
     for start in range(0, max(1, count), BLOCK):
         check()
-        yield slice(start, start + BLOCK)
+        yield slice(start, min(start + BLOCK, count))
+
+
+def concatenated(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return arrays one after another, at least one; all rows of a table are copied in no one call.
+
+    Raises: KeyboardInterrupt, between two of them, where it was asked for.
+
+    >>> concatenated(np.arange(5)[some] for some in blocks(5)).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    found = list(parts)
+    whole = np.empty((sum(map(len, found)), *found[0].shape[1:]), found[0].dtype)
+    start = 0
+    for part in found:
+        check()
+        whole[start : start + len(part)] = part
+        start += len(part)
+    return whole
+
+
+def taken(values: npt.NDArray[Any], places: Counts) -> npt.NDArray[Any]:
+    """Return the values at some places, (places,). Raises: KeyboardInterrupt."""
+    return concatenated(values[places[some]] for some in blocks(len(places)))
 
 
 @cache

@@ -34,31 +34,31 @@ def list_relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
 
 
 def find_relation(
-    connection: duckdb.DuckDBPyConnection, path: str, table: str, named: str, is_vouched: bool
+    connection: duckdb.DuckDBPyConnection, source: str, table: str, named: str, is_vouched: bool
 ) -> Relation:
     """Return what a catalog means: what it names, else the table of this name, else the only one.
 
     A view counts only where the curator vouches for it.
-    Raises: DataUnavailable (E_DATA), naming table and file.
+    Raises: DataUnavailable (E_DATA), naming table and source.
     """
     found = list_relations(connection)
     tables = [each for each in found if each.schema == "main" and not each.is_view]
     if named:
         for each in found:
             if named.casefold() in (f"{each.schema}.{each.name}".casefold(), each.shown.casefold()):
-                return _vouched(each, path, table, is_vouched)
-        unavailable(table, path, f"the DuckDB file holds no table or view {named!r}")
+                return _vouched(each, source, table, is_vouched)
+        unavailable(table, source, f"the DuckDB file holds no table or view {named!r}")
     for each in tables:
         if each.name.casefold() == table.casefold():
             return each
     if len(tables) == 1:
         return tables[0]
     hint = 'name it: source = { file = "shop.duckdb", table = "sales.orders" }'
-    unavailable(table, path, "the DuckDB file holds no table of that name", hint)
+    unavailable(table, source, "the DuckDB file holds no table of that name", hint)
 
 
-def _vouched(relation: Relation, path: str, table: str, is_vouched: bool) -> Relation:
+def _vouched(relation: Relation, source: str, table: str, is_vouched: bool) -> Relation:
     if relation.is_view and not is_vouched:
         hint = "view = true vouches that each of its rows follows from rows of its own privacy unit"
-        unavailable(table, path, f"{relation.shown!r} is a view", hint)
+        unavailable(table, source, f"{relation.shown!r} is a view", hint)
     return relation

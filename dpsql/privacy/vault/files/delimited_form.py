@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dpsql.catalog.delimited import MISSING_WORDS, Delimited
 from dpsql.catalog.guess import guess_family
-from dpsql.privacy.vault.data_engine import Form
+from dpsql.privacy.vault.data_engine import Form, Unreadable
 from dpsql.privacy.vault.files.lines import MAX_HEADER, split_line
 from dpsql.privacy.vault.files.spellings import pattern, spelling
 from dpsql.privacy.vault.files.text_files import MARKS, open_text, refuse_foreign
@@ -62,6 +62,8 @@ FORMATS = tuple(day + clock for day in DAYS for clock in CLOCKS)
 DIGITS = ("%Y%m%d", "%d%m%Y")
 """Days without signs, which are looked for where the name is that of a day."""
 FLAGS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
+LOST = "\ufffd"
+"""The text that stands for bytes that are not of the encoding of a line, which is no row."""
 TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?")
 LOOKS = {
     "integer": "whole numbers",
@@ -95,29 +97,61 @@ def sniff(path: str, blind: bool = False) -> DelimitedForm:
     refuse_foreign(path, encoding)
     with open_text(path, encoding) as file:
         raw = file.readline(MAX_HEADER) if blind else file.read(SAMPLE)
-    lines = raw.decode("utf-8-sig", "replace").split("\n")
-    lines = [each.removesuffix("\r") for each in lines[: len(lines) - (len(raw) == SAMPLE)][:MOST]]
+    *ended, last = raw.decode("utf-8-sig", "replace").split("\n")
+    returned = sum(each.endswith("\r") for each in ended)
+    ends = "LF" if not returned else "CR LF" if returned == len(ended) else "CR LF, and some in LF"
+    lines = [*ended, *([] if len(raw) == SAMPLE else [last])]
+    lines = [each.removesuffix("\r") for each in lines[:MOST]]
     delimiter, count = _delimiter(lines, Delimited().cut(path))
     written = Delimited("" if delimiter == Delimited().cut(path) else delimiter, encoding)
     skip = next((i for i, each in enumerate(lines) if _is_whole(each, delimiter, count)), 0)
-    rows = [each for e in lines[skip:] if (each := split_line(e, delimiter, count)) is not None]
+    rows = [
+        each
+        for e in lines[skip:]
+        if LOST not in e and (each := split_line(e, delimiter, count)) is not None
+    ]
     if not rows:  # what opens the file says why
         return DelimitedForm(written, (), ())
     names, *values = rows
+    if not any(names):
+        return DelimitedForm(written, (), ())
+    if not any(each.isprintable() and each for each in names):
+        problem = f"line {skip + 1} holds no name that can be read as {encoding}"
+        raise Unreadable(problem, "put the file in UTF-8 by iconv, and draft again")
+    above = None if blind or not skip else _shorter(lines[skip - 1], rows, delimiter)
+    again = above is None and not blind and _are_names(names, values)
+    if again and values[0] == names:
+        skip += 1
+    values = values[again:]
     said = [] if blind else _values_of(values, names)
     form = _form(said, names) if said else Delimited()
     named = _names(names, [_look(each, "", form)[0] for each in said], form)
+    if above is not None:
+        named, skip = (above, True), skip - 1
     if named is not None and named[1]:
-        said = _values_of(rows, names)
+        said = _values_of([names, *values], names)
         form = _form(said, names)
     form = replace(form, delimiter=written.delimiter, encoding=encoding, skip=skip)
     if named is not None:
-        form = replace(form, header=named[0], skip=skip + (not named[1]))
+        form = replace(form, header=named[0], skip=skip + (not named[1] or above is not None))
         names = [*named[0]]
     looks = [_look(each, name, form) for name, each in zip(names, said, strict=False)]
     looks = looks or [(guess_family(name), "") for name in names]
     columns = tuple((name, *look) for name, look in zip(names, looks, strict=True))
-    return DelimitedForm(form, columns, tuple(_told(form, delimiter, lines, named, said)))
+    told = [*_told(form, delimiter, lines, named, said)]
+    if ended:
+        told[0] += f", lines that end in {ends}"
+    if above is not None:
+        told = [each for each in told if not each.startswith("no header")]
+        told.append("a delimiter at the end of each row and not of the header: a column is added")
+    if again and rows[1] != rows[0]:
+        told.append(
+            f"line {skip + 2} looks like names or units, and is a row: delete it, or name it"
+            " the header by skip"
+        )
+    if not blind and not values:
+        told.append("no line after the header is a row")
+    return DelimitedForm(form, columns, tuple(told))
 
 
 def sniff_rows(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> DelimitedForm:
@@ -132,7 +166,7 @@ def sniff_rows(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> De
 def _encoding(raw: bytes) -> str:
     if raw[:2] in MARKS:
         return "utf-16"
-    if b"\0" in raw[:1000]:
+    if 4 * raw[:1000].count(0) > len(raw[:1000]):
         return "utf-16-be" if raw[:2].find(b"\0") == 0 else "utf-16-le"
     lines = [each for each in raw.split(b"\n")[:-1] or [raw] if not each.isascii()]
     if 2 * sum(map(_is_utf8, lines)) >= len(lines):  # a few others are faults of their own
@@ -193,6 +227,24 @@ def _names(
         found.append(next(each for each in tries if each not in taken))
         taken.add(found[-1])
     return tuple(found), False
+
+
+def _shorter(line: str, rows: Sequence[Sequence[str]], delimiter: str) -> tuple[str, ...] | None:
+    """Names from a header with one field less than the rows, all of which end in a delimiter."""
+    names = split_line(line, delimiter, len(rows[0]) - 1)
+    is_so = names is not None and all(names) and not any(row[-1] for row in rows)
+    return (*names, f"c{len(rows[0])}") if is_so and names is not None else None
+
+
+def _are_names(above: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """True if the first row is one of names, without which some columns are no texts."""
+    if len(rows) < 2 or len({*rows[0]}) < len(above) or not all(rows[0]):
+        return False
+    if any(map(_digits, rows[0])) or any(map(_is_lost, rows[0])):
+        return False
+    columns = _values_of(rows[1:], above)
+    form = _form(columns, above)
+    return any(_look(each, "", form)[0] not in ("text", "boolean") for each in columns if each)
 
 
 def _values_of(rows: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[str]]:
@@ -301,15 +353,15 @@ def _told(
     if named is not None and not named[1]:
         yield "a header with the same name twice, so that it is skipped and names are declared"
     yield from _said(written, columns)
-    if any(_fields(each, delimiter) == 0 for each in lines if each):
-        yield "lines that leave a quote open are no rows: write values with newlines as Parquet"
+    if any('"' in each and _fields(each.replace("\r", " "), delimiter) == 0 for each in lines):
+        yield "lines that leave a quote open, which are no rows: quoted_newlines = true joins them"
 
 
 def _said(written: Delimited, columns: Sequence[Sequence[str]]) -> Iterator[str]:
     """Sentences on how values are written."""
     if written.decimal != "." or written.thousands:
-        marks = f"decimal {written.decimal!r}, thousands {written.thousands!r}"
-        yield f"numbers with {marks}: were they the other way round, all would be others"
+        shown = f"1{written.thousands}234{written.decimal}5"
+        yield f"numbers as {shown}, read as 1234.5: with other marks all would be other numbers"
     for format_ in (each for each in written.dates if each not in ISO):
         fits = [f for v in columns if v for f in [_formats([e for e in v if not _is_lost(e)], "")]]
         both = next((f[1] for f in fits if f[:1] == [format_] and len(f) > 1), None)

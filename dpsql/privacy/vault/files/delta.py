@@ -6,10 +6,13 @@ the table declares of itself, and not by whether there are any.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
+from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.records import dataclass
@@ -18,6 +21,13 @@ LOG = "_delta_log"
 """The folder within that of a table which makes it one of Delta."""
 READ = {"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint", "variantType", "variantType-preview"}
 """Features of a table with which the rows of a version are all rows of its files, as stored."""
+FAMILIES = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"),
+    **dict.fromkeys(("float", "double"), "float"),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), "timestamp"),
+    **{each: each for each in ("date", "boolean")},
+}
+"""Families of columns by the types of a log; others are texts."""
 
 
 def is_delta(folder: str) -> bool:
@@ -29,17 +39,28 @@ def is_delta(folder: str) -> bool:
 class DeltaVersion:
     """One version of a Delta table: the real paths of its files, and what its log says of rows.
 
-    ``apart`` are the columns that are in no file. ``schema`` is that of the rows, in the JSON that
-    Delta and Spark share.
+    ``apart`` are the columns that are in no file, and ``told`` their values in each file.
+    ``schema`` is that of the rows, in the JSON that Delta and Spark share.
     """
 
     paths: tuple[str, ...]
-    apart: frozenset[str]
+    apart: tuple[str, ...]
+    told: tuple[tuple[str | None, ...], ...]
     schema: str
 
+    def family(self, name: str) -> str:
+        """Return the family of a column that is in no file, as the log has its type."""
+        types = {each["name"]: each["type"] for each in json.loads(self.schema)["fields"]}
+        return FAMILIES.get(types.get(name, ""), "text")
 
-def find_delta(folder: str, version: str, table: str) -> DeltaVersion:
+
+LATER = "a later version, whose files are still there"
+
+
+def find_delta(folder: str, version: str, table: str, is_local: bool = True) -> DeltaVersion:
     """Return what the log of a Delta table says of a version.
+
+    Unless it ``is_local``, only the log of the table is in the folder, and none of its rows.
 
     Raises: DataUnavailable (E_DATA), naming table and folder.
     """
@@ -51,13 +72,32 @@ def find_delta(folder: str, version: str, table: str) -> DeltaVersion:
     found = _open(folder, version, table)
     _refuse_features(found, folder, table)
     paths = sorted(map(os.path.realpath, _paths(found, folder)))
-    if not all(os.path.isfile(path) for path in paths):
-        hint = "a later version, whose files are still there"
-        unavailable(table, folder, f"files of version {version} have gone", hint)
+    if is_local and not all(os.path.isfile(path) for path in paths):
+        unavailable(table, folder, f"files of version {version} have gone", LATER)
     if not paths:
         unavailable(table, folder, f"version {version} has no file, and none says what it holds")
-    apart = frozenset(found.metadata().partition_columns)
-    return DeltaVersion(tuple(paths), apart, found.schema().to_json())
+    apart = tuple(found.metadata().partition_columns)
+    told = _partitions(found, folder, apart) if apart else {}
+    if apart and not told.keys() >= {*paths}:
+        unavailable(table, folder, "its files lie outside its folder", "copy the table as a whole")
+    values = tuple(told.get(path, ()) for path in paths)
+    return DeltaVersion(tuple(paths), apart, values, found.schema().to_json())
+
+
+def _partitions(found: Any, folder: str, names: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
+    """Return what the log says of the columns of some names, by the real path of each file."""
+    facts = found.get_add_actions(flatten=True)
+    paths = [os.path.join(folder, unquote(each)) for each in facts.column("path").to_pylist()]
+    columns = [facts.column(f"partition.{name}").to_pylist() for name in names]
+    rows = (tuple(map(_text, row)) for row in zip(*columns, strict=True))
+    return dict(zip(map(os.path.realpath, paths), rows, strict=True))
+
+
+def _text(value: object) -> str | None:
+    """A value of the log as text in the usual spelling."""
+    if value is None or isinstance(value, bool):
+        return None if value is None else str(value).lower()
+    return value.isoformat(" ") if isinstance(value, datetime) else str(value)
 
 
 def newest_version(folder: str) -> int:

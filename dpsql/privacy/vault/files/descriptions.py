@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from dpsql.catalog.catalog import is_stored, kind_of
 from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.delimited import PLAIN as PLAIN_TEXT
 from dpsql.catalog.draft import VOUCHED, DraftedTable
 from dpsql.catalog.guess import guess_family
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.data_engine import Unreadable, unavailable
+from dpsql.privacy.vault.data_engine import DamagedError, Unreadable, unavailable
 from dpsql.privacy.vault.files.arrow_rows import FORMATS, decoded, list_tables, open_rows
-from dpsql.privacy.vault.files.data_files import READABLE, find_files, is_data_file
+from dpsql.privacy.vault.files.data_files import (
+    NO_ROOM,
+    READABLE,
+    copied_log,
+    find_files,
+    find_source,
+    is_data_file,
+)
 from dpsql.privacy.vault.files.database import Relation, list_relations
 from dpsql.privacy.vault.files.delimited_form import MOST as LOOKED
 from dpsql.privacy.vault.files.delimited_form import sniff, sniff_rows
-from dpsql.privacy.vault.files.delta import is_delta, newest_version
+from dpsql.privacy.vault.files.delta import LOG, DeltaVersion, find_delta, is_delta, newest_version
 from dpsql.privacy.vault.files.footers import PLAIN, UNREADABLE
+from dpsql.privacy.vault.files.partitions import partitioned_names
 from dpsql.privacy.vault.files.source import Source, connect, family, open_source
+from dpsql.privacy.vault.files.stores import StoredObject, list_folder
 from dpsql.records import replace
 
 
@@ -32,16 +42,72 @@ def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
     Files of a folder that have the same columns are one table. Files of text are looked at for the
     form of their values, but for a ``blind`` draft. Raises: DataUnavailable (E_DATA).
     """
+    if is_stored(path):
+        return _describe_stored(path, blind)
     if is_delta(path):
         return [_describe_delta(path)]
     if os.path.isdir(path):
-        return _describe_folder(path, blind)
+        partitioned = _describe_partitioned(path, blind)
+        return _describe_folder(path, blind) if partitioned is None else [partitioned]
     kind, paths = find_files(path, Path(path).name)
     if kind == "duckdb":
         return _describe_database(path, paths[0])
     if kind in FORMATS and FORMATS[kind].untyped:
         return _describe_untyped(path, kind, paths[0], blind)
     return [_describe_text(path, paths[0], blind) if kind == "csv" else _describe_file(path)]
+
+
+def _describe_stored(path: str, blind: bool) -> list[DraftedTable]:
+    """The table that an address, a pattern or a folder of a store names."""
+    partitions: tuple[str, ...] = ()
+    try:
+        if kind_of(path) is None:
+            inside = list_folder(path)
+            if any(name.startswith(f"{LOG}/") for name in inside):
+                return [_describe_stored_delta(path.rstrip("/"), inside)]
+            path = _pattern_of(path.rstrip("/"), inside)
+            all_names = {partitioned_names("", each) for each in inside if is_data_file(each)}
+            partitions = all_names.pop() if len(all_names) == 1 else ()
+        found = find_source(path, Path(path).name)
+    except Unreadable as error:
+        unavailable(Path(path).name, path, error.problem, error.hint)
+    except OSError:
+        unavailable(Path(path).name, path, "its objects cannot be copied to this machine", NO_ROOM)
+    name = next(each for each in reversed(path.split("/")) if "*" not in each)
+    described = (
+        _describe_untyped(path, found.kind, found.paths[0], blind)
+        if found.kind in FORMATS and FORMATS[found.kind].untyped
+        else [_describe_text(path, found.paths[0], blind)]
+        if found.kind == "csv"
+        else [_describe_file(path)]
+    )
+    if len(described) != 1:
+        return described
+    (first,) = described
+    first = _with_partitions(first, path, partitions) if partitions else first
+    return [replace(first, name=name.split(".")[0])]
+
+
+def _pattern_of(folder: str, inside: Mapping[str, StoredObject]) -> str:
+    """Return the pattern of the files of data below a folder, which have one ending."""
+    named = [name for name in inside if is_data_file(name)]
+    endings = {"".join(Path(name).suffixes) for name in named}
+    if not named:
+        raise Unreadable("the folder holds no file of data", "name a file or a folder of files")
+    if len(endings) > 1:
+        hint = f'name those of one kind, as "{folder}/*{min(endings)}"'
+        raise Unreadable(f"the folder holds files of {len(endings)} kinds", hint)
+    return f"{folder}/{'**/' * any('/' in name for name in named)}*{endings.pop()}"
+
+
+def _describe_stored_delta(path: str, inside: Mapping[str, StoredObject]) -> DraftedTable:
+    name = path.rpartition("/")[2]
+    with copied_log(inside) as log:
+        version = newest_version(log)
+        found = find_delta(log, str(version), name, is_local=False)
+    with connect() as connection:
+        source = open_source(connection, path, name, version=str(version))
+    return DraftedTable(name, {"delta": path, "version": version}, _columns_of(source, found))
 
 
 def _describe_folder(path: str, blind: bool) -> list[DraftedTable]:
@@ -62,11 +128,46 @@ def _describe_folder(path: str, blind: bool) -> list[DraftedTable]:
     return found
 
 
+def _describe_partitioned(path: str, blind: bool) -> DraftedTable | None:
+    """The table of a folder in the layout of Hive; None where it is another folder."""
+    inside = (os.path.join(at, name) for at, _, names in os.walk(path) for name in names)
+    files = sorted(each for each in inside if is_data_file(os.path.basename(each)))
+    names = {partitioned_names(path, each) for each in files}
+    endings = {_ending(each) for each in files}
+    if len(names) != 1 or names == {()} or len(endings) != 1:
+        return None
+    (partitions,) = names
+    (first, *_) = describe_data(files[0], blind)
+    whole = os.path.join(path, *("*" for _ in partitions), f"*{endings.pop()}")
+    return replace(_with_partitions(first, whole, partitions), name=Path(path).resolve().name)
+
+
+def _with_partitions(table: DraftedTable, whole: str, names: Sequence[str]) -> DraftedTable:
+    """The same with columns that folders tell, of all files of a pattern."""
+    said = {"file": whole, **_form(table), "partitions": [*names]}
+    columns = [*table.columns, *((each, guess_family(each)) for each in names)]
+    told = (*table.told, f"folders for {', '.join(names)}, whose types are guessed from names")
+    return replace(table, source=said, columns=columns, told=told, book={})
+
+
+def _ending(path: str) -> str:
+    """The end of a name by which a file is of its kind."""
+    suffixes = Path(path).suffixes
+    return next(end for n in (1, 2) if kind_of(f"x{(end := ''.join(suffixes[-n:]))}"))
+
+
 def _describe_delta(path: str) -> DraftedTable:
     name, version = Path(path).resolve().name, newest_version(path)
     with connect() as connection:
         source = open_source(connection, path, name, version=str(version))
-    return DraftedTable(name, {"delta": path, "version": version}, _columns(source))
+    found = find_delta(path, str(version), name)
+    return DraftedTable(name, {"delta": path, "version": version}, _columns_of(source, found))
+
+
+def _columns_of(source: Source, found: DeltaVersion) -> list[tuple[str, str]]:
+    """The columns of a version of a Delta table, those that are in no file as its log has them."""
+    inside = _columns(source)[: len(source.columns) - len(source.apart)]
+    return [*inside, *((each, found.family(each)) for each in source.apart)]
 
 
 def _form(table: DraftedTable) -> dict[str, Any]:
@@ -92,6 +193,8 @@ def _describe_text(path: str, first: str, blind: bool) -> DraftedTable:
         found = sniff(first, blind)
     except Unreadable as error:
         unavailable(Path(path).name, path, error.problem, error.hint)
+    except DamagedError as error:
+        unavailable(Path(path).name, path, str(error), error.hint)
     except OSError:
         unavailable(Path(path).name, path, "not a readable csv file", READABLE["csv"])
     said = found.written.said()

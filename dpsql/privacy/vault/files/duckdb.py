@@ -7,6 +7,8 @@ identifiers and indices only, never text of a query; see
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,20 +18,28 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.catalog import Table
+from dpsql.catalog.catalog import Table, is_stored
 from dpsql.catalog.delimited import PLAIN, Delimited
+from dpsql.files import ScratchFolder
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.privacy.vault.codes.prefetch import read_ahead
 from dpsql.privacy.vault.data_engine import (
     VERSION,
     Asked,
     Batch,
+    Unreadable,
     find,
     fingerprint,
+    unavailable,
 )
 from dpsql.privacy.vault.failures import CHANGED, FAILED, Unread, unread
 from dpsql.privacy.vault.files.arrow_stream import Fetched, read_stream
-from dpsql.privacy.vault.files.data_files import find_files, is_parquet
+from dpsql.privacy.vault.files.data_files import (
+    FoundFiles,
+    find_files,
+    find_source,
+    is_parquet,
+)
 from dpsql.privacy.vault.files.fetched_columns import (
     Fetch,
     TextPlaces,
@@ -41,7 +51,7 @@ from dpsql.privacy.vault.files.fetched_columns import (
 )
 from dpsql.privacy.vault.files.footers import BESIDES
 from dpsql.privacy.vault.files.readers import reader
-from dpsql.privacy.vault.files.refused_types import refuse_apart, refuse_risky
+from dpsql.privacy.vault.files.refused_types import refuse_risky
 from dpsql.privacy.vault.files.schemas import known_source
 from dpsql.privacy.vault.files.source import (
     SHORT,
@@ -50,7 +60,10 @@ from dpsql.privacy.vault.files.source import (
     connect,
     family,
     open_source,
+    require_streamed,
 )
+from dpsql.privacy.vault.files.stores import find_objects
+from dpsql.privacy.vault.servers.versions import stated_version
 from dpsql.records import dataclass, field, replace
 
 ROWS = 1 << 16
@@ -75,15 +88,23 @@ class FileEngine:
         Raises: DataUnavailable (E_DATA).
         """
         named, vouched = table.option("table") or "", table.option("view") is not None
-        version, written = table.option("version"), written_of(table)
+        version = table.option("version") if table.option("format") == "delta" else None
+        written, found = written_of(table), None
+        is_stated, spill = stated_version(table) is not None, table.option("spill")
+        if is_stored(table.source):
+            found = find_source(table.source, table.name, version, is_stated)
 
         def read(room: AbstractContextManager[duckdb.DuckDBPyConnection]) -> Source:
             with room as connection:
-                options = named, vouched, version, written
-                return open_source(connection, table.source, table.name, *options)
+                options = named, vouched, version, written, found
+                source = open_source(connection, table.source, table.name, *options)
+                if source.relation is not None and spill is None and not table.public:
+                    require_streamed(connection, source.relation, table)
+                return source
 
         if (
-            written != PLAIN
+            found is not None
+            or written != PLAIN
             or named
             or vouched
             or version is not None
@@ -95,8 +116,7 @@ class FileEngine:
             source = known_source(table.source, paths, lambda: read(reader(paths)))
         if source.kind == "parquet":
             refuse_risky(source, table)
-        refuse_apart(source.apart or (), table)
-        return FileTable(source, table.name, named, vouched, version)
+        return FileTable(source, table.name, named, vouched, version, is_stated, spill)
 
 
 FILES = FileEngine()
@@ -111,6 +131,8 @@ class FileTable:
     named: str = ""
     is_vouched: bool = False
     version: str | None = None
+    is_stated: bool = False
+    spill: str | None = None
     columns: tuple[tuple[str, str], ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +145,9 @@ class FileTable:
 
     @property
     def paths(self) -> tuple[str, ...]:
+        if self.source.objects:
+            folder = (self.source.declared.rstrip("/"),) if self.source.is_delta else ()
+            return (*folder, *(each.address for each in self.source.objects))
         folder = (os.path.realpath(self.source.declared),) if self.source.is_delta else ()
         return (*folder, *self.source.paths)
 
@@ -135,7 +160,21 @@ class FileTable:
         return self.source.untyped
 
     def fingerprint(self) -> str:
+        if self.source.objects:
+            return self._fingerprint_stored()
         return fingerprint(self.source.found(), self.source.columns)
+
+    def _fingerprint_stored(self) -> str:
+        """Hash addresses, sizes and times as they are by now, unless the version is stated."""
+        objects = self.source.objects
+        if not self.is_stated:
+            try:
+                objects = find_objects(self.source.declared)
+            except Unreadable as error:
+                unavailable(self.name, self.source.declared, error.problem, error.hint)
+        facts = [[each.address, each.size, each.written] for each in objects]
+        text = json.dumps([[] if self.is_stated else facts, self.source.columns])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         with self._reopened() as connection:
@@ -154,18 +193,44 @@ class FileTable:
             with self._room() as connection:
                 named = self.source.declared, self.name, self.named, self.is_vouched
                 written = self.source.written
-                if open_source(connection, *named, self.version, written) != self.source:
+                known = self._found() if self.source.objects else None
+                if open_source(connection, *named, self.version, written, known) != self.source:
                     raise Unread(self.name, self.source.declared, *CHANGED)
                 yield connection
         except FAILED as error:
             raise unread(self.name, self.source.declared, error) from None
 
+    def _found(self) -> FoundFiles:
+        """The copies of objects: rows are read of those that were opened."""
+        source = self.source
+        columns = source.apart, source.told
+        return FoundFiles(source.kind, source.paths, *columns, source.objects, source.copies)
+
     def _room(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """A kept instance, where nothing has to be registered with it or attached to it."""
         source = self.source
-        if source.kind != "parquet" or source.is_delta or set(source.stored) & set(BESIDES):
-            return connect()
+        if (
+            source.kind != "parquet"
+            or source.is_delta
+            or source.objects
+            or set(source.stored) & set(BESIDES)
+        ):
+            is_view = source.relation is not None and source.relation.is_view
+            return connect() if self.spill is None or not is_view else _spilling(self.spill)
         return reader(find_files(source.declared, self.name)[1])
+
+
+@contextmanager
+def _spilling(folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that holds rows in a folder of its own, for its owner alone, till it is ended.
+
+    Raises: OSError.
+    """
+    with (
+        ScratchFolder("dpsql-rows-", folder) as room,
+        connect(folder=str(room)) as connection,
+    ):
+        yield connection
 
 
 def written_of(table: Table) -> Delimited:

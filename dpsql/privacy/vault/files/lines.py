@@ -1,11 +1,13 @@
 """CSV by our own rule: the lines of a file are its rows, and no line can reach another.
 
-Bytes are split at newlines before anything else is looked at, so a quoted newline is not possible.
+Bytes are split at newlines before anything else is looked at; lines of a file that declares quoted
+newlines are joined where they are one row together, see :mod:`joined_lines`.
 A line is a row if it is of the declared encoding and no longer than LONGEST, its quotes are closed,
 it has as many fields as the header, and no carriage return but at its end. Any other line is no
 row. An empty field is missing.
 
-Guarantee: the rows of a file are the rows of its lines, one by one.
+Guarantee: the rows of a file are the rows of its lines, one by one; with quoted newlines only as
+far as the quotes of all are written as CSV has them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy.typing as npt
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
+from dpsql.privacy.vault.files.joined_lines import NEWLINE, join_lines
 from dpsql.privacy.vault.files.text_files import LONGEST, open_text, refuse_foreign
 
 Flags = npt.NDArray[np.bool_]
@@ -45,8 +48,8 @@ NO_OBJECT = "no object of JSON"
 REMEDIES = {
     NOT_UTF8: 'declare the encoding, as source = { file = "old.csv", encoding = "cp1252" }',
     LONG: "end lines with newlines; and does a quote that is not closed hide them?",
-    STRAY: "end lines with a newline, and write values that hold line ends as Parquet",
-    UNCLOSED: "write values that hold line ends as Parquet; a quote within quotes is doubled",
+    STRAY: "end lines with a newline, and write values that hold line ends in quotes",
+    UNCLOSED: "a quote within quotes is doubled; quoted_newlines = true reads line ends in quotes",
     FIELDS: "write as many delimiters in every line as in the header",
     NO_OBJECT: "write one object a line, as jq -c does",
 }
@@ -126,28 +129,49 @@ def read_rows(
 
     Raises: OSError, Unreadable.
     """
-    for block in blocks(path, written):
+    for block in rows_in_lines(path, written, columns):
         yield split_lines(block, written.cut(path), columns)
     # A file without rows has columns.
     yield {"line": np.empty(0, dtype=object)}
 
 
-def find_unread(path: str, written: Delimited = PLAIN) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file that are no rows, but for blank ones: their number, and why.
+def find_unread(path: str, written: Delimited = PLAIN) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of a file that are no rows, but for blank ones: number, column, and why.
 
     It is for the curator, and for files that are public. The first line of the file is line 1.
     Raises: as :func:`read_header` and :func:`read_rows`.
     """
     columns, cut = len(read_header(path, written)), written.cut(path)
     number = 1 + written.skip + (not written.header)
-    for block in blocks(path, written):
+    for block in rows_in_lines(path, written, columns):
         lines = block.split(b"\n")
-        if len(split_lines(block, cut, columns)["line"]) < len(lines):
-            for i, line in enumerate(lines):
-                why = _fault(line, cut, columns)
-                if why:
-                    yield number + i, why
-        number += len(lines)
+        is_whole = len(split_lines(block, cut, columns)["line"]) == len(lines)
+        for line in lines if not is_whole else ():
+            why = _fault(line, cut, columns)
+            if why:
+                yield number, _place(line, why, cut, columns), why
+            number += 1 + _joined_to(line, written)
+        number += len(lines) + _joined_to(block, written) if is_whole else 0
+
+
+def _joined_to(lines: bytes, written: Delimited) -> int:
+    """The number of line ends within rows."""
+    return lines.count(NEWLINE.encode()) if written.quoted_newlines else 0
+
+
+def rows_in_lines(path: str, written: Delimited, columns: int) -> Iterator[bytes]:
+    """Yield lines as :func:`blocks` does, those of one row joined where this is declared.
+
+    Raises: OSError, Unreadable.
+    """
+    if not written.quoted_newlines:
+        return blocks(path, written)
+    cut = written.cut(path)
+
+    def is_row(line: bytes) -> bool:
+        return split_line(_decode_line(line), cut, columns) is not None
+
+    return join_lines(blocks(path, written), is_row)
 
 
 def _fault(line: bytes, delimiter: str, columns: int) -> str:
@@ -168,8 +192,42 @@ def _fault(line: bytes, delimiter: str, columns: int) -> str:
     return FIELDS
 
 
+def _place(line: bytes, why: str, delimiter: str, columns: int) -> int:
+    """Say at which character, from 1 on, a line that is no row goes wrong.
+
+    >>> [_place(b'1,"a,b",3,4', FIELDS, ",", 3), _place(b'1,"a', UNCLOSED, ",", 2)]
+    [10, 3]
+    """
+    text = line.decode(errors="surrogateescape")
+    if why == NOT_UTF8:
+        return 1 + next((i for i, each in enumerate(text) if "\udc80" <= each <= "\udcff"), 0)
+    if why == STRAY:
+        return text.removesuffix("\r").find("\r") + 1
+    if why == UNCLOSED:
+        return text.rfind('"') + 1
+    if why == LONG:
+        return LONGEST + 1
+    cuts = [i for i, n in _outside(text) if n == delimiter]
+    return cuts[columns - 1] + 1 if len(cuts) >= columns else len(text.removesuffix("\r")) + 1
+
+
+def _outside(text: str) -> Iterator[tuple[int, str]]:
+    """The characters of a line that are in no quotes, with their places."""
+    within = False
+    for i, each in enumerate(text):
+        within ^= each == '"'
+        if not within:
+            yield i, each
+
+
 FIELDS_SQL = "string_split(line, chr(13))"
 """The fields of a row of :func:`read_rows`, in order, as a list in DuckDB's SQL."""
+
+
+def field_sql(place: int, written: Delimited) -> str:
+    """Return a field of such a row in DuckDB's SQL, with its line ends."""
+    field = f"list_extract({FIELDS_SQL}, {place + 1})"
+    return f"translate({field}, chr({ord(NEWLINE)}), chr(10))" if written.quoted_newlines else field
 
 
 def split_lines(block: bytes, delimiter: str, columns: int) -> dict[str, npt.NDArray[Any]]:

@@ -6,18 +6,20 @@ read here beyond the header line of a CSV file.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 
+from dpsql.catalog.catalog import Table
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.plan.machine import memory
 from dpsql.privacy.vault.codes.spill import SHARE
-from dpsql.privacy.vault.data_engine import NESTED, Form, Unreadable, unavailable
+from dpsql.privacy.vault.data_engine import NESTED, DamagedError, Form, Unreadable, unavailable
 from dpsql.privacy.vault.files.arrow_rows import (
     FORMATS,
     REPLACED,
@@ -26,12 +28,19 @@ from dpsql.privacy.vault.files.arrow_rows import (
     plain_batches,
     plain_schema,
 )
-from dpsql.privacy.vault.files.data_files import READABLE, find_files, match_files
+from dpsql.privacy.vault.files.data_files import (
+    READABLE,
+    FoundFiles,
+    find_source,
+    match_files,
+)
 from dpsql.privacy.vault.files.database import Relation, find_relation
-from dpsql.privacy.vault.files.delta import find_delta
 from dpsql.privacy.vault.files.footers import BESIDES, read_footers, stored_as
+from dpsql.privacy.vault.files.footers import PLAIN as PLAIN_STORED
 from dpsql.privacy.vault.files.instants import read_instants
+from dpsql.privacy.vault.files.partitions import Values, folder_values, in_groups
 from dpsql.privacy.vault.files.spellings import spelling
+from dpsql.privacy.vault.files.stores import Copy, StoredObject
 from dpsql.records import dataclass, field, replace
 from dpsql.sealed import hush, open_duckdb
 
@@ -97,6 +106,11 @@ DATABASE_FILES = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
 PARQUET = "hive_partitioning = false, can_have_nan = true"
 FORMS: tuple[Form, ...] = ("number", "whole", "day", "clock", "time")
 """Forms of values of which the spelling may be declared."""
+STREAMED = {
+    *("SEQ_SCAN", "TABLE_SCAN", "COLUMN_DATA_SCAN", "EXPRESSION_SCAN", "DUMMY_SCAN"),
+    *("PROJECTION", "FILTER", "UNNEST", "UNION", "EMPTY_RESULT", "STREAMING_LIMIT"),
+}
+"""Steps of plans that hand rows on and hold as many as they are written with, or fewer."""
 BLOCK = "lines"
 """The name under which the lines of CSV files are offered to DuckDB."""
 BESIDE = "beside"
@@ -137,8 +151,9 @@ class Source:
     values, and ``written`` says how they are written. Rows that are not read by DuckDB itself come
     in blocks, whose columns are called f0, f1, ... in SQL: lines, or what ``opened`` makes of a
     path, of which ``named`` is the table that is meant. ``stored`` says of Parquet files what
-    :mod:`footers` says of each column. Of a Delta table they are the files of one version, and
-    ``apart`` has the columns that are in none.
+    :mod:`footers` says of each column. The last columns, ``apart``, are in no file: ``told`` has
+    their values in each. Of a Delta table they are the files of one ``version``. Of ``objects`` in
+    a store, paths are those of ``copies``, which are there for as long as a source holds them.
     """
 
     declared: str
@@ -147,16 +162,24 @@ class Source:
     columns: tuple[tuple[str, str], ...]
     relation: Relation | None = None
     stored: tuple[str, ...] = ()
-    apart: frozenset[str] | None = None
+    apart: tuple[str, ...] = ()
+    told: tuple[Values, ...] = ()
+    version: str | None = None
     written: Delimited = PLAIN
     named: str = ""
     untyped: bool = False
     opened: Callable[[str], ArrowRows] | None = field(default=None, compare=False)
+    objects: tuple[StoredObject, ...] = ()
+    copies: tuple[Copy, ...] = field(default=(), compare=False)
 
     @property
     def is_delta(self) -> bool:
         """True if they are files of a Delta table."""
-        return self.apart is not None
+        return self.version is not None
+
+    def is_apart(self, position: int) -> bool:
+        """True if a column is in no file, and a text that folders or a log tell."""
+        return position >= len(self.columns) - len(self.apart)
 
     @property
     def table(self) -> str:
@@ -171,13 +194,14 @@ class Source:
         Texts that hold values of a form, spelled as declared, are those in the standard spelling.
         """
         is_spelled = self.untyped and spelling(form, self.written) is not None
+        is_spelled = is_spelled and not self.is_apart(position)
         return f't."f{position}_{form}"' if is_spelled else f"t.{self._quoted(position)}"
 
     def valid_sql(self, position: int) -> str:
         """Return when the text of a column is what the file holds; see :meth:`select`."""
         if self.columns[position][1] != "VARCHAR":
             return "TRUE"
-        if self.opened is not None:
+        if self.opened is not None or self.is_apart(position):
             return f"NOT contains(t.{self._quoted(position)}, {literal(REPLACED)})"
         if self.kind != "parquet":
             return "TRUE"
@@ -196,34 +220,59 @@ class Source:
         :meth:`valid_sql` they use: bytes that are not UTF-8 are read as "?", and left out from a
         second reading of these columns, so that the two differ.
         """
-        texts = [self._quoted(each) for each in valid if self.valid_sql(each) != "TRUE"]
+        texts = [
+            self._quoted(each)
+            for each in valid
+            if self.valid_sql(each) != "TRUE" and not self.is_apart(each)
+        ]
         chosen = f"SELECT {', '.join(listed)} FROM"
         if self._in_blocks:
             yield from self._select_blocks(connection, chosen, wanted)
         elif self.relation is not None:
             yield RowQuery(connection, f"{chosen} {relation_sql(self.relation)} AS t")
         else:
-            rows, parameters = self._parquet_rows(connection, wanted), [list(self.paths)]
-            if texts:
-                second = f"(SELECT {', '.join(dict.fromkeys(texts))} FROM {parquet_sql('ignore')})"
-                rows, parameters = f"{rows} POSITIONAL JOIN {second} AS k", parameters * 2
-            yield RowQuery(connection, f"{chosen} {rows}", tuple(parameters))
+            for paths, values in in_groups(self.paths, self.told):
+                rows = self._parquet_rows(connection, wanted, paths, values)
+                parameters = [list(paths)]
+                if texts:
+                    listed_texts = ", ".join(dict.fromkeys(texts))
+                    second = f"(SELECT {listed_texts} FROM {parquet_sql('ignore')})"
+                    rows, parameters = f"{rows} POSITIONAL JOIN {second} AS k", parameters * 2
+                yield RowQuery(connection, f"{chosen} {rows}", tuple(parameters))
 
-    def _parquet_rows(self, connection: duckdb.DuckDBPyConnection, wanted: Sequence[int]) -> str:
+    def _parquet_rows(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        wanted: Sequence[int],
+        paths: Sequence[str],
+        values: Values,
+    ) -> str:
         """Name the rows of Parquet files t; what DuckDB cannot fetch is put beside the others."""
-        instants = [i for i in wanted if self.stored[i] in BESIDES]
-        if not instants:
+        inside = [i for i in wanted if not self.is_apart(i)]
+        instants = [i for i in inside if self.stored[i] in BESIDES]
+        if not instants and not values:
             return f"{parquet_sql('replace')} AS t"
-        connection.register(BESIDE, read_instants(self.paths, [self.columns[i] for i in instants]))
-        listed = [f"{'m' if i in instants else 'p'}.{self._quoted(i)}" for i in wanted]
+        if not instants:
+            listed = ["*", *self._apart_sql(values, wanted)]
+            return f"(SELECT {', '.join(listed)} FROM {parquet_sql('replace')}) AS t"
+        connection.register(BESIDE, read_instants(paths, [self.columns[i] for i in instants]))
+        listed = [f"{'m' if i in instants else 'p'}.{self._quoted(i)}" for i in inside]
+        listed += self._apart_sql(values, wanted)
         both = f"{parquet_sql('replace')} AS p POSITIONAL JOIN {BESIDE} AS m"
         return f"(SELECT {', '.join(listed)} FROM {both}) AS t"
+
+    def _apart_sql(self, values: Values, wanted: Sequence[int]) -> list[str]:
+        """Name the values of columns that are in no file, the same for all rows of one."""
+        first = len(self.columns) - len(self.apart)
+        known = [(i, values[i - first]) for i in wanted if self.is_apart(i)]
+        texts = ((i, "NULL" if each is None else literal(each)) for i, each in known)
+        return [f"CAST({text} AS VARCHAR) AS {self._quoted(i)}" for i, text in texts]
 
     def _select_blocks(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
     ) -> Iterator[RowQuery]:
         """Select from blocks; spellings that are not asked for are left out by DuckDB."""
-        places = [*wanted] or [0]
+        places = [i for i in wanted if not self.is_apart(i)] or [0]
         fields, blocks = self._blocks(places)
         rows = ", ".join(f"{each} AS f{i}" for i, each in zip(places, fields, strict=True))
         rows = f"SELECT {rows} FROM {BLOCK}"
@@ -235,34 +284,46 @@ class Source:
                 f'{known.sql(f"f{i}")} AS "f{i}_{form}"'
                 for form in FORMS
                 if (known := spelling(form, self.written)) is not None
-                for i in wanted
+                for i in places
             ]
             rows = f"SELECT *, {', '.join(listed)} FROM ({rows}) AS s" if listed else rows
-        for block in blocks:
+        for values, block in blocks:
+            listed = ["*", *self._apart_sql(values, wanted)]
+            all_rows = f"SELECT {', '.join(listed)} FROM ({rows}) AS b" if values else rows
             connection.register(BLOCK, block)
-            yield RowQuery(connection, f"{chosen} ({rows}) AS t")
+            yield RowQuery(connection, f"{chosen} ({all_rows}) AS t")
 
-    def _blocks(self, places: Sequence[int]) -> tuple[list[str], Iterator[Any]]:
-        """Return the fields of some columns in SQL, and blocks of all rows that have them."""
+    def _blocks(self, places: Sequence[int]) -> tuple[list[str], Iterator[tuple[Values, Any]]]:
+        """Return the fields of some columns in SQL, and blocks of all rows that have them.
+
+        With each block come the values of its columns that are in no file.
+        """
         if self.opened is not None:
             return [f"f{i}" for i in places], self._arrow_blocks(places, self.opened)
-        from dpsql.privacy.vault.files.lines import FIELDS_SQL, read_rows  # most tables are no text
+        from dpsql.privacy.vault.files.lines import field_sql, read_rows  # most tables are no text
 
-        read = (read_rows(path, len(self.columns), self.written) for path in self.paths)
-        fields = [f"list_extract({FIELDS_SQL}, {i + 1})" for i in places]
-        return fields, (block for blocks in read for block in blocks)
+        inside = len(self.columns) - len(self.apart)
+        read = (
+            (values, read_rows(path, inside, self.written)) for path, values in self._told_paths()
+        )
+        fields = [field_sql(i, self.written) for i in places]
+        return fields, ((values, block) for values, blocks in read for block in blocks)
 
     def _arrow_blocks(
         self, places: Sequence[int], opened: Callable[[str], ArrowRows]
-    ) -> Iterator[Any]:
+    ) -> Iterator[tuple[Values, Any]]:
         """Yield the rows of each file, as a stream of batches of Arrow."""
         from pyarrow import RecordBatchReader, schema  # pyarrow is optional
 
         names = [self.columns[i][0] for i in places]
-        for path in self.paths:
+        for path, values in self._told_paths():
             rows = opened(path)
             plain = schema([plain_schema(rows.schema).field(i) for i in places])
-            yield RecordBatchReader.from_batches(plain, plain_batches(rows, names, plain))
+            yield values, RecordBatchReader.from_batches(plain, plain_batches(rows, names, plain))
+
+    def _told_paths(self) -> Iterator[tuple[str, Values]]:
+        """Yield each file, with the values of its columns that are in no file."""
+        return zip(self.paths, self.told or [()] * len(self.paths), strict=True)
 
     @property
     def _in_blocks(self) -> bool:
@@ -308,42 +369,77 @@ def open_source(
     is_vouched: bool = False,
     version: str | None = None,
     written: Delimited = PLAIN,
+    found: FoundFiles | None = None,
 ) -> Source:
     """Find the files of ``source``, read their schema and allow the connection nothing else.
 
     ``named`` is the table or view of a database file that is meant, a view if it is vouched for;
     ``version`` is that of a Delta table; CSV files are as they are ``written``.
+    Files that are ``found`` already are looked for no more.
     Raises: DataUnavailable (E_DATA), naming table and source.
     """
-    apart = None
-    if version is None:
-        kind, paths = find_files(source, table)
-    else:
-        found = find_delta(source, version, table)
-        kind, paths, apart = "parquet", found.paths, found.apart
+    found = found or find_source(source, table, version)
+    kind, paths, apart, told = found.kind, found.paths, found.apart, found.told
+    if written.partitions:
+        apart, places = written.partitions, [each.address for each in found.objects] or paths
+        try:
+            told = folder_values(places, apart)
+        except Unreadable as error:
+            unavailable(table, source, error.problem, error.hint)
     try:
         if kind == "duckdb":  # attached first, so that DuckDB allows its log files as well
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
         harden(connection, paths)
         if kind == "duckdb":
-            relation = find_relation(connection, paths[0], table, named, is_vouched)
+            relation = find_relation(connection, source, table, named, is_vouched)
             return read_relation(connection, source, paths, relation)
         if kind in FORMATS:
-            return _open_format(connection, source, kind, paths, table, named, written)
+            inside = _open_format(connection, source, kind, paths, table, named, written)
+            return replace(
+                _with_apart(inside, table, apart, told, version),
+                objects=found.objects,
+                copies=found.copies,
+            )
         if named:
             unavailable(table, source, "only databases and workbooks hold tables of a name")
-        if kind != "csv" and written != PLAIN:
-            unavailable(table, source, f"{', '.join(written.said())} are options of CSV files")
-        return replace(read_schema(connection, source, kind, paths, table, written), apart=apart)
+        other = [each for each in written.said() if each != "partitions"]
+        if kind != "csv" and other:
+            unavailable(table, source, f"{', '.join(other)} are options of CSV files")
+        inside = read_schema(connection, source, kind, paths, table, written)
+        return replace(
+            _with_apart(inside, table, apart, told, version),
+            objects=found.objects,
+            copies=found.copies,
+        )
     except DataUnavailable:
         raise
     except Unreadable as error:
         unavailable(table, source, error.problem, error.hint)
     except PermissionError:
         unavailable(table, source, "permission denied")
+    except DamagedError as error:
+        unavailable(table, source, str(error), error.hint)
     except (OSError, duckdb.Error):
         problem = f"not a readable {kind} file, or locked by another process"
     unavailable(table, source, problem, READABLE[kind])
+
+
+def _with_apart(
+    source: Source, table: str, names: Sequence[str], told: Sequence[Values], version: str | None
+) -> Source:
+    """Return files with the columns that are in none of them, as texts."""
+    for name in names:
+        if name.casefold() in {each.casefold() for each, _ in source.columns}:
+            problem = f"the column {name!r} is in its files, and in their folders as well"
+            unavailable(table, source.declared, problem, "leave it out of `partitions`")
+    return replace(
+        source,
+        columns=(*source.columns, *((name, "VARCHAR") for name in names)),
+        stored=(*source.stored, *(PLAIN_STORED for _ in names)) if source.stored else (),
+        apart=tuple(names),
+        told=tuple(told),
+        version=version,
+    )
 
 
 def parquet_sql(utf8: str = "strict") -> str:
@@ -354,13 +450,14 @@ def parquet_sql(utf8: str = "strict") -> str:
     return f"read_parquet(?, {PARQUET}, utf8_validation = '{utf8}')"
 
 
-def connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """Open an empty in-memory DuckDB without optimiser.
+def connect(threads: int | None = None, folder: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Open an empty in-memory DuckDB without optimiser; what it holds goes to a folder, if any.
 
     Guarantee: no expression is folded, moved or pruned by what a file says of its other rows.
     Raises: InternalError if the optimiser cannot be switched off.
     """
     config = dict(CONFIG) if threads is None else {**CONFIG, "threads": threads}
+    config |= {} if folder is None else {"temp_directory": folder}
     connection = open_duckdb(config=config)
     hush(connection)
     switch_off(connection)
@@ -428,13 +525,18 @@ def read_schema(
         files = {footer: path for path, footer in footers.items()}  # one of each, where many agree
         known = {f: _safe(_describe(connection, parquet_sql(), [at])) for f, at in files.items()}
         headers = {path: known[footer] for path, footer in footers.items()}
-    for path, columns in headers.items():
-        if columns != headers[paths[0]]:
-            unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
+    if len({*headers.values()}) > 1:
+        _refuse_other(declared, table)
     stored = stored_as(footers.values(), headers[paths[0]]) if footers else ()
     found = headers[paths[0]]
     is_text = kind == "csv"
     return Source(declared, kind, paths, found, stored=stored, written=written, untyped=is_text)
+
+
+def _refuse_other(declared: str, table: str) -> NoReturn:
+    """Refuse files of different columns; no name of one is told, nor of a folder: it is a value."""
+    hint = "`dpsql init FOLDER` drafts a table for each of its files: compare their columns"
+    unavailable(table, declared, "its files differ in their columns", hint)
 
 
 def _open_format(
@@ -453,9 +555,8 @@ def _open_format(
     opened = partial(open_rows, kind, named=named, written=written)
     untyped = FORMATS[kind].untyped
     headers = {path: arrow_columns(connection, opened(path)) for path in paths}
-    for path, columns in headers.items():
-        if columns != headers[paths[0]]:
-            unavailable(table, path, f"its columns differ from those of {paths[0]!r}")
+    if len({*headers.values()}) > 1:
+        _refuse_other(declared, table)
     return Source(
         *(declared, kind, paths, headers[paths[0]]),
         written=written,
@@ -483,6 +584,29 @@ def read_relation(
     return Source(declared, "duckdb", paths, columns, relation)
 
 
+def require_streamed(
+    connection: duckdb.DuckDBPyConnection, relation: Relation, table: Table
+) -> None:
+    """Refuse a view that holds rows on its way, of which memory would tell how many there are.
+
+    Decided by the steps of its plan, before any row is read. Raises: DataUnavailable (E_DATA).
+    """
+    if not relation.is_view:
+        return
+    plan = f"EXPLAIN (FORMAT json) SELECT * FROM {relation_sql(relation)}"
+    steps = [*_steps(json.loads(connection.execute(plan).fetchall()[0][1]))]
+    if not STREAMED.issuperset(steps):
+        problem = f"the view {relation.shown!r} sorts, groups or joins rows, which takes memory"
+        hint = "store its rows as a table, or name a folder for them with `spill`"
+        unavailable(table.name, table.source, problem, hint)
+
+
+def _steps(nodes: Sequence[Any]) -> Iterator[str]:
+    for node in nodes:
+        yield node["name"].strip()
+        yield from _steps(node["children"])
+
+
 def stored_types(
     connection: duckdb.DuckDBPyConnection, source: Source
 ) -> tuple[tuple[str, str], ...]:
@@ -491,7 +615,8 @@ def stored_types(
         return source.columns
     if source.relation is not None:
         return _describe(connection, relation_sql(source.relation))
-    return _describe(connection, parquet_sql(), [source.paths[0]])
+    apart = tuple((name, "VARCHAR") for name in source.apart)
+    return (*_describe(connection, parquet_sql(), [source.paths[0]]), *apart)
 
 
 def _describe(

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from dpsql.catalog.delimited import OF_BYTES, code_page
-from dpsql.privacy.vault.data_engine import Unreadable
+from dpsql.privacy.vault.data_engine import DamagedError, Unreadable
 
 NOT_TEXT = b"\xff"
 """A byte that is in no text in UTF-8."""
 LONGEST = 1 << 24
 """Most bytes of a line that is a row."""
+_FAULTS = (EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+"""Faults that readers of compressed files raise, beside an OSError without a number."""
 CHUNK = 1 << 18
 """Bytes that are put in another encoding at once."""
 NAMED = "give the file its ending"
@@ -74,10 +76,11 @@ class Text(io.RawIOBase):
         while not self._rest:
             try:
                 found = self._file.read(CHUNK)
-            except (EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError) as error:
-                raise OSError("a compressed file is damaged") from error
-            except zipfile.BadZipFile as error:
-                raise OSError("a compressed file is damaged") from error
+            except (*_FAULTS, OSError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # of the disk
+                what = "what is compressed in it was cut off, or is damaged"
+                raise DamagedError(what) from error
             self._rest = self._turn(found)
             if not found:
                 break
@@ -115,12 +118,21 @@ def refuse_foreign(path: str, encoding: str) -> None:
     is_wide = start[:2] in MARKS or b"\0" in start
     if is_wide and not encoding.startswith("utf-16"):
         hint = 'if it is text in UTF-16: source = { file = "x.csv", encoding = "utf-16" }'
-        raise Unreadable(f"it holds NUL bytes, and is declared {encoding}", hint)
+        what = f"line 1, column {start.find(0) + 1} is a NUL byte, as in UTF-16"
+        what = "it is UTF-16, by its first bytes" if start[:2] in MARKS else what
+        raise Unreadable(f"{what}, and it is declared {encoding}", hint)
 
 
 def _unpacked(path: str) -> Any:
     """Open what a file holds, by the end of its name."""
-    opened = OPENERS.get(Path(path).suffix.lower())
+    ending = Path(path).suffix.lower()
+    opened = OPENERS.get(ending)
+    if opened is not None and ending in PACKED:
+        with open(path, "rb") as file:
+            start = file.read(8)
+            if start and not start.startswith(PACKED[ending]):
+                problem = f"it is not compressed as {ending} says, by its first bytes"
+                raise Unreadable(problem, f"{NAMED} of what it is, as .csv")
     return Path(path).open("rb") if opened is None else opened(path)
 
 
@@ -170,6 +182,13 @@ OPENERS: dict[str, Callable[[str], Any]] = {
 """Functions that open a compressed file, by the end of its name."""
 
 
+PACKED: dict[str, tuple[bytes, ...]] = {
+    ".gz": (b"\x1f\x8b",),
+    ".bz2": (b"BZh",),
+    ".xz": (b"\xfd7zXZ",),
+    ".zst": (b"\x28\xb5\x2f\xfd", *(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))),
+}
+"""First bytes of compressed files, by the end of the name; of zstd there may be other frames."""
 NONE = "dpsql.none"
 """The name by which codecs know what bytes become that are no character."""
 codecs.register_error(NONE, lambda error: ("\udcff", getattr(error, "end", 0)))

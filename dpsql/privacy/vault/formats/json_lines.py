@@ -87,15 +87,26 @@ def names_of_lines(path: str) -> tuple[str, ...]:
     return tuple(each for each in found if each.isprintable()) or ("value",)
 
 
-def find_unread(path: str, written: Delimited) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file that are no rows, but for blank ones: their number, and why."""
+def find_unread(path: str, written: Delimited) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of a file that are no rows, but for blank ones: number, column, and why."""
     number = 1 + written.skip
     for block in blocks(path, replace(written, header=("value",))):
         lines = block.split(b"\n")
         for i, line in enumerate(lines):
             if line.strip() and read_object(line) is None:
-                yield number + i, NO_OBJECT
+                yield number + i, _place(line), NO_OBJECT
         number += len(lines)
+
+
+def _place(line: bytes) -> int:
+    """Say at which character, from 1 on, a line stops being an object."""
+    try:
+        json.loads(line.decode())
+    except json.JSONDecodeError as error:
+        return error.pos + 1
+    except (ValueError, RecursionError):
+        pass
+    return 1
 
 
 def _text(value: Any) -> str | None:

@@ -1,17 +1,22 @@
 """Workbooks of Excel and OpenDocument: read by calamine, one sheet with a row of names.
 
 Cells have types of their own and columns have none: each cell is the text of its value, in the
-usual spelling. A formula is the value that was saved with it. A row of empty cells is no row.
+usual spelling. A formula is the value that was saved with it. A row of empty cells is no row,
+whatever stands beside the columns that have names.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
+from xml.parsers import expat
 
 import pyarrow as pa
 from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError
@@ -19,10 +24,15 @@ from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, Pass
 from dpsql.catalog.delimited import Delimited
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.privacy.vault.files.arrow_rows import ROWS
+from dpsql.privacy.vault.formats.sheet_sizes import refuse_large
 from dpsql.records import dataclass
 
-MOST = 1 << 31
-"""Bytes that a workbook may have when it is unpacked, which is done in memory."""
+FAULTS = (
+    *(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, ValueError),
+    *(struct.error, expat.ExpatError, ElementTree.ParseError),
+)
+"""Errors of files that are no workbooks."""
+DAMAGED = "it is no workbook, or a damaged one", "save it again as .xlsx or .ods"
 ENCRYPTED = b"\xd0\xcf\x11\xe0"
 """First bytes of an encrypted workbook, and of old ones."""
 
@@ -44,7 +54,8 @@ class SheetRows:
         """See :class:`dpsql.privacy.vault.files.arrow_rows.ArrowRows`."""
         places, schema = [self.names.index(name) for name in names], self.schema
         schema = pa.schema([schema.field(i) for i in places])
-        rows = [row for row in _rows(self.sheet)[self.first :] if any(row)]
+        named = len(self.names)
+        rows = [row for row in _rows(self.sheet)[self.first :] if any(row[:named])]
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
             arrays = [
@@ -84,10 +95,13 @@ def list_tables(path: str) -> list[str]:
 @contextmanager
 def _opened(path: str) -> Iterator[CalamineWorkbook]:
     """Open a workbook; what calamine says is told in words of ours. Raises: Unreadable, OSError."""
-    _refuse_large(path)
+    try:
+        refuse_large(path)
+    except FAULTS:
+        raise Unreadable(*DAMAGED) from None
     with Path(path).open("rb") as file:
         is_locked = file.read(4) == ENCRYPTED and Path(path).suffix.lower() != ".xls"
-    problem, hint = "it is no workbook, or a damaged one", "save it again as .xlsx or .ods"
+    problem, hint = DAMAGED
     try:
         if is_locked:
             raise PasswordError
@@ -97,17 +111,10 @@ def _opened(path: str) -> Iterator[CalamineWorkbook]:
         problem, hint = "the workbook has a password", "save it without one"
     except (CalamineError, ValueError):
         pass  # what it says names parts of the file
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, which has no name to import
+            raise
     raise Unreadable(problem, hint)
-
-
-def _refuse_large(path: str) -> None:
-    """Refuse a packed workbook by the size that it says it has. Raises: Unreadable."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            size = sum(each.file_size for each in archive.infolist())
-        if size > MOST:
-            problem = f"the workbook has {size:,} bytes when it is unpacked, more than {MOST:,}"
-            raise Unreadable(problem, "write its rows as CSV or Parquet")
 
 
 def _names(rows: Sequence[Sequence[str | None]], skip: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ DAMAGED = (
     "VACUUM INTO 'copy.sqlite' writes a whole one",
 )
 STORED = 0
-"""What SQLite says of a column that is stored, and is neither hidden nor worked out."""
+"""The mark of SQLite for a column that is stored, and is neither hidden nor worked out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ keep the others from being read.
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,10 +25,11 @@ from pyreadstat import PyreadstatError, ReadstatError
 
 from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.delimited import Delimited
+from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.privacy.vault.files.arrow_rows import ROWS
 from dpsql.privacy.vault.files.instants import INFINITE, MIDNIGHT
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 
 READ: Mapping[str, Callable[..., Any]] = {
     ".sav": pyreadstat.read_sav,
@@ -159,6 +161,10 @@ def in_unit(numbers: npt.NDArray[np.float64], unit: Unit) -> pa.Array:
     return pa.array(micros, pa.int64(), mask=missing).view(stored)
 
 
+RECORD = 80
+"""Bytes of a record of a transport file of SAS."""
+
+
 def open_file(path: str, named: str, written: Delimited) -> StatFile:
     """Open a file by the end of its name.
 
@@ -167,6 +173,8 @@ def open_file(path: str, named: str, written: Delimited) -> StatFile:
     Raises: Unreadable, OSError.
     """
     meta, raw = _describe(path, None), _describe(path, BYTES)
+    if path.lower().endswith(".xpt"):
+        _refuse_cut(path, sum(meta.variable_storage_width.values()))
     encoding = written.encoding if written.encoding != "utf-8" else meta.file_encoding or "utf-8"
     try:
         encoding = codecs.lookup(encoding).name
@@ -180,6 +188,33 @@ def open_file(path: str, named: str, written: Delimited) -> StatFile:
     ]
     schema = pa.schema(list(zip(meta.column_names, types, strict=True)))
     return StatFile(path, encoding, schema, units, tuple(raw.column_names))
+
+
+def _refuse_cut(path: str, width: int) -> None:
+    """Refuse a transport file whose end is none, as far as the format tells. Raises: Unreadable.
+
+    Its rows of some bytes fill records, the last one with blanks. Version 8 has their number.
+    """
+    size, said, at = os.path.getsize(path), "", 0
+    problem = "it was cut off: it ends within a record", "write it again, whole"
+    if size % RECORD:
+        raise Unreadable(*problem)
+    with Path(path).open("rb") as file:
+        while (line := file.read(RECORD)) and not line.startswith(OBSERVATIONS):
+            check()
+        at = file.tell()
+        said = line[len(OBSERVATIONS) :][28:43].decode("ascii", "replace").strip()
+        rest = (size - at) % width if width else 0
+        file.seek(size - rest)
+        is_filled = rest < RECORD and not file.read(rest).strip(b" ")
+    rows = int(said) if said.isdigit() else 0
+    if not is_filled or rows * width > size - at:
+        problem = "it was cut off, or holds more than one table", "write the table again, whole"
+        raise Unreadable(*problem)
+
+
+OBSERVATIONS = b"HEADER RECORD*******OBS"
+"""The beginning of the record after which rows are in a transport file."""
 
 
 def read_book(path: str) -> dict[str, BookColumn]:
@@ -196,7 +231,13 @@ def read_book(path: str) -> dict[str, BookColumn]:
         said = meta.variable_value_labels.get(name, {})
         if labels:
             null = bool(lost) or len(labels) < len(said)
-            found[name.casefold()] = BookColumn.labelled(labels, null)
+            note = meta.column_names_to_labels.get(name) or ""
+            missing = [each["lo"] for each in lost if isinstance(each, dict)]
+            gone = [
+                str(int(x)) if isinstance(x, float) and x.is_integer() else str(x) for x in missing
+            ]
+            said = BookColumn.labelled(labels, null)
+            found[name.casefold()] = replace(said, missing=tuple(gone), note=note)
     return found
 
 

@@ -23,7 +23,14 @@ from dpsql.interrupts import check
 from dpsql.privacy.vault.codes.combinations import join_codes, split_codes
 from dpsql.privacy.vault.codes.encode import EPOCH
 from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.codes.whole_numbers import BLOCK, blocks, find_distinct, in_groups
+from dpsql.privacy.vault.codes.whole_numbers import (
+    BLOCK,
+    blocks,
+    concatenated,
+    find_distinct,
+    in_groups,
+    taken,
+)
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.unit.unit_numbers import (
     Digest,
@@ -52,14 +59,18 @@ class Pairs:
     """Every unit with every key of it that counts, by number: the place of the key in ``keys``.
 
     ``units`` and ``places`` have shape (pairs,), and no pair is there twice; every key counts for
-    a unit. ``every`` has (unit, code) of all rows of units, each once: the place of a key, whether
-    it counts for that unit or not, NO_KEY or NO_VALUE.
+    a unit. ``every`` has units and codes of all rows of units, (different,) each: the place of a
+    key, whether it counts for that unit or not, NO_KEY or NO_VALUE.
     """
 
     keys: tuple[Key, ...]
     units: Counts
     places: Counts
-    every: Counts = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    every: tuple[Counts, Counts] = field(default_factory=lambda: (_no_rows(), _no_rows()))
+
+
+def _no_rows() -> Counts:
+    return np.zeros(0, dtype=np.int64)
 
 
 def is_key(text: object) -> bool:
@@ -120,45 +131,71 @@ def read_pairs(
 def _combined(parts: Sequence[tuple[Counts, tuple[Key, ...]]]) -> tuple[Counts, tuple[Key, ...]]:
     """Number the combinations that rows have of keys of several columns; a part missing is none."""
     sizes = [len(keys) for _, keys in parts]
-    places, known = join_codes([codes for codes, _ in parts], sizes)
-    wanted = places[known]
-    first, codes = find_distinct(wanted)
-    order = np.argsort(wanted[first])  # in which nothing of the rows shows
-    found = np.full(len(places), NO_KEY)
-    found[known] = np.argsort(order)[codes]
-    columns = split_codes(wanted[first[order]], sizes)
+    apart = [codes for codes, _ in parts]
+    some_rows = blocks(len(apart[0]))
+    found = concatenated(_joined([codes[some] for codes in apart], sizes) for some in some_rows)
+    first, numbers = find_distinct(found)
+    different = np.sort(found[first])  # in the order of which nothing of the rows shows
+    ranks = np.searchsorted(different, found[first])
+    different = different[different != NO_KEY]
+    ranks -= len(first) - len(different)
+    for some in blocks(len(found)):
+        found[some] = ranks[numbers[some]]
+    columns = split_codes(different, sizes)
     names = [[parts[i][1][each] for each in column] for i, column in enumerate(columns)]
     return found, tuple(join_key(each) for each in zip(*names, strict=True))
+
+
+def _joined(codes: Sequence[Counts], sizes: Sequence[int]) -> Counts:
+    """Number the combinations that some rows have, with NO_KEY where a part is missing."""
+    places, known = join_codes(codes, sizes)
+    return np.where(known, places, NO_KEY)
 
 
 def _pairs(
     sought: Sought, codes: Counts, keys: tuple[Key, ...], owners: Units | None, digest: Digest
 ) -> Pairs:
     """Return the pairs of units and keys, of rows that have a key each or none."""
+    count, kept = len(codes), [np.zeros((0, 2), dtype=np.int64)]
     if owners is None:
-        every = np.stack([np.arange(len(codes), dtype=np.int64), codes], axis=1)
-        return _that_count(keys, every[codes >= 0], every)
-    units, theirs = owners.units[owners.owned].astype(np.int64), codes[owners.owned]
+        units = concatenated(np.arange(some.start, some.stop) for some in blocks(count))
+        for some in blocks(count):
+            kept.append(_with_keys(units[some], codes[some]))
+        return _that_count(keys, kept, (units, codes))
+    owned, of_rows = owners.owned, owners.units
+    units = concatenated(of_rows[some][owned[some]].astype(np.int64) for some in blocks(count))
+    theirs = concatenated(codes[some][owned[some]] for some in blocks(count))
     rows = find_distinct(units, theirs)[0]
-    rows = rows[in_groups(units[rows])]
-    units, theirs = units[rows], theirs[rows]
-    found = [np.zeros((0, 2), dtype=np.int64)]
+    rows = taken(rows, in_groups(taken(units, rows)))
+    units, theirs = taken(units, rows), taken(theirs, rows)
     for some in ranges_of_units(units, BLOCK):
-        own = np.stack([units[some], theirs[some]], axis=1)
-        found.append(_bounded(own[own[:, 1] >= 0], keys, owners, sought.max_keys, digest))
-    return _that_count(keys, np.concatenate(found), np.stack([units, theirs], axis=1))
+        own = _with_keys(units[some], theirs[some])
+        kept.append(_bounded(own, keys, owners, sought.max_keys, digest))
+    return _that_count(keys, kept, (units, theirs))
 
 
-def _that_count(keys: tuple[Key, ...], pairs: Counts, every: Counts) -> Pairs:
+def _with_keys(units: Counts, codes: Counts) -> Counts:
+    """Return units and keys of rows that have one, (pairs, 2)."""
+    return np.stack([units, codes], axis=1)[codes >= 0]
+
+
+def _that_count(
+    keys: tuple[Key, ...], kept: Sequence[Counts], every: tuple[Counts, Counts]
+) -> Pairs:
     """Leave out keys that count for no unit: that they are there is a matter of who is cut."""
-    used = _used(pairs[:, 1], len(keys))
+    is_used = np.zeros(len(keys), dtype=np.bool_)
+    for some_pairs in kept:
+        check()
+        is_used[some_pairs[:, 1]] = True
+    used = np.flatnonzero(is_used)
     places = np.full(len(keys) + 2, NO_KEY)  # the last two are those of no key and no value
     places[used] = np.arange(len(used))
     places[NO_VALUE] = NO_VALUE
-    for numbers in (pairs[:, 1], every[:, 1]):
+    units, of_key = (concatenated(each[:, i] for each in kept) for i in (0, 1))
+    for numbers in (of_key, every[1]):
         for some in blocks(len(numbers)):
             numbers[some] = places[numbers[some]]
-    return Pairs(tuple(keys[each] for each in used.tolist()), pairs[:, 0], pairs[:, 1], every)
+    return Pairs(tuple(keys[each] for each in used.tolist()), units, of_key, every)
 
 
 def _bounded(
@@ -182,13 +219,6 @@ def _bounded(
     return np.concatenate([pairs[~crowded], queue[np.arange(len(queue)) - starts < most]])
 
 
-def _used(places: Counts, size: int) -> Counts:
-    """Return which of the places below ``size`` are there, (used,)."""
-    is_used = np.zeros(size, dtype=np.bool_)
-    is_used[places] = True
-    return np.flatnonzero(is_used)
-
-
 def _number(column: Column, parts: Iterable[Part]) -> tuple[Counts, tuple[Key, ...]]:
     """Number the keys of all rows: their places among the sorted keys, and two for none."""
     import pandas as pd  # takes longer than a first answer about rows
@@ -202,7 +232,7 @@ def _number(column: Column, parts: Iterable[Part]) -> tuple[Counts, tuple[Key, .
         numbers = np.array([known.setdefault(each, len(known)) for each in found], dtype=np.int64)
         codes.append(np.where(is_missing, NO_VALUE, NO_KEY))
         codes[-1][is_known] = numbers[local]
-    return _in_order(np.concatenate(codes), known)
+    return _in_order(concatenated(codes), known)
 
 
 def _in_order(codes: Counts, known: dict[Key | None, int]) -> tuple[Counts, tuple[Key, ...]]:

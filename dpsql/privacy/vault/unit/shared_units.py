@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
-from dpsql.privacy.vault.codes.whole_numbers import find_distinct
+from dpsql.privacy.vault.codes.whole_numbers import blocks, concatenated, find_distinct
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.unit.frame import Frame
 from dpsql.privacy.vault.unit.unit_numbers import BATCH, Digest, Units, keys_of
@@ -75,7 +75,7 @@ def _numbered(
         return every[rows], np.split(numbers, np.cumsum([*map(len, whole)])[:-1])
     from dpsql.privacy.vault.codes.text_names import TextNames  # most units are numbers
 
-    known, found = TextNames(), []
+    known, found = TextNames(sum(map(len, names))), []
     for each in names:
         texts = each if isinstance(each, ByteTexts) else ByteTexts.of(each.tolist())
         some = (texts.take(slice(at, at + BATCH)) for at in range(0, len(texts), BATCH))
@@ -86,8 +86,9 @@ def _numbered(
 def _units(renumbered: Counts, owners: Units) -> Counts:
     if not len(renumbered):
         return np.full(len(owners.units), NOBODY)
-    found = renumbered[owners.units]
-    return np.where(owners.owned, found, NOBODY)
+    found, owned = owners.units, owners.owned
+    rows = blocks(len(found))
+    return concatenated(np.where(owned[some], renumbered[found[some]], NOBODY) for some in rows)
 
 
 def together(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], int]:
@@ -102,7 +103,14 @@ def together(*columns: Sequence[tuple[Counts, Flags]]) -> tuple[list[Counts], in
     (True, -1)
     """
     flags = [np.logical_and.reduce([flag for _, flag in each]) for each in columns]
-    known, ends = np.concatenate(flags), np.cumsum(list(map(len, flags)))[:-1]
-    keys = zip(*([number for number, _ in each] for each in columns), strict=True)
-    different, ids = find_distinct(*(np.where(known, np.concatenate(one), 0) for one in keys))
-    return np.split(np.where(known, ids, -1), ends), len(different)
+    known, ends = concatenated(flags), np.cumsum(list(map(len, flags)))[:-1]
+    keys = [
+        concatenated(one) for one in zip(*([n for n, _ in each] for each in columns), strict=True)
+    ]
+    for some in blocks(len(known)):
+        for each in keys:
+            each[some][~known[some]] = 0
+    different, ids = find_distinct(*keys)
+    for some in blocks(len(known)):
+        ids[some][~known[some]] = -1
+    return np.split(ids, ends), len(different)

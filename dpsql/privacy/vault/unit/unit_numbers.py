@@ -72,7 +72,7 @@ class UnitNumbers:
         if isinstance(units, ByteTexts):
             from dpsql.privacy.vault.codes.text_names import TextNames  # most units are numbers
 
-            self._names = self._names or TextNames()
+            self._names = self._names or TextNames(self._room.names)
             self._pile_up(self._names.add(units))
         else:
             whole, owned = (units, owned) if units.dtype == np.int64 else _bits(units, owned)
@@ -106,7 +106,7 @@ def _number_whole(room: SpillRoom, identities: Counts, owned: Flags) -> Units:
         return Units(units.astype(np.uint32), owned, identities[rows])
     from dpsql.privacy.vault.codes.text_names import TextNames  # most are in memory
 
-    known, spill = TextNames(), room.spill(len(identities))
+    known, spill = TextNames(room.names), room.spill(len(identities))
     spill.add(np.zeros(0, dtype=np.uint32))
     for start in range(0, len(identities), BATCH):
         some = identities[start : start + BATCH]

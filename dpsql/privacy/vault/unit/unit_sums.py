@@ -84,8 +84,8 @@ def _times(ids: Counts, count: int) -> Floats:
 def _different(lane: Lane, chosen: Flags, ids: Counts, count: int) -> Floats:
     """Count the different cells of every group."""
     assert lane.codes is not None
-    pairs = np.unique(ids[chosen] * (lane.column.size + 1) + lane.codes[chosen])
-    return _times(pairs // (lane.column.size + 1), count)
+    ids = ids[chosen]
+    return _times(ids[find_distinct(ids, lane.codes[chosen].astype(np.int64))[0]], count)
 
 
 def _once(lane: Lane, chosen: Flags, ids: Counts) -> Flags:

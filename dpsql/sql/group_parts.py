@@ -1,46 +1,80 @@
-"""Sums and counts whose parts are bounded for each privacy unit and group, as ZetaSQL bounds them.
+"""Sums and counts of parts: of what each privacy unit adds to a group, or each key of one.
 
 ``SELECT ward, SUM(cost, contribution_bounds_per_group => (0, 50)) FROM visits GROUP BY ward`` where
-a patient has several visits adds up what each patient adds to each ward, clipped to the bounds, in
-at most ``max_groups_contributed`` wards: a SELECT over one by privacy unit, whose columns have
-these bounds by declaration.
+a patient has several visits adds up what each patient adds to each ward, clipped to the bounds as
+ZetaSQL does it, in at most ``max_groups_contributed`` wards: a SELECT over one by privacy unit,
+whose columns have these bounds by declaration. ``COUNT(DISTINCT order_number)``, where each order
+is of one unit, counts parts by order, with the noise of as many as a unit may have.
 """
 
 from __future__ import annotations
 
+import copy
+
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.records import dataclass, field
+from dpsql.catalog.declared_units import unit_keys_of
+from dpsql.catalog.unit_local import JoinRows, PerKey
+from dpsql.records import dataclass, field, replace
 from dpsql.sql.clauses import clip_of, without_clip
 from dpsql.sql.distinct_aggregates import OF_ONE
 from dpsql.sql.expressions import name_of
 from dpsql.sql.inline import Flat, FlatSource
+from dpsql.sql.language import over_parts, split_test
+from dpsql.sql.local_tables import named_source, relation_of, table_of
 from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import UnitRows, group_keys, is_unit
+from dpsql.sql.per_unit import UnitRows, group_keys, is_stored_key, is_unit
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Element
+from dpsql.sql.relations import Element, column_of
 
 _PARTS = "_part"
 _HINT = "SUM, COUNT and AVG of columns, COUNT(DISTINCT unit), grouped by columns"
 
 
+def counted_name(flat: Flat, node: exp.Expr, table: Table) -> str | None:
+    """The unit, or the key of units, case-folded, of which a count is of different ones, if any."""
+    called = node.this if isinstance(node, exp.Filter) else node
+    distinct = called.this if isinstance(called, exp.Count) else None
+    if not isinstance(distinct, exp.Distinct) or len(distinct.expressions) != 1:
+        return None
+    value, _ = split_test(distinct.expressions[0])
+    if not isinstance(value, exp.Column) or isinstance(value.this, exp.Star):
+        return None
+    found = flat.resolve(value)
+    name = found.unnest().name.casefold()
+    is_key = is_stored_key(found, table) and name in unit_keys_of(table)
+    return name if is_unit(found, table) or is_key else None
+
+
 @dataclass
-class Bounded:
-    """Rewrites one SELECT over private rows."""
+class GroupParts:
+    """Rewrites one SELECT over private rows.
+
+    ``of`` is the case-folded column that parts are told apart by: the privacy unit, or a key. A
+    unit is in so many ``groups``.
+    """
 
     flat: Flat
     table: Table
     statement: Statement
     compiler: Compiler
-    groups: int | None = None
+    of: str
+    groups: int | None
     inner: list[tuple[exp.Expr, tuple[float, float] | None]] = field(default_factory=list)
-    """What a unit adds to a group, part by part, and the bounds of each."""
+    """The amounts that a unit adds to a group, part by part, and the bounds of each."""
+
+    def __post_init__(self) -> None:
+        self.of_keys = self.of != str(self.table.unit.column).casefold()
+        if self.of_keys:
+            self.groups = None  # that a unit has keys in, each in several
 
     def aggregate(self, select: exp.Select) -> exp.Select:
         """The SELECT over what units add to groups. Raises: NotSupportedError; ProgrammingError."""
         keys = group_keys(self.flat, select)
-        unit = exp.column(str(self.table.unit.column))
+        flat, table = self.with_keys(select) if self.of_keys else (self.flat, self.table)
+        unit = column_of(" part", " part")  # whatever the rows call it, if they show it
+        flat.known[unit] = column_of(self.of, flat.rows.source.alias_or_name)
         named = {f"k{i}": key for i, key in enumerate(keys)}
         outer = exp.Select(
             expressions=[
@@ -61,10 +95,20 @@ class Bounded:
         within = exp.Select(expressions=items, where=select.args.get("where"))
         within.set("group", exp.Group(expressions=[unit, *(key.copy() for key in keys)]))
         within.meta.update(select.meta)
-        units = UnitRows(self.flat, self.table, self.statement, self.compiler, most=self.groups)
-        rows = units.rows(within)
+        rows = UnitRows(flat, table, self.statement, self.compiler, most=self.groups).rows(within)
         source = FlatSource(Element(_PARTS, exp.Table(this=exp.to_identifier(_PARTS))), rows)
         return Flat([source], self.flat.locate, self.flat.values).aggregate(outer)
+
+    def with_keys(self, select: exp.Select) -> tuple[Flat, Table]:
+        """The rows that have a key: they have themselves for a partner, and NULL has none."""
+        relation, source = relation_of(self.table), self.flat.rows.source
+        every = PerKey(relation, (), (), (self.of,))
+        found = JoinRows(relation, every, "known", ((self.of, self.of),), one=True)
+        label, most = self.table.name.split(" #")[0], self.table.unit.max_rows
+        table = table_of(self.compiler.catalog, found, label, most, self.flat.locate(select))
+        flat, source = copy.copy(self.flat), named_source(table.name, source.alias_or_name)
+        flat.rows = replace(flat.rows, source=source, plain=False)
+        return flat, table
 
     def over(self, node: exp.Expr, keys: dict[str, exp.Expr]) -> exp.Expr:
         """An expression over the parts: its aggregates are sums of them."""
@@ -73,30 +117,26 @@ class Bounded:
                 return _placed(exp.column(name), node)
         called = node.this if isinstance(node, exp.Filter) else node
         if isinstance(called, exp.Count) and isinstance(called.this, exp.Distinct):
-            return self.units(node, called)
+            return self.different(node, called)
         if isinstance(node, exp.Filter | exp.AggFunc):
             return self.sums(node)
-        args = {name: self.part(value, keys) for name, value in node.args.items()}
-        return _placed(type(node)(**args), node)
+        return _placed(over_parts(node, lambda part: self.over(part, keys)), node)
 
-    def part(self, value: object, keys: dict[str, exp.Expr]) -> object:
-        if isinstance(value, exp.Expr):
-            return self.over(value, keys)
-        if isinstance(value, list):
-            return [self.part(each, keys) for each in value]
-        return value
-
-    def units(self, node: exp.Expr, called: exp.Count) -> exp.Expr:
-        """The number of units in a group, or of those with such rows in it."""
-        clip, counted = self.clip(called), self.flat.resolve(called.this.expressions[0])
-        if clip is not None and not clip[0] <= 1 <= clip[1]:
-            self.flat.refuse(node, "E_EXPR_IN_AGG", *OF_ONE)
-        if not is_unit(counted, self.table):
+    def different(self, node: exp.Expr, called: exp.Count) -> exp.Expr:
+        """The number of parts in a group, or of those with such rows in it."""
+        if counted_name(self.flat, called, self.table) != self.of:
             self.flat.refuse(node, "E_AGGREGATE", "this count of bounded parts", _HINT)
-        if not isinstance(node, exp.Filter):
-            return exp.Count(this=exp.Distinct(expressions=[exp.column("unit")]))
+        clip, most = self.clip(called), self.table.unit.max_rows if self.of_keys else 1
+        if clip is not None and not clip[0] <= 1 <= most <= clip[1]:
+            self.flat.refuse(node, "E_EXPR_IN_AGG", *OF_ONE)
+        tests = [node.expression.this] if isinstance(node, exp.Filter) else []
+        tests += split_test(called.this.expressions[0])[1]
         every = exp.Count(this=exp.Star(), big_int=True)
-        rows = self.sum(exp.Filter(this=every, expression=node.expression.copy())).this
+        if not tests:
+            units = exp.Count(this=exp.Distinct(expressions=[exp.column("unit")]))
+            return every if self.of_keys else units
+        where = exp.Where(this=exp.and_(*tests))
+        rows = self.sum(exp.Filter(this=every, expression=where)).this
         return _placed(exp.CountIf(this=exp.GT(this=rows, expression=exp.Literal.number(0))), node)
 
     def sums(self, node: exp.Expr) -> exp.Expr:

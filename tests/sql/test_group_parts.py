@@ -1,13 +1,15 @@
-"""Counts of keys that have no domain: different ones, and rows that have one."""
+"""Sums and counts of what units add to groups, and counts of keys that have no domain."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
 
 import dpsql
 from tests.suites.suite import compared
+from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import World, stored_world
 
@@ -57,6 +59,13 @@ STATEMENTS = [
     "SELECT n, COUNT(*) FROM (SELECT b.buyer, COUNT(l.bill) AS n, COUNT(*) AS m FROM buyers b "
     "LEFT JOIN lines l ON b.buyer = l.buyer WHERE bill IS NOT NULL GROUP BY b.buyer) AS p "
     "GROUP BY n",
+    "SELECT kind, COUNT(DISTINCT l.buyer), COUNT(DISTINCT l.buyer) FILTER (WHERE l.pieces > 4) "
+    "FROM buyers b LEFT JOIN lines l ON b.buyer = l.buyer AND l.pieces > 7 GROUP BY kind",
+    "SELECT kind, COUNT(DISTINCT CASE WHEN l.pieces > 4 THEN l.buyer END), COUNT((l.buyer)), "
+    "COUNT(CASE WHEN l.pieces > 4 THEN l.buyer END), COUNT(IF(l.shop = 'a', (l.buyer), NULL)) "
+    "FROM buyers b LEFT JOIN lines l ON b.buyer = l.buyer GROUP BY kind",
+    "SELECT COUNT(DISTINCT CASE WHEN pieces > 4 THEN CASE WHEN shop = 'a' THEN buyer END END), "
+    "COUNT(DISTINCT CASE WHEN pieces > 4 THEN IF(shop = 'a', bill, NULL) END) FROM lines",
     "SELECT COUNT(DISTINCT bill) - (SELECT COUNT(*) FROM buyers) AS d FROM lines",
     "SELECT n, SUM(m) FROM (SELECT shop, COUNT(DISTINCT bill) AS m, COUNT(*) > 30 AS n "
     "FROM lines GROUP BY shop) AS s GROUP BY n",
@@ -109,3 +118,53 @@ def test_keys_that_units_may_share_are_not_counted(world: World) -> None:
     with pytest.raises(dpsql.Error, match="E_AGGREGATE"):
         connection.execute(f"{sql} AS u")
     assert connection.budget.entries == before
+
+
+BOUNDS = "contribution_bounds_per_group => (0, {})"
+NAMES = ("buyer", "bill", "shop", "pieces", "unit", "k0", "v0", "_part", " part", "known", "lines")
+
+
+@pytest.mark.parametrize("seed", range(effort(6)))
+def test_parts_are_of_units_whatever_the_columns_are_called(world: World, seed: int) -> None:
+    """A sub-query may hide the unit, and call another column as the unit is called."""
+    rng, (connection, _) = random.Random(seed), world
+    own = ("buyer", "shop", "pieces", "bill")
+    names = dict(zip(own, rng.sample(NAMES, 4), strict=True))
+    shown = own[rng.randrange(2) :]
+    columns = ", ".join(f'{name} AS "{names[name]}"' for name in shown)
+    answers = []
+    asked = (dict(zip(own, own, strict=True)), "lines"), (names, f"(SELECT {columns} FROM lines)")
+    for called, rows in asked:
+        shop, pieces, bill = (f'"{called[name]}"' for name in own[1:])
+        sums = f"SUM({pieces}, {BOUNDS.format(5)}), AVG({pieces}, {BOUNDS.format(5)})"
+        sql = f"SELECT {shop}, {sums}, COUNT(DISTINCT {bill}) FROM {rows} AS x GROUP BY {shop}"
+        with zero_noise():
+            result = connection.execute(sql).result
+        answers.append((sorted(map(repr, result.rows)), repr(result.stddev)))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("most", [1, 8, 9])
+@pytest.mark.parametrize("column", ["buyer", "bill", "pieces"])
+@pytest.mark.parametrize("rest", ["", " FILTER (WHERE shop = 'a')"])
+def test_bounds_of_different_values_are_kept_or_refused(
+    world: World, column: str, most: int, rest: str
+) -> None:
+    """A buyer has nine bills in a shop, and is there once."""
+    connection, _ = world
+    before = connection.budget.entries
+    sql = f"SELECT shop, COUNT(DISTINCT {column}, {BOUNDS.format(most)}){rest} FROM lines"
+    if most >= (1 if column == "buyer" else 9):
+        connection.execute(f"EXPLAIN {sql} GROUP BY shop")
+    else:
+        with pytest.raises(dpsql.Error, match="E_EXPR_IN_AGG"):
+            connection.execute(f"{sql} GROUP BY shop")
+    assert connection.budget.entries == before
+
+
+def test_bounds_of_different_values_of_a_unit_are_kept(world: World) -> None:
+    connection, _ = world
+    each = f"SELECT buyer, COUNT(DISTINCT shop, {BOUNDS.format(1)}) AS n FROM lines GROUP BY buyer"
+    with zero_noise():
+        found = connection.execute(f"SELECT n, COUNT(*) FROM ({each}) AS b GROUP BY n").fetchall()
+    assert dict(found) == pytest.approx({0: 0, 1: 30})

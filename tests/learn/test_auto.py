@@ -197,6 +197,6 @@ def test_cells_chosen_one_by_one_say_where_tables_are_better() -> None:
     for candidates, is_told in (([table], True), ([few], False), ([table, condition], False)):
         one = Fraction(1)
         task = make_task(domain, candidates, "laplace", one, model="rap", option="mechanism")
-        assert ("mechanism = 'auto' is for those" in task.choice.rule) == is_told
+        assert ("known better by mechanism = 'auto'" in task.choice.rule) == is_told
     task = make_task(domain, [table], "laplace", Fraction(1), model="mixture")
     assert "is for those" not in task.choice.rule

@@ -125,13 +125,13 @@ def test_rows_of_views_are_held_in_a_folder(
     seen = set[int]()
 
     def connect(*given: Any, **named: Any) -> Any:
-        seen.update(stat.S_IMODE(each.stat().st_mode) for each in room.iterdir())
+        seen.update(each.stat().st_mode for each in room.iterdir())
         return source_files.connect(*given, **named)
 
     monkeypatch.setattr("dpsql.privacy.vault.files.duckdb.connect", connect)
     read, cells = opened(source, view, spill=str(room)), [Cells(("c",), (np.arange(10),))]
     assert read.tally(cells, True).sum() > 0
-    assert seen == {0o700}
+    assert seen == {stat.S_IFDIR | 0o700, stat.S_IFREG | 0o600}  # the folder and its lock
     assert [*room.iterdir()] == []
     monkeypatch.setattr("dpsql.privacy.vault.files.duckdb._spilling", lambda _: connect())
     with pytest.raises(DataUnavailable):

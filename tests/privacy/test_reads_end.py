@@ -10,6 +10,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -211,6 +212,7 @@ def test_a_view_that_has_no_row_yet_ends_at_once(tmp_path: Path) -> None:
             "CREATE OR REPLACE VIEW t AS SELECT SUM(SQRT(i))::BIGINT % 10 AS a, 'k' AS k"
             " FROM range(20000000000) r(i)"
         )
+    table = replace(table, options=(*table.options, ("spill", str(tmp_path))))
     vault, asked = open_vault(table, SALT), Cancellation()
     timer = threading.Timer(0.3, asked.ask)
     timer.start()

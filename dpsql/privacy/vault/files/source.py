@@ -108,6 +108,7 @@ FORMS: tuple[Form, ...] = ("number", "whole", "day", "clock", "time")
 """Forms of values of which the spelling may be declared."""
 STREAMED = {
     *("SEQ_SCAN", "TABLE_SCAN", "COLUMN_DATA_SCAN", "EXPRESSION_SCAN", "DUMMY_SCAN"),
+    *("RANGE", "GENERATE_SERIES"),
     *("PROJECTION", "FILTER", "UNNEST", "UNION", "EMPTY_RESULT", "STREAMING_LIMIT"),
 }
 """Steps of plans that hand rows on and hold as many as they are written with, or fewer."""

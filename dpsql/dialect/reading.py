@@ -26,9 +26,9 @@ from dpsql.sql.depth import check_depth
 from dpsql.sql.item_texts import WRITTEN
 from dpsql.sql.language import locate
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.mentions import is_quantifier
 from dpsql.sql.other_dialects import MARK
 from dpsql.sql.readers import ReadSelect
+from dpsql.sql.table_mentions import is_quantifier
 from dpsql.sql.written_tokens import parsed
 
 _POSTGRES, _DUCKDB = Postgres(), DuckDB()

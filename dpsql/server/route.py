@@ -13,7 +13,7 @@ from dpsql.records import dataclass
 from dpsql.server.cursors import CursorStep
 from dpsql.settings import Taker, taken_by
 from dpsql.sql.lexemes import Fragment, Lexeme, blanked, lex
-from dpsql.sql.mentions import tables_of
+from dpsql.sql.table_mentions import tables_of
 
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "unpivot", "("})
 SHOWN = frozenset({"tables", "budget", "ledger", "domains"})

@@ -15,18 +15,18 @@ from sqlglot import exp
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
 from dpsql.records import cached_property, dataclass, field, replace
+from dpsql.sql.cell_edges import check_edges
 from dpsql.sql.centred import centred, is_far, moved, same_but_for_little
-from dpsql.sql.company import MIXED, Company, company_of
-from dpsql.sql.edges import check_edges
 from dpsql.sql.functions import has, kinds
-from dpsql.sql.guarded import clipped, where_known, where_positive
+from dpsql.sql.guarded_values import clipped, where_known, where_positive
 from dpsql.sql.language import check_scalar, split_test, written_name
 from dpsql.sql.lists import rank_parts
+from dpsql.sql.mean_weights import MIXED, MeanWeights, read_mean_weights
 from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
 from dpsql.sql.remedies import ranked
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.sum_clips import within
-from dpsql.sql.whole import is_whole, marked
+from dpsql.sql.whole_numbers import is_whole, marked
 
 if TYPE_CHECKING:
     from dpsql.sql.sums import Amount
@@ -71,9 +71,9 @@ class Aggregates:
     found: dict[Aggregate, int] = field(default_factory=dict)
 
     @cached_property
-    def company(self) -> Company:
-        """The company of means and spreads, which decides of what sums they are made."""
-        return MIXED if self.tree is None else company_of(self.tree)
+    def weights(self) -> MeanWeights:
+        """The weights of means and spreads, which decides of what sums they are made."""
+        return MIXED if self.tree is None else read_mean_weights(self.tree)
 
     def replace(self, node: exp.Expr, running_of: RunningOf) -> exp.Expr | None:
         """The expression over ``a0``, ``a1``, ... that an aggregate is; None if it is none.
@@ -120,8 +120,8 @@ class Aggregates:
         """COUNT, COUNT_IF and SUM: one primitive."""
         if isinstance(node, exp.Count):
             self.check_count(node)
-        halved = isinstance(node, exp.Sum) and self.company.sums and self.weighed(node) is not None
-        part = self.company.of_sums if halved else 1.0
+        halved = isinstance(node, exp.Sum) and self.weights.sums and self.weighed(node) is not None
+        part = self.weights.of_sums if halved else 1.0
         found = self.column(replace(shape, summands=self.linear(node), part=part))
         return marked(found, self.is_whole(node))
 
@@ -219,7 +219,7 @@ class Aggregates:
         counted, part = found.counted, 1.0
         known = self.weighed(node)
         if known is not None:  # one count with COUNT(x): weights are for that
-            counted, part = self.amount(node).counted, self.company.part(known)
+            counted, part = self.amount(node).counted, self.weights.part(known)
         total = self.column(replace(shape, summands=found.summands, part=part))
         count = self.column(replace(shape, summands=counted))
         ratio: exp.Expr = exp.Div(this=total, expression=count.copy())
@@ -230,7 +230,7 @@ class Aggregates:
         """The argument of an aggregate less a constant, and the constant: ``sql/centred.py``."""
         if self.scope.clip_of(node) is not None:
             return node.this, None
-        return centred(node.this, self.known_bounds, lone=self.company != MIXED)
+        return centred(node.this, self.known_bounds, lone=self.weights != MIXED)
 
     def weighed(self, node: exp.Expr) -> tuple[float, float] | None:
         """Bounds that are not far from zero of a column, of which a mean is of it less a middle."""

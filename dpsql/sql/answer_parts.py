@@ -15,10 +15,10 @@ from dpsql.catalog.catalog import Column
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.clauses import RowBounds, clip_of
-from dpsql.sql.fewest import Fewest
+from dpsql.sql.contribution_bounds import keep_groups, refuse_sets
+from dpsql.sql.contribution_limits import ContributionLimits
 from dpsql.sql.group_parts import GroupParts, counted_name
 from dpsql.sql.inline import Flat
-from dpsql.sql.kept_groups import keep_groups, refuse_sets
 from dpsql.sql.over_tables import Placed
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import group_keys, table_under
@@ -65,7 +65,7 @@ def needs_bounds(statement: Statement, select: exp.Select, table: Table) -> bool
     """True if what a unit adds to a group, or to how many, is to be bounded."""
     if table.unit.max_rows == 1 or table.unit.column is None:
         return False
-    if Fewest.of(statement.options, table).says:
+    if ContributionLimits.of(statement.options, table).says:
         return True
     called = select.find_all(exp.Sum, exp.Count, exp.Avg) if statement.clips else ()
     return any(is_clipped(node, statement, table.unit.max_rows) for node in called)
@@ -99,19 +99,19 @@ def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Com
     """The parts of such a SELECT. Raises: NotSupportedError; ProgrammingError."""
     keys, table = group_keys(flat, select), table_under(flat, compiler)
     refuse_sets(flat, keys)
-    fewest = Fewest.of(statement.options, table)
-    fewest = fewest if keys else replace(fewest, groups=None)
-    if fewest.says:
-        select = keep_groups(flat, select, fewest, statement, compiler)
+    limits = ContributionLimits.of(statement.options, table)
+    limits = limits if keys else replace(limits, groups=None)
+    if limits.says:
+        select = keep_groups(flat, select, limits, statement, compiler)
         table = table_under(flat, compiler)
-    kinds = _Kinds(flat, table, statement, fewest.groups)
+    kinds = _Kinds(flat, table, statement, limits.groups)
     seen = kinds.of(select)
     several = len(seen) > 1
     apart = several or needs_split(select) or bool({*seen} - {_ROWS, _unit(table)})
     inner, outer = split(flat, select) if apart else (select, None)
     given = (flat, table, statement, compiler)
     makers = {
-        kind: GroupParts(*given, kind, fewest.groups).aggregate if kind else flat.aggregate
+        kind: GroupParts(*given, kind, limits.groups).aggregate if kind else flat.aggregate
         for kind in seen
     }
     if not several:

@@ -17,7 +17,6 @@ from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import SETS
 from dpsql.sql.key_sets import has_sets, keys_of
 from dpsql.sql.language import split_test
-from dpsql.sql.met_rows import Met, Unlike, choosing, outwards
 from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.optional_terms import OptionalTerms
 from dpsql.sql.relations import Element
@@ -29,6 +28,7 @@ from dpsql.sql.rewritten import (
     error_of_sum,
     is_of_existence,
 )
+from dpsql.sql.rows_and_answers import RowsAndAnswers, Unlike, choosing, outwards
 from dpsql.sql.running_totals import ROWS, Comparison
 from dpsql.sql.sugar import has_aggregates
 
@@ -70,12 +70,12 @@ def _may_meet(select: exp.Select) -> bool:
 def _written(select: exp.Select, binder: SubqueryBinder) -> exp.Select | None:
     """The SELECT over counted rows; None where nothing meets an answer, or it cannot be."""
     try:
-        met = Met.read(select, binder)
-        if met is None:
+        sides = RowsAndAnswers.read(select, binder)
+        if sides is None:
             return None
-        compared = Comparison.of(met)
-        written = None if compared is None else Beside(met, select, compared).written()
-        return Beside(met, select).written() if written is None else written
+        compared = Comparison.of(sides)
+        written = None if compared is None else Beside(sides, select, compared).written()
+        return Beside(sides, select).written() if written is None else written
     except (Unlike, ProgrammingError):
         return None
 
@@ -89,7 +89,7 @@ class Beside:
     with what it equals.
     """
 
-    met: Met
+    sides: RowsAndAnswers
     select: exp.Select
     compared: Comparison | None = None
     groups: list[exp.Expr] = field(default_factory=list)
@@ -104,14 +104,14 @@ class Beside:
         Raises: Unlike.
         """
         self.groups = [self.key(node) for node in self.keys()]
-        left = [test for tests in self.met.on.values() for test in tests]
-        if any(self.met.asks(node) for node in self.groups):
+        left = [test for tests in self.sides.on.values() for test in tests]
+        if any(self.sides.asks(node) for node in self.groups):
             raise Unlike
         for test in (*self.outer, *left, *self.asked):
             self.test(test)
         for node in self.groups:
             self.over(node)
-        own = [node for node in self.groups if not self.met.mentions(node)]
+        own = [node for node in self.groups if not self.sides.mentions(node)]
         self.single = self.is_single(own)
         out = self.outside(own)
         is_told = self.compared is not None and self.compared.value in (*own, *self.carried)
@@ -121,7 +121,7 @@ class Beside:
     def outer(self) -> list[exp.Expr]:
         """The conditions that meet an answer, but for that of running totals."""
         own = None if self.compared is None else self.compared.test
-        return [test for test in self.met.outer if test is not own]
+        return [test for test in self.sides.outer if test is not own]
 
     @property
     def asked(self) -> list[exp.Expr]:
@@ -140,7 +140,7 @@ class Beside:
 
     def key(self, node: exp.Expr) -> exp.Expr:
         """A key of GROUP BY with positions and aliases written out."""
-        return self.met.equal(written_key(node, self.select.expressions, self.met.names.has))
+        return self.sides.equal(written_key(node, self.select.expressions, self.sides.names.has))
 
     def grouped(self, node: exp.Expr) -> exp.Expr:
         """An element of GROUP BY outside: a key, or sets of keys."""
@@ -162,8 +162,8 @@ class Beside:
         if self.compared is not None and not (own and self.compared.is_one):
             return False
         within = all(node in own for node in self.carried)
-        plain = all(isinstance(n, exp.Column) for n in self.groups if self.met.mentions(n))
-        return within and plain and all(map(self.met.is_unique, self.met.answers))
+        plain = all(isinstance(n, exp.Column) for n in self.groups if self.sides.mentions(n))
+        return within and plain and all(map(self.sides.is_unique, self.sides.answers))
 
     # ---- the SELECT outside ---------------------------------------------------------------------
 
@@ -189,8 +189,8 @@ class Beside:
         if self.groups and group is not None and not self.single:
             listed = self.groups if group.args.get("all") else group.expressions
             out.set("group", exp.Group(expressions=[self.grouped(node) for node in listed]))
-        joins = [self.joined(each) for each in self.met.answers]
-        tests += [self.test(test) for test in self.outer if not self.met.owners(test)]
+        joins = [self.joined(each) for each in self.sides.answers]
+        tests += [self.test(test) for test in self.outer if not self.sides.owners(test)]
         if self.single and any(node not in own for node in self.carried):
             self.single = False  # an item chooses rows within the groups
             self.sums.clear()
@@ -204,11 +204,11 @@ class Beside:
     def joined(self, each: Element) -> exp.Join:
         """An answer beside the counted rows, by what compares it with them and those before."""
         node = each.node.copy()
-        if each.alias in self.met.on:
-            on = [self.test(test) for test in self.met.on[each.alias]]
+        if each.alias in self.sides.on:
+            on = [self.test(test) for test in self.sides.on[each.alias]]
             return exp.Join(this=node, side="LEFT", on=all_of(on))
-        place = self.met.answers.index(each)
-        tests = [self.test(t) for t in self.outer if max(self.met.owners(t), default=-1) == place]
+        place = self.sides.answers.index(each)
+        tests = [self.test(t) for t in self.outer if max(self.sides.owners(t), default=-1) == place]
         return exp.Join(this=node, on=all_of(tests)) if tests else exp.Join(this=node, kind="CROSS")
 
     def counted(self, own: list[exp.Expr]) -> exp.Subquery:
@@ -220,11 +220,11 @@ class Beside:
             by, sums = self.compared.grouped(by, sums)
         items = {**keys, **sums}
         inner = exp.Select(expressions=[exp.alias_(e.copy(), name) for name, e in items.items()])
-        first, *others = self.met.rows
+        first, *others = self.sides.rows
         inner.set("from_", exp.From(this=first.node.copy()))
         inner.set("joins", [e.join.node.copy() for e in others if e.join is not None] or None)
-        if self.met.inner:
-            kept = [exp.paren(test.copy(), copy=False) for test in self.met.inner]
+        if self.sides.inner:
+            kept = [exp.paren(test.copy(), copy=False) for test in self.sides.inner]
             inner.set("where", exp.Where(this=exp.and_(*kept, copy=False)))
         if by:
             inner.set("group", exp.Group(expressions=[node.copy() for node in by]))
@@ -249,12 +249,12 @@ class Beside:
     def over(self, node: exp.Expr) -> exp.Expr:
         """An expression over the counted rows and the answers."""
         if isinstance(node, exp.Column) and not self.testing:
-            node = self.met.same(self.met.equal(node), self.groups)
+            node = self.sides.same(self.sides.equal(node), self.groups)
         if isinstance(node, exp.Query):
             return self.query(node)
         if isinstance(node, exp.Window):
             return self.window(node)
-        if isinstance(node, exp.Column) and self.met.source(node) is None:
+        if isinstance(node, exp.Column) and self.sides.source(node) is None:
             item = find_alias(self.select.expressions, node)
             return node.copy() if item is None else exp.paren(self.over(item))
         if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
@@ -265,9 +265,9 @@ class Beside:
             return error_of_sum(self.counted_as(count_rows()))
         if isinstance(node, exp.Filter | exp.AggFunc | exp.WithinGroup):
             return self.aggregate(node)
-        if self.met.is_of_rows(node) and not self.is_of_keys(node):
+        if self.sides.is_of_rows(node) and not self.is_of_keys(node):
             is_part = not isinstance(node.parent, exp.Alias | exp.Select | exp.Group | exp.Ordered)
-            if isinstance(node, exp.Column) and is_part and self.met.is_coarse(node):
+            if isinstance(node, exp.Column) and is_part and self.sides.is_coarse(node):
                 raise Unlike
             return _of_rows(f"k{self.place(node)}")
         return self.inside(node)
@@ -278,7 +278,7 @@ class Beside:
         for own, new in list(
             zip(node.find_all(exp.Column), copy.find_all(exp.Column), strict=True)
         ):
-            if self.met.is_own(own):
+            if self.sides.is_own(own):
                 new.replace(self.over(own.copy()))
         return copy
 
@@ -293,7 +293,9 @@ class Beside:
     def is_made(self, node: exp.Expr) -> bool:
         """True if all columns of an expression are in keys that it has whole."""
         if isinstance(node, exp.Column) or node in self.groups:
-            return node in self.groups and not any(map(self.met.is_coarse, self.met.columns(node)))
+            return node in self.groups and not any(
+                map(self.sides.is_coarse, self.sides.columns(node))
+            )
         return all(map(self.is_made, node.iter_expressions()))
 
     def inside(self, node: exp.Expr, kept: str = "") -> exp.Expr:
@@ -317,7 +319,7 @@ class Beside:
 
     def aggregate(self, node: exp.Expr) -> exp.Expr:
         """An aggregate of rows as one of counted rows."""
-        if self.met.mentions(node):
+        if self.sides.mentions(node):
             return self.of_answers(node)
         if self.single and self.compared is None:
             return self.counted_as(node)
@@ -358,12 +360,12 @@ class Beside:
                 return self.filtered(called, exp.and_(*tests))
         if isinstance(node, exp.Filter | exp.WithinGroup) or isinstance(inner, exp.Distinct):
             raise Unlike
-        if not isinstance(inner, exp.Expr) or self.met.parts(inner, exp.AggFunc):
+        if not isinstance(inner, exp.Expr) or self.sides.parts(inner, exp.AggFunc):
             raise Unlike
         if isinstance(node, exp.Sum):
             weighted = self.weighted(inner)
             return weighted if self.single else exp.Sum(this=weighted)
-        if not self.met.is_plain(inner) or not isinstance(node, _ONE_VALUE):
+        if not self.sides.is_plain(inner) or not isinstance(node, _ONE_VALUE):
             raise Unlike
         if self.single:
             return exp.paren(self.over(inner))
@@ -381,12 +383,12 @@ class Beside:
         if isinstance(called, exp.Avg) and not self.single:
             sides = (another(called, kind) for kind in (exp.Sum, exp.Count))
             return divided(*(self.filtered(each, test) for each in sides))
-        if self.met.mentions(called) or not isinstance(called, exp.Count | exp.Sum):
+        if self.sides.mentions(called) or not isinstance(called, exp.Count | exp.Sum):
             raise Unlike
         if isinstance(called.this, exp.Distinct):
             raise Unlike
-        met = exp.If(this=self.over(test), true=self.counted_as(called))
-        total = exp.Case(ifs=[met]) if self.single else exp.Sum(this=exp.Case(ifs=[met]))
+        shown = exp.If(this=self.over(test), true=self.counted_as(called))
+        total = exp.Case(ifs=[shown]) if self.single else exp.Sum(this=exp.Case(ifs=[shown]))
         if isinstance(called, exp.Count):
             return exp.Coalesce(this=total, expressions=[exp.Literal.number(0)])
         return total
@@ -396,7 +398,9 @@ class Beside:
         node = node.unnest()
         if isinstance(node, exp.Neg):
             return exp.Neg(this=exp.paren(self.weighted(node.this)))
-        terms = OptionalTerms.read(node, self.met) if isinstance(node, exp.Add | exp.Sub) else None
+        terms = (
+            OptionalTerms.read(node, self.sides) if isinstance(node, exp.Add | exp.Sub) else None
+        )
         if terms is not None:
             return self.of_terms(terms)
         if isinstance(node, exp.Add | exp.Sub):
@@ -412,19 +416,19 @@ class Beside:
             if node.args.get("default") is not None:
                 copy.set("default", self.weighted(node.args["default"]))
             return copy
-        if isinstance(node, exp.Mul) and self.met.is_plain(node.this):
+        if isinstance(node, exp.Mul) and self.sides.is_plain(node.this):
             return exp.Mul(
                 this=exp.paren(self.over(node.this)),
                 expression=exp.paren(self.weighted(node.expression)),
             )
-        if isinstance(node, exp.Mul | exp.Div) and self.met.is_plain(node.expression):
+        if isinstance(node, exp.Mul | exp.Div) and self.sides.is_plain(node.expression):
             return type(node)(
                 this=exp.paren(self.weighted(node.this)),
                 expression=exp.paren(self.over(node.expression)),
             )
-        if not self.met.mentions(node) and self.met.columns(node):
+        if not self.sides.mentions(node) and self.sides.columns(node):
             return self.counted_as(exp.Sum(this=node.copy()))
-        if self.met.is_plain(node):
+        if self.sides.is_plain(node):
             return exp.Mul(
                 this=exp.paren(self.over(node)), expression=self.counted_as(count_rows())
             )
@@ -441,7 +445,9 @@ class Beside:
 
     def is_chosen(self, node: exp.Case) -> bool:
         """True if answers alone decide which value of a CASE it is."""
-        return node.this is None and all(self.met.is_plain(each.this) for each in node.args["ifs"])
+        return node.this is None and all(
+            self.sides.is_plain(each.this) for each in node.args["ifs"]
+        )
 
 
 def _named() -> exp.Identifier:

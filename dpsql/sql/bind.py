@@ -121,7 +121,7 @@ def _further(of_distinct: bool) -> Mapping[type[exp.Expr], Builder]:
         from dpsql.sql.distinct_aggregates import OF_DISTINCTS
 
         return OF_DISTINCTS
-    from dpsql.sql.information import OF_VALUES
+    from dpsql.sql.entropy import OF_VALUES
     from dpsql.sql.moments import OF_MOMENTS
 
     return {**OF_MOMENTS, **OF_VALUES}

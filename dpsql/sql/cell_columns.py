@@ -30,11 +30,11 @@ from dpsql.records import dataclass, field, replace
 from dpsql.sql.bind import bind
 from dpsql.sql.formula_columns import as_formula
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.pieces import Pieces
 from dpsql.sql.products import Compiler
 from dpsql.sql.query import Coupled
 from dpsql.sql.relations import read_literal
-from dpsql.sql.whole import INTEGERS
+from dpsql.sql.signed_products import Pieces
+from dpsql.sql.whole_numbers import INTEGERS
 
 MOST_LISTED = 10_000
 """Different values of an expression, each of which is a cell."""

@@ -15,9 +15,9 @@ from dpsql.catalog.unit_local import AllOf, Among, InOrder, Sign, Test
 from dpsql.errors import ProgrammingError
 from dpsql.sql.bind import bind
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.pieces import Pieces
 from dpsql.sql.products import Compiler
 from dpsql.sql.query import Coupled
+from dpsql.sql.signed_products import Pieces
 from dpsql.workload.term import MAX_CELLS, Pattern
 
 

@@ -51,7 +51,7 @@ def centred(
 
     Of what is linear in columns, each has a constant of its own, so that squares and products are
     of small numbers alone: the middle of its bounds, where they are far from zero, and wherever
-    they are where an aggregate stands ``lone`` (``sql/company.py``).
+    they are where an aggregate stands ``lone`` (``sql/mean_weights.py``).
     Guarantee: the SQL and declared bounds alone decide, and constants follow from them.
 
     >>> from sqlglot import parse_one

@@ -20,9 +20,9 @@ from dpsql.sql.compiled import Compiled, Select
 from dpsql.sql.contributions import Contributions
 from dpsql.sql.depth import too_deep
 from dpsql.sql.distinct_keys import grouped
-from dpsql.sql.earlier_items import named_items
 from dpsql.sql.keys_together import together
 from dpsql.sql.language import locate
+from dpsql.sql.lateral_aliases import named_items
 from dpsql.sql.parse import FORM, Statement, parse
 from dpsql.sql.products import Compiler
 from dpsql.sql.qualified import unqualified
@@ -79,7 +79,7 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
         facts = SubqueryBinder(compiler.catalog, public), compiler.evaluator
         tree = asked = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
     if tree.find(*_SEVERAL) is not None:
-        from dpsql.sql.absent import existing
+        from dpsql.sql.absent_groups import existing
 
         tree = existing(tree, compiler.catalog, public)
     is_asked = tree is not asked
@@ -94,7 +94,7 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     for select in compiled.selects:
         contributions.check(select, compiler.evaluator)
     if is_asked:
-        from dpsql.sql.absent import NOTE
+        from dpsql.sql.absent_groups import NOTE
 
         first, *others = compiled.selects
         first = replace(first, decided=(*first.decided, NOTE))
@@ -148,8 +148,8 @@ def _beside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
 def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Conditions and set operations that bring rows together, in the forms that are read."""
     from dpsql.logical.bind.subqueries import SubqueryBinder
-    from dpsql.sql.own_ids import compared_with_own
     from dpsql.sql.tuple_lists import without_tuples
+    from dpsql.sql.unit_ids_in_rows import compared_with_own
 
     binder = SubqueryBinder(catalog, public)
     tree = compared_with_own(without_tuples(tree, binder), binder)

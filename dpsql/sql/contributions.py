@@ -77,7 +77,7 @@ class Contributions:
             )
         groups = 1
         if grouped and self.most_groups is not None:
-            from dpsql.sql.kept_groups import groups_of  # few statements say it
+            from dpsql.sql.contribution_bounds import groups_of  # few statements say it
 
             groups = groups_of(table)
         for option, most, found, where in (

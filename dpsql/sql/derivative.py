@@ -19,8 +19,8 @@ from typing import TypeVar
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
+from dpsql.sql.column_mentions import Below
 from dpsql.sql.functions import INTEGER_TYPES, REAL_TYPES, find, has
-from dpsql.sql.mentioned import Below
 
 T = TypeVar("T", bound=Hashable)
 

@@ -12,14 +12,14 @@ from dpsql.catalog import Column
 from dpsql.errors import Error
 from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates, Builder
+from dpsql.sql.cell_edges import check_edges
 from dpsql.sql.centred import centred, moved
-from dpsql.sql.edges import check_edges
 from dpsql.sql.functions import kinds
-from dpsql.sql.guarded import clipped, where_positive
+from dpsql.sql.guarded_values import clipped, where_positive
 from dpsql.sql.language import check_scalar, split_test
 from dpsql.sql.query import Aggregate, Expression
 from dpsql.sql.scope import Scope, conjunction
-from dpsql.sql.whole import is_whole, marked
+from dpsql.sql.whole_numbers import is_whole, marked
 
 OF_ONE = (
     "bounds of a count of different values, which a unit may add to beyond them,",

@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.sql.scope import Scope
-from dpsql.sql.whole import INTEGERS
+from dpsql.sql.whole_numbers import INTEGERS
 
 Side: TypeAlias = "tuple[int, int] | str"
 """A public column, by the numbers of its rows and of itself, or a private one by name."""

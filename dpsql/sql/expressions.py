@@ -16,10 +16,10 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.growth import check_growth
 from dpsql.sql.item_texts import WRITTEN
 from dpsql.sql.language import Locate, check_answer, check_frame, check_window, over_parts
-from dpsql.sql.misspelt import refuse_misspelt
+from dpsql.sql.misspelled_words import refuse_misspelt
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
-from dpsql.sql.whole import is_whole, marked, settled
+from dpsql.sql.whole_numbers import is_whole, marked, settled
 
 SHOWN = "distinct"
 """Where a SELECT notes that its groups are those of SELECT DISTINCT."""

@@ -17,8 +17,8 @@ from dpsql.catalog import Catalog, Column, Table
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import replace
+from dpsql.sql.cell_edges import check_edges, is_of_days
 from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.edges import check_edges, is_of_days
 from dpsql.sql.equal_columns import closed, keyed
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.language import check_scalar, locate, refuse

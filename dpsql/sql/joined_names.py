@@ -13,7 +13,7 @@ from dpsql.sql.joined_part import JoinedPart, MemberTable
 from dpsql.sql.language import Locate, refuse
 from dpsql.sql.local_tables import named_source, table_of
 from dpsql.sql.names import Names
-from dpsql.sql.partners import WHOSE, tell_partners
+from dpsql.sql.outer_matches import WHOSE, write_matches
 from dpsql.sql.relations import Element, Field, PrivateRows, Relation, column_of
 
 
@@ -65,7 +65,7 @@ class JoinedNames:
         if all(each.exists is not None for each in whole.members):
             unit = Field(WHOSE, column_of(str(table.unit.column), alias), hidden=True)
             fields[alias] += (unit,)
-        tell_partners(node, members, self.names)
+        write_matches(node, members, self.names)
         out: list[tuple[Element, Relation | Absorbed]] = []
         for element, relation in self.found:
             if element.alias not in members:

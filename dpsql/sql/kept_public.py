@@ -22,7 +22,7 @@ from dpsql.sql.language import Locate, check_scalar, refuse
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of
 from dpsql.sql.scope import conjuncts
-from dpsql.sql.unmet_keys import UnmetKeys
+from dpsql.sql.unmatched_keys import UnmetKeys
 
 ReadKeys = Callable[[Element, Relation], Given | None]
 """Reads public rows in FROM; None for what are none."""

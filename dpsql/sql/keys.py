@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import cached_property
-from dpsql.sql.edges import check_edges
+from dpsql.sql.cell_edges import check_edges
+from dpsql.sql.column_mentions import Below
 from dpsql.sql.functions import SETS
 from dpsql.sql.grouping_sets import read_sets
-from dpsql.sql.mentioned import Below
 from dpsql.sql.names import position_of, written_key
 from dpsql.sql.query import Expression
 from dpsql.sql.report_format import REPORT

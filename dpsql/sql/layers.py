@@ -28,7 +28,7 @@ from dpsql.sql.relations import Known
 from dpsql.sql.star_items import of_star
 from dpsql.sql.table_joins import ColumnSets, From, Joins
 from dpsql.sql.tables import traits_of
-from dpsql.sql.whole import is_whole, rounded
+from dpsql.sql.whole_numbers import is_whole, rounded
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
 _REFUSED = {"windows": ("E_WINDOW", "a window that is named twice")}

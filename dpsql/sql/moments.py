@@ -15,10 +15,10 @@ from dpsql.records import replace
 from dpsql.sql.aggregates import Aggregates
 from dpsql.sql.centred import centred, moved
 from dpsql.sql.derivative import guard
-from dpsql.sql.guarded import clipped, where_positive
+from dpsql.sql.guarded_values import clipped, where_positive
 from dpsql.sql.query import Aggregate
 from dpsql.sql.sums import among, amount
-from dpsql.sql.whole import marked
+from dpsql.sql.whole_numbers import marked
 
 COVARIANCE = "(xy - x * y / n)"
 SPREAD = "(xx - x * x / n)"
@@ -67,7 +67,7 @@ def paired(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
     if node.expression is None or node.args.get("expressions"):
         aggregates.refuse(node)
     (y, from_y), (x, from_x) = (
-        centred(each, aggregates.known_bounds, lone=aggregates.company.lone)
+        centred(each, aggregates.known_bounds, lone=aggregates.weights.lone)
         for each in (node.this, node.expression)
     )
     both = amount(aggregates.scope, _times(y, x))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.errors import printable
-from dpsql.sql.earlier_items import columns_of
 from dpsql.sql.language import Locate, refuse
+from dpsql.sql.lateral_aliases import columns_of
 from dpsql.sql.relations import Element, Join, PublicRows, Relation, read_from
 
 _INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"

@@ -8,7 +8,7 @@ from functools import reduce
 from sqlglot import exp
 
 from dpsql.records import dataclass
-from dpsql.sql.met_rows import Met, Unlike
+from dpsql.sql.rows_and_answers import RowsAndAnswers, Unlike
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,18 @@ class OptionalTerms:
     plain: exp.Expr | None
 
     @classmethod
-    def read(cls, node: exp.Expr, met: Met) -> OptionalTerms | None:
+    def read(cls, node: exp.Expr, sides: RowsAndAnswers) -> OptionalTerms | None:
         """Tell the terms of a sum apart; None where none of those about rows may be NULL.
 
         Raises: Unlike, where a term is about both.
         """
         terms = list(_terms(node))
-        plain = [term for term in terms if met.is_plain(term)]
+        plain = [term for term in terms if sides.is_plain(term)]
         rows = [term for term in terms if term not in plain]
-        optional = [term for term in rows if met.is_optional(term)]
+        optional = [term for term in rows if sides.is_optional(term)]
         if not optional:
             return None
-        if any(map(met.mentions, rows)):
+        if any(map(sides.mentions, rows)):
             raise Unlike
         return cls(_sum(rows), _sum(optional), _sum(plain) if plain else None)
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, nearest, printable
 from dpsql.sql.aggregates import Aggregates
+from dpsql.sql.cell_edges import check_edges
 from dpsql.sql.derivative import Needed, guard, slopes_of, stddev_sql
-from dpsql.sql.edges import check_edges
 from dpsql.sql.expressions import (
     Expressions,
     is_all,
@@ -32,7 +32,7 @@ from dpsql.sql.query import Number, Output, Running, Shell
 from dpsql.sql.report_format import REPORT
 from dpsql.sql.scope import Scope
 from dpsql.sql.sugar import has_aggregates
-from dpsql.sql.whole import is_whole, marked
+from dpsql.sql.whole_numbers import is_whole, marked
 
 if TYPE_CHECKING:
     from dpsql.sql.noise_reports import Tree

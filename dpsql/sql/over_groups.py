@@ -20,7 +20,7 @@ from dpsql.sql.language import check_aggregate, check_window
 from dpsql.sql.names import position_of
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.sugar import has_aggregates
-from dpsql.sql.whole import is_whole, marked, rounded
+from dpsql.sql.whole_numbers import is_whole, marked, rounded
 
 MAX_LISTED = 1_000
 """Most rows that may become one list or one text."""

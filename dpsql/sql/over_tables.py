@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql.records import dataclass
 from dpsql.sql.derivative import NoDerivative, slopes_of
 from dpsql.sql.expressions import Expressions, sql_of, written
-from dpsql.sql.hoisted import Hoisted, refuse
+from dpsql.sql.hoisted_subqueries import Hoisted, refuse
 from dpsql.sql.json_fields import field_of
 from dpsql.sql.language import Locate, check_node
 from dpsql.sql.names import Names
@@ -23,7 +23,7 @@ from dpsql.sql.relations import Element, Field, Known
 from dpsql.sql.report_format import REPORT
 from dpsql.sql.rewritten import is_of_existence
 from dpsql.sql.sugar import has_aggregates
-from dpsql.sql.whole import marked, settled
+from dpsql.sql.whole_numbers import marked, settled
 
 MAX_SLOPES = 16
 """Most noisy numbers that the standard error of a column is followed through."""

@@ -20,13 +20,13 @@ from sqlglot.errors import SqlglotError
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, field, replace
 from dpsql.settings import CLIPPING
-from dpsql.sql.anonymized import MARK, renewed
+from dpsql.sql.anonymization import MARK, renewed
 from dpsql.sql.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.collector import ended_anywhere
 from dpsql.sql.constants import constants_of
+from dpsql.sql.current_date import dated
 from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts
-from dpsql.sql.known_parts import KnownParts, TextParts, cut_up
 from dpsql.sql.language import check_calls, check_inverted, locate
 from dpsql.sql.lexemes import (
     MAX_NUMBER,
@@ -38,15 +38,15 @@ from dpsql.sql.lexemes import (
     lex,
     split_statements,
 )
-from dpsql.sql.misspelt import refuse_statement
+from dpsql.sql.misspelled_words import refuse_statement
 from dpsql.sql.other_syntax import respelled, take_top
 from dpsql.sql.own import parse_set, parse_show
+from dpsql.sql.prepared_statements import KnownParts, TextParts, cut_up
 from dpsql.sql.readers import Columns, ReadSelect
 from dpsql.sql.report_format import WORD, marked, take_reports
 from dpsql.sql.rewritten import NodeLimit
 from dpsql.sql.sugar import plain
 from dpsql.sql.synthetic import parse_create, parse_materialize, refuse_change
-from dpsql.sql.today import dated
 from dpsql.sql.unlisted import parse_forget, parse_search
 from dpsql.sql.written_tokens import parse_tokens
 

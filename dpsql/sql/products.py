@@ -18,13 +18,13 @@ from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.decided import find_decided
+from dpsql.sql.constant_conditions import find_decided
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.group import Grouping, Wide, all_ranges, nested, partition, ranges, ranked, wide_rows
-from dpsql.sql.known_parts import KnownParts
-from dpsql.sql.pieces import MaskedSum, Pieces
+from dpsql.sql.prepared_statements import KnownParts
 from dpsql.sql.query import Aggregate, Expression, Query, Rank, Running, Shell
-from dpsql.sql.whole import is_number
+from dpsql.sql.signed_products import MaskedSum, Pieces
+from dpsql.sql.whole_numbers import is_number
 from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]

@@ -20,9 +20,9 @@ from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, nearest, printable
 from dpsql.records import dataclass, field
 from dpsql.sql.language import Locate
-from dpsql.sql.misspelt import hint_of_text
+from dpsql.sql.misspelled_words import hint_of_text
 from dpsql.sql.query import Query
-from dpsql.sql.whole import INTEGERS
+from dpsql.sql.whole_numbers import INTEGERS
 
 PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""

@@ -15,7 +15,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.records import dataclass
 from dpsql.sql.functions import MIRRORED
-from dpsql.sql.met_rows import Met
+from dpsql.sql.rows_and_answers import RowsAndAnswers
 
 ROWS = "counted rows"
 """The alias of the counted rows; answers keep their own."""
@@ -70,26 +70,30 @@ class Comparison:
     bins: EvenBins | None
 
     @classmethod
-    def of(cls, met: Met) -> Comparison | None:
+    def of(cls, sides: RowsAndAnswers) -> Comparison | None:
         """The only such condition of a SELECT; None where there are none or several."""
-        found = [each for test in met.outer if (each := cls.read(test, met)) is not None]
+        found = [each for test in sides.outer if (each := cls.read(test, sides)) is not None]
         return found[0] if len(found) == 1 else None
 
     @classmethod
-    def read(cls, test: exp.Expr, met: Met) -> Comparison | None:
+    def read(cls, test: exp.Expr, sides: RowsAndAnswers) -> Comparison | None:
         """A condition, where it is such a comparison."""
         inner = test.unnest()
         kinds = {**MIRRORED, exp.EQ: exp.EQ}
         if not isinstance(inner, exp.Binary) or type(inner) not in kinds:
             return None
-        sides = ((inner.this, inner.expression), type(inner))
+        straight = ((inner.this, inner.expression), type(inner))
         mirrored = ((inner.expression, inner.this), kinds[type(inner)])
-        for (value, query), kind in (sides, mirrored):
+        for (value, query), kind in (straight, mirrored):
             value = value.unnest()
-            if met.is_of_rows(value) and isinstance(query, exp.Subquery) and met.is_asked(query):
-                is_bare = isinstance(value, exp.Column) and met.is_coarse(value)
-                is_alone = kind is not exp.EQ and met.binder.is_answer(query)
-                stored = met.names.origin(value) if is_bare and is_alone else None
+            if (
+                sides.is_of_rows(value)
+                and isinstance(query, exp.Subquery)
+                and sides.is_asked(query)
+            ):
+                is_bare = isinstance(value, exp.Column) and sides.is_coarse(value)
+                is_alone = kind is not exp.EQ and sides.binder.is_answer(query)
+                stored = sides.names.origin(value) if is_bare and is_alone else None
                 bins = None if stored is None else EvenBins.of(stored)
                 return cls(test, kind, value, query, bins) if bins or not is_bare else None
         return None

@@ -16,19 +16,19 @@ from dpsql.catalog import Column, Table
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
+from dpsql.sql.cell_edges import check_edges, check_literals, is_of_days, undeclared
 from dpsql.sql.clauses import Clips, Cut, clip_of
-from dpsql.sql.edges import check_edges, check_literals, is_of_days, undeclared
+from dpsql.sql.column_mentions import Below
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.functions import has
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar, locate, refuse
 from dpsql.sql.lexemes import Fragment
-from dpsql.sql.mentioned import Below
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest_column
 from dpsql.sql.remedies import remedy
-from dpsql.sql.whole import INTEGERS
+from dpsql.sql.whole_numbers import INTEGERS
 
 if TYPE_CHECKING:
     from dpsql.sql.public_rows import Joined
@@ -400,7 +400,7 @@ def _extract(scope: Scope, below: Below, node: exp.Expr, parts: dict[Expression,
     for reference in below.of(node).columns.values():
         columns |= scope.columns(reference)
     if isinstance(node, exp.DateDiff) and len(columns) > 1:
-        from dpsql.sql.steady import cut_off_sides  # few compare days
+        from dpsql.sql.cell_constants import cut_off_sides  # few compare days
 
         cut_off_sides(node)
     if len(columns) > 1 or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case)):

@@ -21,20 +21,20 @@ from dpsql.records import cached_property, dataclass, replace
 from dpsql.sql.answer_parts import in_parts, needs_parts
 from dpsql.sql.bind import leaf_of
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.decided import LIMITED
+from dpsql.sql.constant_conditions import LIMITED
 from dpsql.sql.declared_views import DeclaredView
-from dpsql.sql.earlier_items import columns_of, written_out
 from dpsql.sql.expressions import refuse_rows
+from dpsql.sql.extreme_rows import row_taken
 from dpsql.sql.inline import Flat, FlatSource
 from dpsql.sql.joined_names import Absorbed
 from dpsql.sql.kept_public import KeptPublic, matched
 from dpsql.sql.language import locate, refuse
+from dpsql.sql.lateral_aliases import columns_of, written_out
 from dpsql.sql.layers import Layers
-from dpsql.sql.looked_up import flat_without_public, without_public
+from dpsql.sql.lookup_joins import flat_without_public, without_public
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.natural_joins import read_sources
 from dpsql.sql.over_tables import Placed, TableExpressions
-from dpsql.sql.own_columns import over_own_columns
 from dpsql.sql.parse import Statement
 from dpsql.sql.per_unit import UnitRows, is_per_unit, refuse_units, table_under
 from dpsql.sql.private_joins import PrivateJoin
@@ -57,13 +57,13 @@ from dpsql.sql.relations import (
     find_clause,
     find_table,
 )
+from dpsql.sql.row_steps import over_own_columns
 from dpsql.sql.series import not_written_out
 from dpsql.sql.set_operations import set_operation
 from dpsql.sql.split import needs_split, split
 from dpsql.sql.star_items import is_spread
 from dpsql.sql.sugar import has_aggregates
 from dpsql.sql.tables import Tables
-from dpsql.sql.taken_rows import row_taken
 from dpsql.sql.unit_windows import UnitWindows, has_windows
 
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"

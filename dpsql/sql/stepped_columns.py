@@ -37,7 +37,7 @@ from dpsql.catalog.unit_local import (
 from dpsql.errors import ProgrammingError, printable
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cell_columns import column_of_values, mapped, plain
-from dpsql.sql.edges import check_edges
+from dpsql.sql.cell_edges import check_edges
 from dpsql.sql.formula_columns import as_formula
 from dpsql.sql.functions import has
 from dpsql.sql.language import Locate, check_scalar

@@ -16,10 +16,10 @@ from sqlglot import exp
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
 from dpsql.records import dataclass, replace
+from dpsql.sql.cell_edges import check_edges
 from dpsql.sql.centred import shifted
 from dpsql.sql.clipped_measures import ClippedMeasure, constant_of, lifted, read_clipped
 from dpsql.sql.decimal_places import is_fine
-from dpsql.sql.edges import check_edges
 from dpsql.sql.functions import has
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar

@@ -22,7 +22,7 @@ from dpsql.sql.names import Names
 from dpsql.sql.over_tables import TableExpressions, place_of
 from dpsql.sql.relations import Join
 from dpsql.sql.scope import conjuncts
-from dpsql.sql.whole import INTEGERS
+from dpsql.sql.whole_numbers import INTEGERS
 
 MAX_ROWS = 1_000_000
 """Most rows of a table of the shell, and most pairs of rows of a join."""

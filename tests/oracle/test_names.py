@@ -244,7 +244,7 @@ def _by_carrier(amounts: _Amounts, name: str, node: exp.Expr) -> bool:
 
 FAULTS = {
     "columns before aliases": ("dpsql.sql.expressions.find_alias", None),
-    "public columns taken for private ones": ("dpsql.sql.edges._compared", _any_literal),
+    "public columns taken for private ones": ("dpsql.sql.cell_edges._compared", _any_literal),
     "positions before the star": ("dpsql.sql.expressions.Expressions.column_at", _written_item),
     "public columns summed as bins": ("dpsql.sql.sums._Amounts.is_measure", _by_carrier),
 }

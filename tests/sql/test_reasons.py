@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from dpsql.sql.absent import NOTE
-from dpsql.sql.decided import LIMITED
+from dpsql.sql.absent_groups import NOTE
+from dpsql.sql.constant_conditions import LIMITED
 from tests.support.tables import Tables, World, open_tables
 
 CATALOG = """

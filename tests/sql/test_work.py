@@ -22,11 +22,11 @@ from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import Cancellation
 from dpsql.sealed import Sealed, _Clock
 from dpsql.sql.collector import ended_anywhere
+from dpsql.sql.column_mentions import Below
 from dpsql.sql.derivative import MAX_TEXT, NoDerivative, gradient
 from dpsql.sql.evaluate import MAX_LINKS
 from dpsql.sql.growth import bound_length
 from dpsql.sql.lexemes import split_statements
-from dpsql.sql.mentioned import Below
 from dpsql.sql.parse import parse
 from dpsql.sql.rewritten import any_of
 from tests.support.effort import IS_LARGE, effort

@@ -12,7 +12,7 @@ from dpsql.sql.expressions import sql_of, written
 from dpsql.sql.language import Locate
 from dpsql.sql.names import Names
 from dpsql.sql.relations import Known
-from dpsql.sql.whole import marked
+from dpsql.sql.whole_numbers import marked
 
 MAX_LEFT = 5_000
 """Characters of what stands before IN, which the generated SQL repeats."""

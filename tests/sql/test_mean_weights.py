@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.search.select import choose
 from dpsql.sql.centred import is_far
-from dpsql.sql.company import Company
+from dpsql.sql.mean_weights import MeanWeights
 from dpsql.workload.workload import Workload
 
 
@@ -35,11 +35,11 @@ def test_what_is_shown_keeps_its_error(counts: int, sums: bool) -> None:
         middle, largest = (low + high) / 2, max(abs(low), abs(high))
         count, values = [1.0, 1.0], [low, high]
         less = [low - middle, high - middle]
-        company = Company(counts=counts, sums=sums)
+        weights = MeanWeights(counts=counts, sums=sums)
         own = [(count, 1.0)] * counts
-        shown = [(values, company.of_sums / largest)] if sums else []
+        shown = [(values, weights.of_sums / largest)] if sums else []
         before = variances([*own, (values, 1 / largest)], [count, values, less])
-        part = company.part((low, high)) / less[1]
+        part = weights.part((low, high)) / less[1]
         now = variances([*own, *shown, (less, part)], [count, values, less])
         assert now == pytest.approx(before, rel=1e-2)
 

@@ -35,7 +35,7 @@ class Unlike(Exception):
 
 
 @dataclass(slots=True)
-class Met:
+class RowsAndAnswers:
     """The rows and the answers in FROM, and what names stand for.
 
     ``facts`` are those of each by its alias, ``coarse`` columns that show something of a cell.
@@ -56,7 +56,7 @@ class Met:
     known: dict[exp.Expr, bool] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, select: exp.Select, binder: SubqueryBinder) -> Met | None:
+    def read(cls, select: exp.Select, binder: SubqueryBinder) -> RowsAndAnswers | None:
         """Tell rows from answers; None where there are not both, or it is not known.
 
         Raises: Unlike; ProgrammingError where a name may stand for several columns.
@@ -234,13 +234,13 @@ class Met:
             return True
         (plan,) = (own.plan for own in self.names.scope.sources if own.name == each.alias)
         keys = unique_columns(plan)
-        met = {
+        sides = {
             self.names.column(one)
             for test in (*self.outer, *self.on.get(each.alias, []))
             for one, two in _equal(test.unnest())
             if isinstance(one, exp.Column) and not self.mentions(two)
         }
-        return keys is not None and keys <= met
+        return keys is not None and keys <= sides
 
     def is_optional(self, node: exp.Expr) -> bool:
         """True if an expression about rows may be NULL."""
@@ -285,17 +285,17 @@ def outwards(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     return tree
 
 
-def _asking(select: exp.Select, binder: SubqueryBinder) -> Met | None:
+def _asking(select: exp.Select, binder: SubqueryBinder) -> RowsAndAnswers | None:
     """A SELECT of rows that only projects, and has conditions that ask for an answer."""
     if select.args.get("group") or any(select.args.get(key) for key in _BOUNDED):
         return None
     if not any(choosing(select)) or has_aggregates(select):
         return None
     try:
-        met = Met.read(select, binder)
+        sides = RowsAndAnswers.read(select, binder)
     except (Unlike, ProgrammingError):
         return None
-    return met if met is not None and any(map(met.asks, met.outer)) else None
+    return sides if sides is not None and any(map(sides.asks, sides.outer)) else None
 
 
 def _inline(tree: exp.Expr, cte: exp.CTE, binder: SubqueryBinder) -> None:
@@ -326,13 +326,13 @@ def _moved(select: exp.Select, binder: SubqueryBinder) -> bool:
     if around is None or not isinstance(holder, exp.Subquery) or not is_from or not holder.alias:
         return False
     is_outer = holder.parent is not None and holder.parent.args.get("side")
-    met = None if is_outer else _asking(select, binder)
-    if met is None:
+    sides = None if is_outer else _asking(select, binder)
+    if sides is None:
         return False
-    asking = [test for test in met.outer if met.asks(test)]
-    set_where(select, [test for test in (*met.inner, *met.outer) if test not in asking])
+    asking = [test for test in sides.outer if sides.asks(test)]
+    set_where(select, [test for test in (*sides.inner, *sides.outer) if test not in asking])
     for test in asking:
-        for column in [each for each in test.find_all(exp.Column) if met.is_own(each)]:
+        for column in [each for each in test.find_all(exp.Column) if sides.is_own(each)]:
             name = f"{_CARRIED} {len(select.expressions)}"
             select.append("expressions", exp.alias_(column.copy(), name, quoted=True))
             column.replace(exp.column(exp.to_identifier(name, quoted=True), holder.alias))

@@ -1,4 +1,4 @@
-"""In what company means and spreads stand: what else a SELECT shows that is measured with them.
+"""Weights of the sums behind means and spreads, by what else their SELECT shows.
 
 Their errors are those of sums less the middle of the bounds. Alone, nothing else is shown that
 these could take from. A count or a sum that is shown beside a mean has an error of its own, which
@@ -20,8 +20,8 @@ HALF = math.sqrt(0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """The company of the aggregates of a SELECT.
+class MeanWeights:
+    """The aggregates beside means and spreads of a SELECT, of which weights are made.
 
     They are ``lone`` where all are means and spreads of the same columns. Where all are means of
     one column, and counts or sums of it, ``counts`` are the counts that are measured, else 0;
@@ -41,10 +41,10 @@ class Company:
         ratio of weights alone: with n counts, and w the squared weight of the sum of values, it is
         that without C where C has a^2 (1 - w) / (1 + b^2 / n).
 
-        >>> company = Company(counts=2)
-        >>> company.part((-1.0, 1.0)), round(company.part((0.0, 5.0)), 4)
+        >>> weights = MeanWeights(counts=2)
+        >>> weights.part((-1.0, 1.0)), round(weights.part((0.0, 5.0)), 4)
         (1.0, 0.4714)
-        >>> Company(lone=True).part((0.0, 5.0))
+        >>> MeanWeights(lone=True).part((0.0, 5.0))
         1.0
         """
         low, high = map(float, bounds)
@@ -60,19 +60,19 @@ class Company:
         return HALF if self.sums else 1.0
 
 
-MIXED = Company()
+MIXED = MeanWeights()
 
 
-def company_of(tree: exp.Expr) -> Company:
-    """Return in what company the means and spreads of a SELECT stand, whatever clause they are in.
+def read_mean_weights(tree: exp.Expr) -> MeanWeights:
+    """Return the aggregates that stand beside means and spreads, in whatever clause they are.
 
     >>> from sqlglot import parse_one
-    >>> company_of(parse_one("SELECT AVG(x), STDDEV(x) FROM t"))
-    Company(lone=True, counts=0, sums=False)
-    >>> company_of(parse_one("SELECT AVG(x), COUNT(*), SUM(x) FROM t"))
-    Company(lone=False, counts=2, sums=True)
+    >>> read_mean_weights(parse_one("SELECT AVG(x), STDDEV(x) FROM t"))
+    MeanWeights(lone=True, counts=0, sums=False)
+    >>> read_mean_weights(parse_one("SELECT AVG(x), COUNT(*), SUM(x) FROM t"))
+    MeanWeights(lone=False, counts=2, sums=True)
     >>> mixed = "AVG(x), AVG(y)", "VAR_POP(x), COUNT(*)", "COUNT(*), SUM(x)", "AVG(x), SUM(y)"
-    >>> {company_of(parse_one(f"SELECT {text} FROM t")) for text in mixed} == {MIXED}
+    >>> {read_mean_weights(parse_one(f"SELECT {text} FROM t")) for text in mixed} == {MIXED}
     True
     """
     found = list(tree.find_all(exp.AggFunc))
@@ -82,14 +82,14 @@ def company_of(tree: exp.Expr) -> Company:
     if len(columns) != 1:
         return MIXED
     if not shown:
-        return Company(lone=True)
+        return MeanWeights(lone=True)
     (own,) = columns
     sums = [node for node in shown if isinstance(node, exp.Sum)]
     are_means = all(isinstance(node, exp.Avg) for node in others)
     if not are_means or len(own) != 1 or any(_columns(node) != own for node in sums):
         return MIXED
     others_too = any(_columns(node) != own for node in shown)
-    return Company(counts=2 if others_too else 1, sums=bool(sums))
+    return MeanWeights(counts=2 if others_too else 1, sums=bool(sums))
 
 
 def _columns(node: exp.Expr) -> frozenset[str]:

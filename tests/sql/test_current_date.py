@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.sql import today
+from dpsql.sql import current_date
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse, parse_view
 from tests.support.oracle import write_world
@@ -19,7 +19,7 @@ ASKED = "SELECT COUNT(*) AS k FROM t WHERE d < date_trunc('month', CURRENT_DATE)
 @pytest.fixture
 def on(monkeypatch: pytest.MonkeyPatch) -> dt.date:
     day = dt.date(2024, 1, 31)
-    monkeypatch.setattr(today, "today", lambda: day)
+    monkeypatch.setattr(current_date, "today", lambda: day)
     return day
 
 
@@ -54,12 +54,12 @@ def test_another_day_is_another_request(tmp_path: Path, monkeypatch: pytest.Monk
     with dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection:
         free = []
         for month in (1, 1, 2, 1):
-            monkeypatch.setattr(today, "today", lambda month=month: dt.date(2024, month, 15))
+            monkeypatch.setattr(current_date, "today", lambda month=month: dt.date(2024, month, 15))
             cost = connection.execute(ASKED).result.cost
             assert cost is not None
             free.append(cost.free)
     assert free == [False, True, False, True]
-    monkeypatch.setattr(today, "today", lambda: dt.date(2024, 1, 15))
+    monkeypatch.setattr(current_date, "today", lambda: dt.date(2024, 1, 15))
     with dpsql.connect(tmp_path / "t.toml", epsilon=1) as connection:
         cost = connection.execute(ASKED).result.cost
         assert cost is not None

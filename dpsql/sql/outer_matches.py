@@ -14,7 +14,7 @@ WHOSE = " unit"
 """The hidden column with the privacy unit of joined rows, where no table is in all of them."""
 
 
-def tell_partners(node: exp.Select, members: Mapping[str, MemberTable], names: Names) -> None:
+def write_matches(node: exp.Select, members: Mapping[str, MemberTable], names: Names) -> None:
     """Say IS NULL and COUNT of a unit on the outer side of a join by whether there is a partner.
 
     So it is with what rows belong to their unit by, but with no other key, which may be NULL in a

@@ -16,9 +16,9 @@ from dpsql.sql import compose
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.known_parts import MOST_TESTS, cut_up
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
+from dpsql.sql.prepared_statements import MOST_TESTS, cut_up
 from dpsql.sql.products import Compiler
 from tests.support.effort import effort
 

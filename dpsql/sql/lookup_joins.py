@@ -41,7 +41,7 @@ from dpsql.sql.relations import (
     rows_of,
 )
 from dpsql.sql.scope import conjuncts
-from dpsql.sql.whole import INTEGERS
+from dpsql.sql.whole_numbers import INTEGERS
 
 Place = tuple[str, str]
 """The case-folded alias of public rows, and the case-folded name of a column of theirs."""

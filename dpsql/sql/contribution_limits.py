@@ -11,7 +11,7 @@ ROWS = "max_rows_contributed"
 
 
 @dataclass(frozen=True, slots=True)
-class Fewest:
+class ContributionLimits:
     """In how many groups, and of how many rows, a unit of a table counts; None if all."""
 
     groups: int | None
@@ -23,7 +23,7 @@ class Fewest:
         return self.groups is not None or self.rows is not None
 
     @classmethod
-    def of(cls, options: Options, table: Table) -> Fewest:
+    def of(cls, options: Options, table: Table) -> ContributionLimits:
         """The limits below those that the table declares. Raises: ProgrammingError (E_SETTING)."""
         found = read_own(options, GROUPS, ROWS) if options else [None, None]
         most = table.unit.max_rows

@@ -12,7 +12,7 @@ from dpsql.sql.aggregates import Aggregates, Builder
 from dpsql.sql.derivative import guard
 from dpsql.sql.distinct_aggregates import distinct_values
 from dpsql.sql.evaluate import Operand
-from dpsql.sql.guarded import where_positive
+from dpsql.sql.guarded_values import where_positive
 from dpsql.sql.query import Aggregate, Condition, Summand
 from dpsql.sql.relations import as_literal
 from dpsql.sql.scope import condition

@@ -26,7 +26,7 @@ from dpsql.sql.language import Locate
 from dpsql.sql.relations import PUBLIC
 
 if TYPE_CHECKING:
-    from dpsql.sql.steady import Same
+    from dpsql.sql.cell_constants import Same
 
 SHOWN = 12
 """Edges of bins that a hint lists."""
@@ -158,7 +158,7 @@ def check_edges(
                 raise _refuse_top(column, tree, capped, locate)
             raise _refuse(column, domain, node, locate)
 
-        from dpsql.sql.steady import Steadiness  # few cut through cells
+        from dpsql.sql.cell_constants import Steadiness  # few cut through cells
 
         Steadiness(column, same, refused).check(tree)
 
@@ -173,7 +173,7 @@ def _is_steady(column: Column, tree: exp.Expr, same: Same) -> bool:
     def refused(_: exp.Expr) -> NoReturn:
         raise _CutError
 
-    from dpsql.sql.steady import Steadiness
+    from dpsql.sql.cell_constants import Steadiness
 
     with contextlib.suppress(_CutError):
         Steadiness(column, same, refused).check(tree)
@@ -233,7 +233,7 @@ def _check_days(column: Column, domain: Periods, tree: exp.Expr, locate: Locate)
             case exp.TimeToUnix():
                 fine = not node.find(exp.Column)
             case exp.TimeToStr():
-                from dpsql.sql.steady import part_of  # few write days as texts
+                from dpsql.sql.cell_constants import part_of  # few write days as texts
 
                 shown = part_of(node)
                 fine = not node.find(exp.Column) or (shown is not None and shown[1] in _DAYS)

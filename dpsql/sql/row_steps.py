@@ -24,7 +24,7 @@ from dpsql.sql.row_numbers import RowNumbers
 from dpsql.sql.row_orders import RowOrders
 from dpsql.sql.semi_joins import SemiJoins
 from dpsql.sql.stepped_sums import SteppedSums
-from dpsql.sql.zones import Zones
+from dpsql.sql.time_zones import Zones
 
 
 def over_own_columns(

@@ -27,7 +27,7 @@ from dpsql.catalog.unit_local import (
 from dpsql.records import replace
 from dpsql.sql.cell_columns import FlatColumns
 from dpsql.sql.cell_tests import as_test
-from dpsql.sql.fewest import GROUPS, ROWS, Fewest
+from dpsql.sql.contribution_limits import GROUPS, ROWS, ContributionLimits
 from dpsql.sql.functions import SETS
 from dpsql.sql.inline import Flat
 from dpsql.sql.local_tables import named_source, relation_of, table_of
@@ -51,7 +51,11 @@ def groups_of(table: Table) -> int:
 
 
 def keep_groups(
-    flat: Flat, select: exp.Select, fewest: Fewest, statement: Statement, compiler: Compiler
+    flat: Flat,
+    select: exp.Select,
+    limits: ContributionLimits,
+    statement: Statement,
+    compiler: Compiler,
 ) -> exp.Select:
     """The SELECT over the rows that count, which ``flat`` is of from now on.
 
@@ -62,23 +66,23 @@ def keep_groups(
         hint = "leave the option out, or join public rows by a unique key"
         flat.refuse(select, "E_JOIN", f"public rows beside {GROUPS} or {ROWS}", hint)
     columns = FlatColumns(flat.rows.source, table, statement.fragment, compiler)
-    by = _keys(flat, select, columns) if fewest.groups is not None else ()
+    by = _keys(flat, select, columns) if limits.groups is not None else ()
     relation, tests = relation_of(table), flat.filters(select)
     if tests:
         test = as_test(flat.rows.source, tests, statement.fragment, compiler)
         relation = FilterRows(relation, test)
     relation, most = columns.over(relation), table.unit.max_rows
-    if fewest.rows is not None:
+    if limits.rows is not None:
         # rows are numbered as lots are drawn, where nothing says how they are ordered
         relation = _first(
-            WindowRows(relation, _number("row", columns, most), "row_number"), fewest.rows
+            WindowRows(relation, _number("row", columns, most), "row_number"), limits.rows
         )
-        most = fewest.rows
-    if fewest.groups is not None:
+        most = limits.rows
+    if limits.groups is not None:
         known = columns.all()
         count = min(most, math.prod(known[name].size for name in by))
         number = _number("group", columns, count)
-        relation = _first(WindowRows(relation, number, "part_number", by=by), fewest.groups)
+        relation = _first(WindowRows(relation, number, "part_number", by=by), limits.groups)
     label = table.name.split(" #")[0]
     found = table_of(compiler.catalog, relation, label, most, flat.locate(select))
     source = named_source(found.name, flat.rows.source.alias_or_name)

@@ -299,7 +299,7 @@ LONG: dict[str, str] = {
 }
 STAGES = (
     *("lexemes", "parse", "written_tokens", "rewritten", "sugar", "compose", "shape", "scope"),
-    *("expressions", "sums", "steady", "products", "pieces", "evaluate"),
+    *("expressions", "sums", "cell_constants", "products", "signed_products", "evaluate"),
 )
 """Modules in which statements take long, from their text to their products."""
 USUAL = (

@@ -54,7 +54,14 @@ RARE = {
         "engine.key_search",
         "engine.explain",
     ),
-    *("sql.inline", "sql.per_unit", "sql.sums", "sql.pivots", "sql.running_totals", "sql.met_rows"),
+    *(
+        "sql.inline",
+        "sql.per_unit",
+        "sql.sums",
+        "sql.pivots",
+        "sql.running_totals",
+        "sql.rows_and_answers",
+    ),
     *("strategy.queries", "strategy.separate", "strategy.symmetric"),
     *(
         "answer.synthetics",

@@ -21,7 +21,7 @@ from benchmarks.adaptive_data import (
 )
 from dpsql.errors import ProgrammingError
 from dpsql.learn.batches import answer_sums, check
-from dpsql.learn.design import Algorithm, SumBatch, prefixes
+from dpsql.learn.design import Algorithm, SumBatch
 from dpsql.learn.thresholds import GAUSSIAN_SHARE, METHODS, SINGLE_SHARE, Threshold
 from dpsql.strategy.noise_law import Noise
 from tests.learn.fake import FakeSums
@@ -104,7 +104,7 @@ class Prefixes:
         clipped = np.minimum(data.values, data.upper)
         bins = np.clip(-(-clipped * BINS // data.upper), 1, BINS) - 1  # zeros are in the first
         self.counts = np.bincount(bins, minlength=BINS)
-        self.batch = SumBatch(values, prefixes(BINS), noise)
+        self.batch = SumBatch(values, np.tril(np.ones((BINS, BINS), dtype=np.int64)), noise)
         self.truth = self.batch.queries @ (values * self.counts)
 
     def errors(self, algorithm: Algorithm, rule: Threshold, runs: int) -> list[Estimate]:

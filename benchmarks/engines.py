@@ -33,7 +33,7 @@ import psycopg
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, cells_of
 from tests.support.postgres import Server, server, short_folder
 
@@ -121,7 +121,7 @@ def measure(
     found: dict[str, tuple[float, ...]] = {}
     timed = partial(_timed, server)
     opened: list[TableVault] = []
-    found["open"] = timed(lambda: opened.append(open_vault(table, SALT)))
+    found["open"] = timed(lambda: opened.append(TableVault(table, SALT)))
     (vault,) = opened
     found["load"] = timed(vault.load)
     sums: list[int] = []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product as cartesian
 
 import numpy as np
 
 from dpsql.algebra import marginals
 from dpsql.algebra.blocks import Haar, Hierarchy, Identity, IdentityTotal, Total
-from dpsql.algebra.operator import Operator
+from dpsql.algebra.operator import Floats, Operator
 from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Workload
@@ -96,7 +96,26 @@ def data_cube_error(workload: Workload, noise: Noise) -> float | None:
         u[inside] = weight2
     traces = marginals.eigenvalues(u, sizes) * marginals.dimensions(sizes)
     norm2 = law(noise).squared(len(chosen))
-    return norm2 * marginals.marginal_error(theta2, traces, sizes)
+    return norm2 * marginal_error(theta2, traces, sizes)
+
+
+def marginal_error(theta2: Floats, traces: Floats, sizes: Sequence[int]) -> float:
+    """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
+
+    It is in squared counts, for noise of variance one.
+
+    Args:
+        theta2: (2,) * d, the squared weight of the marginal over each set.
+        traces: (2,) * d, the trace of V on each common eigenspace.
+        sizes: the cells of each of the d attributes.
+
+    Source: HDMM, section 8, Theorem 11, in O(d 2^d).
+    """
+    values = marginals.eigenvalues(theta2, sizes)
+    asked = traces > 1e-13 * traces.max()
+    if (values[asked] <= 0).any():
+        return float("inf")
+    return float((traces[asked] / values[asked]).sum())
 
 
 def _requested_marginals(workload: Workload) -> dict[tuple[int, ...], float] | None:

@@ -26,7 +26,7 @@ import numpy as np
 from dpsql.engine.clip import make_rule, rule_of_batch, rule_of_one
 from dpsql.engine.clipped_workload import CHOSEN
 from dpsql.learn.batches import answer_sums
-from dpsql.learn.design import SumBatch, prefixes
+from dpsql.learn.design import SumBatch
 from dpsql.learn.handle import Candidate, Model
 from dpsql.learn.mwem import mwem
 from dpsql.learn.rap import run_rap
@@ -59,7 +59,7 @@ def sum_error(method: Method, rng: np.random.Generator) -> float:
     return abs(float(found.values[0]) - float(AMOUNTS.sum()))
 
 
-BATCH = SumBatch(ENDS, prefixes(len(ENDS)), "laplace")
+BATCH = SumBatch(ENDS, np.tril(np.ones((len(ENDS), len(ENDS)), dtype=np.int64)), "laplace")
 BINS = np.bincount(np.searchsorted(ENDS, AMOUNTS), minlength=len(ENDS))
 
 

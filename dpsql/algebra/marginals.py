@@ -83,25 +83,6 @@ def coefficients(values: Array, sizes: Sequence[int]) -> Floats:
     return np.asarray(sup_inverse(values) / merged_cells(sizes), dtype=np.float64)
 
 
-def marginal_error(theta2: Array, traces: Array, sizes: Sequence[int]) -> float:
-    """Return tr(V G(theta^2)^+), infinite when G(theta^2) does not support V.
-
-    It is in squared counts, for noise of variance one.
-
-    Args:
-        theta2: (2,) * d, the squared weight of the marginal over each set.
-        traces: (2,) * d, the trace of V on each common eigenspace.
-        sizes: the cells of each of the d attributes.
-
-    Source: HDMM, section 8, Theorem 11, in O(d 2^d).
-    """
-    values = eigenvalues(theta2, sizes)
-    asked = traces > 1e-13 * traces.max()
-    if (values[asked] <= 0).any():
-        return float("inf")
-    return float((traces[asked] / values[asked]).sum())
-
-
 def _per_axis(x: Array, target: int, source: int, sign: int) -> Array:
     out = np.array(x, order="C")
     for axis in range(out.ndim):

@@ -154,12 +154,3 @@ def padded(theta: Floats, values: Floats) -> Floats:
     """
     unit = values / (1 + theta.sum(axis=0))
     return np.asarray(theta * unit / (unit + 1 - values))
-
-
-def prefixes(bins: int) -> Integers:
-    """Return the queries that sum the first k bins, k = 1..bins.
-
-    >>> prefixes(2).tolist()
-    [[1, 0], [1, 1]]
-    """
-    return np.tril(np.ones((bins, bins), dtype=np.int64))

@@ -251,15 +251,6 @@ def columns_of(plan: Plan) -> tuple[ColumnId, ...]:
     return left if half else (*left, *columns_of(plan.right))
 
 
-def walk_plan(plan: Plan) -> Iterator[Plan]:
-    """A plan and all below it, what is above first; what is shared comes at every mention."""
-    waiting = [plan]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += reversed(inputs_of(found))
-
-
 def from_below(plan: Plan) -> list[Plan]:
     """The operators of a plan, each once and after those below it."""
     found: dict[int, Plan] = {}

@@ -5,7 +5,6 @@ All of it is post-processing, free and biased: intervals of the raw answers do n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,19 +44,6 @@ def project_orthant(values: NDArray[Any]) -> Floats:
     [1.5, 0.0]
     """
     return np.asarray(np.maximum(values, 0.0), dtype=np.float64)
-
-
-def project_marginals(marginals: Sequence[NDArray[Any]], total: float) -> list[Floats]:
-    """Return every marginal (any shape) on the simplex of a common total, clipped to >= 1.
-
-    The mean error falls by an order of magnitude where most cells are empty; the marginals agree
-    on their total only.
-    """
-    rows = max(total, 1.0)
-    return [
-        project_simplex(np.asarray(table).ravel(), rows).reshape(np.shape(table))
-        for table in marginals
-    ]
 
 
 def project_monotone(values: NDArray[Any], variances: NDArray[Any] | None = None) -> Floats:

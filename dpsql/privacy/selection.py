@@ -16,7 +16,7 @@ import numpy as np
 from dpsql.errors import InternalError
 from dpsql.privacy.entropy import Bits
 from dpsql.privacy.exponential import UniformReal, exp_bounds
-from dpsql.privacy.noise import Integers, discrete_laplace, exp_coins, uniform_below
+from dpsql.privacy.noise import Integers, discrete_laplace, uniform_below
 
 
 def exponential_mechanism(bits: Bits, scores: Sequence[int], epsilon: Fraction, spread: int) -> int:
@@ -95,37 +95,6 @@ def _round_down(value: Fraction) -> Fraction:
     return Fraction(int(value * scale)) / scale
 
 
-def permute_and_flip(
-    bits: Bits, scores: Sequence[int], epsilon: Fraction, sensitivity: int, monotone: bool = False
-) -> int:
-    """Return the first index, in random order, whose coin exp(-eta * (best - score)) falls true.
-
-    eta is epsilon / (2 sensitivity), or twice that when one unit moves all scores one way.
-    Guarantee: epsilon-DP; never a worse expected score than the exponential mechanism.
-    Source: McKenna and Sheldon 2020.
-    """
-    eta = epsilon / (_positive(sensitivity) * (1 if monotone else 2))
-    num, den = _gaps(scores, eta)
-    order = _permutation(bits, num.size)
-    heads = exp_coins(bits, num[order], den)
-    return int(order[np.argmax(heads)])  # the best score has gap 0, so one coin is true
-
-
-def noisy_max(
-    bits: Bits, scores: Sequence[int], epsilon: Fraction, sensitivity: int, monotone: bool = False
-) -> int:
-    """Return the first index with the largest score plus discrete Laplace noise.
-
-    The scale is 2 sensitivity / epsilon, or half of that when one unit moves all scores one way.
-    Guarantee: epsilon-DP: for fixed noise elsewhere an index wins when its own noise reaches an
-    integer that one unit moves by that much. Source: Dwork and Roth 2014, Section 3.3.
-    """
-    scale = _positive(sensitivity) * (1 if monotone else 2) / _amount(epsilon)
-    noise = discrete_laplace(bits, scale, _some(scores))
-    noisy = [int(q) + int(z) for q, z in zip(scores, noise, strict=True)]
-    return noisy.index(max(noisy))
-
-
 def above_threshold(
     bits: Bits, scores: Sequence[int], threshold: int, epsilon: Fraction, down: int, up: int
 ) -> int | None:
@@ -161,29 +130,11 @@ def svt_scales(epsilon: Fraction, down: int, up: int) -> tuple[Fraction, Fractio
     return factor * root_shift, factor * root_spread
 
 
-def _gaps(scores: Sequence[int], eta: Fraction) -> tuple[Integers, int]:
-    """Return eta * (best - score) as numerators over one denominator."""
-    _some(scores)
-    eta = _amount(eta)
-    best = max(int(q) for q in scores)
-    gaps = [(best - int(q)) * eta.numerator for q in scores]
-    return np.array(gaps, dtype=object), eta.denominator
-
-
 def _whole(scores: Sequence[int] | Integers) -> Integers:
     """Return scores as they are where they are int64, else as Python integers: no score decides."""
     if isinstance(scores, np.ndarray) and scores.dtype == np.int64:
         return scores
     return np.array(scores, dtype=object)
-
-
-def _permutation(bits: Bits, size: int) -> Integers:
-    """Return a uniformly random order of ``range(size)``: keys are sorted, ties drawn again."""
-    while True:
-        keys = bits.words(size)
-        order = np.argsort(keys)
-        if not (keys[order][1:] == keys[order][:-1]).any():
-            return order
 
 
 def _cube_root(n: int) -> int:

@@ -75,12 +75,6 @@ def inside_of(problem: Problem) -> list[list[int]]:
     return [list(problem.axes(mask)) for mask in problem.components.masks]
 
 
-def planned_error(problem: Problem, tables: Traces) -> float:
-    """Return the least error at unit budget, (sum_c sqrt(R_c p_c))^2."""
-    R = problem.components.values(tables.t, tables.r)
-    return float(np.sqrt(R * prices(problem, tables.tau)).sum() ** 2)
-
-
 def initial_rows(problem: Problem, tol: float = 1e-3) -> list[Floats | None]:
     """Return per attribute the OPT_0 rows of its normalised factors, None where K = I."""
     return bounded_rows(problem, tol)[0]

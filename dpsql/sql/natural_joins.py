@@ -20,11 +20,6 @@ _WRITTEN = "natural"
 """Where a join notes that it was written out."""
 
 
-def has_natural(select: exp.Expr) -> bool:
-    """True if a SELECT has a NATURAL JOIN."""
-    return any(map(_is_written, select.args.get("joins") or ()))
-
-
 def read_sources(
     select: exp.Select,
     relation_of: Callable[[exp.Expr], Relation],

@@ -17,7 +17,7 @@ from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog import Catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy import exact
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.support.tables import write_tables
@@ -84,7 +84,7 @@ def counts(catalog: Path) -> NDArray[np.int64]:
     """Return the exact cells of a table, which no user can ask for."""
     table = Catalog.load(catalog).tables["t"]
     sizes = [np.arange(column.size) for column in table.columns.values()]
-    return open_vault(table, SALT).count(list(table.columns), sizes)
+    return TableVault(table, SALT).count(list(table.columns), sizes)
 
 
 def sums(place: Path) -> None:
@@ -104,7 +104,7 @@ def node_sums(catalog: Path) -> dict[int, NDArray[np.int64]]:
     """Return the exact sums of the nodes of x, and of its NULL cell where there is one."""
     table = Catalog.load(catalog).tables["t"]
     others = (0,) if table.columns["x"].null else ()
-    opened = open_vault(table, SALT)
+    opened = TableVault(table, SALT)
     return {degree: opened.tally([Nodes("x", degree, 1, GRID, others)]) for degree in (1, 2)}
 
 

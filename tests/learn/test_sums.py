@@ -10,13 +10,14 @@ from typing import Literal, get_args
 import duckdb
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks.tails import several_error, sum_error
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.engine.clip import rule_of_one
 from dpsql.errors import ProgrammingError
 from dpsql.learn.batches import answer_sums, draw_in, smooth_tail
-from dpsql.learn.design import Algorithm, SumBatch, padded, prefixes
+from dpsql.learn.design import Algorithm, SumBatch, padded
 from dpsql.learn.thresholds import (
     AFTERWARDS,
     AGAIN,
@@ -40,6 +41,11 @@ DEMO = Path(__file__).parents[2] / "demo_data"
 NOISES: tuple[Noise, ...] = ("laplace", "gaussian")
 VALUES = np.arange(1, 21, dtype=np.int64) * 500
 COUNTS = np.array([3000 // (1 + j) ** 2 for j in range(20)], dtype=np.int64)
+
+
+def prefixes(bins: int) -> NDArray[np.int64]:
+    """The queries that sum the first k bins, k = 1..bins."""
+    return np.tril(np.ones((bins, bins), dtype=np.int64))
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,7 @@ from dpsql.logical.nodes import (
     LogicalWindow,
     Plan,
     columns_of,
+    inputs_of,
 )
 
 COLUMNS = {
@@ -621,3 +622,12 @@ class Recipes:
         found = read(recipe.made(count(1)))
         if found is not None and wanted in (None, found[1].level):
             self.of[found[1].level].append(recipe)
+
+
+def walk_plan(plan: Plan) -> Iterator[Plan]:
+    """A plan and all below it, what is above first; what is shared comes at every mention."""
+    waiting = [plan]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(inputs_of(found))

@@ -24,12 +24,12 @@ from dpsql.logical.nodes import (
     columns_of,
     expressions_of,
     inputs_of,
-    walk_plan,
 )
 from dpsql.sql.lexemes import Fragment, split_statements
 from dpsql.sql.parse import Statement, parse
 from tests.gate.record import FEW, key_of, opened
 from tests.gate.worlds import worlds
+from tests.logical.planned import walk_plan
 
 UNBOUND = Path(__file__).with_name("unbound.txt")
 NAMES = ("Referenced column", "Referenced table", "Ambiguous reference", "does not have a column")

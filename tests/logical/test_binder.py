@@ -23,10 +23,10 @@ from dpsql.logical.nodes import (
     Plan,
     columns_of,
     inputs_of,
-    walk_plan,
 )
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
+from tests.logical.planned import walk_plan
 from tests.logical.shadow import misplaced
 
 TABLES = {

@@ -11,13 +11,13 @@ from dpsql.logical.bind.catalog_schema import CatalogSchema
 from dpsql.logical.facts import PlanFacts
 from dpsql.logical.inference import FactReader, infer_facts
 from dpsql.logical.levels import RelationLevel
-from dpsql.logical.nodes import BoundStatement, LogicalAggregate, LogicalBound, inputs_of, walk_plan
+from dpsql.logical.nodes import BoundStatement, LogicalAggregate, LogicalBound, inputs_of
 from dpsql.logical.rules import ruled
 from dpsql.records import replace
 from dpsql.sql.declared_views import with_views
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
-from tests.logical.planned import COLUMNS, catalog
+from tests.logical.planned import COLUMNS, catalog, walk_plan
 
 VIEWS = {"few": View("few", "SELECT * FROM visits", max_rows=2)}
 

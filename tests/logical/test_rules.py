@@ -17,10 +17,9 @@ from dpsql.logical.nodes import (
     columns_of,
     expressions_of,
     inputs_of,
-    walk_plan,
 )
 from dpsql.logical.rules import RULES, ruled
-from tests.logical.planned import WHOLE, PlanDraw, PlanPrinter, SmallWorld
+from tests.logical.planned import WHOLE, PlanDraw, PlanPrinter, SmallWorld, walk_plan
 from tests.support.effort import SHIFT, effort, first_seed
 
 

@@ -15,7 +15,7 @@ from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.inspect import Figures
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.oracle.test_private_joins import CATALOG, LINES, differences, star
 from tests.support.seam import zero_noise
 from tests.support.tables import open_tables, write_tables
@@ -86,7 +86,7 @@ def test_a_unit_leaves_all_files(tmp_path: Path) -> None:
                     database.execute(f"COPY {table} TO '{folder / table}.parquet'")
             made = derive(Catalog.load(folder / "t.toml"), relation, name, 4)
             columns = [key for key, column in made.columns.items() if column.domain]
-            vault = open_vault(made, SALT).within(RowView(tuple(columns)))
+            vault = TableVault(made, SALT).within(RowView(tuple(columns)))
             sizes = [np.arange(made.columns[key].size) for key in columns]
             counts[gone] = vault.count(columns, sizes)
         for gone in (3, 7):

@@ -11,9 +11,7 @@ import pytest
 
 from dpsql.pgm.predict import POWERS, best_power, largest_error, marginal_errors
 from dpsql.pgm.project import (
-    project_marginals,
     project_monotone,
-    project_orthant,
     project_simplex,
 )
 from dpsql.search.select import select
@@ -78,15 +76,6 @@ def test_edges_of_the_simplex_projection() -> None:
     assert project_simplex(np.array([1e16, 1e16 + 2]), 10.0).tolist() == [4.0, 6.0]
     inside = np.array([0.25, 0.75])
     assert project_simplex(inside).tolist() == inside.tolist()
-
-
-def test_marginals_share_one_total_of_at_least_one() -> None:
-    tables = [np.array([[2.0, -1.0], [0.5, 0.0]]), np.array([-3.0, -4.0])]
-    for total, sums in ((3.0, 3.0), (-5.0, 1.0)):
-        found = project_marginals(tables, total)
-        assert [t.shape for t in found] == [(2, 2), (2,)]
-        assert [float(t.sum()) for t in found] == pytest.approx([sums, sums])
-    assert project_orthant(tables[1]).tolist() == [0.0, 0.0]
 
 
 def test_monotone_projection_pools_by_weight() -> None:

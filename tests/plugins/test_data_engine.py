@@ -29,7 +29,7 @@ from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.conformance import FORMS, find_faults
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.plugins import GROUP
-from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.support.packages import folder_of_packages, install
 from tests.support.seam import zero_noise
@@ -143,7 +143,7 @@ def refused(work: Callable[[], object]) -> Error:
 def test_vectors_are_those_of_the_same_rows_in_files(unit: str, stored: Path, site: Path) -> None:
     paths = sqlite_catalog(stored, unit), catalog(stored, "files", "visits.parquet", unit)
     tables = [Catalog.load(path).tables["visits"] for path in paths]
-    one, other = (open_vault(table, SALT) for table in tables)
+    one, other = (TableVault(table, SALT) for table in tables)
     columns = tables[0].columns
     asked: list[tuple[str, list[AnyResolution]]] = [("", [])]
     asked += [(n, [cells_of(n, np.arange(c.size))]) for n, c in columns.items() if c.size]

@@ -20,7 +20,7 @@ from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
 from dpsql.privacy.inspect import Figures
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import cells_of
 from tests.privacy.delta_tables import Row, arrow, written
 from tests.support.seam import zero_noise
@@ -49,7 +49,7 @@ def test_every_version_is_read_as_it_was(seed: int, tmp_path: Path) -> None:
         pq.write_table(arrow(rows), plain)
         for unit in (Unit(), Unit("who", 2)):
             vaults = [
-                open_vault(each, SALT)
+                TableVault(each, SALT)
                 for each in (
                     in_delta(folder, version, unit),
                     Table("t", str(plain), unit, COLUMNS),

@@ -23,7 +23,7 @@ from dpsql.privacy.find_keys import _choose, _weights
 from dpsql.privacy.vault.unit import key_counts
 from dpsql.privacy.vault.unit.key_counts import NO_VALUE, Pairs, _bounded
 from dpsql.privacy.vault.unit.unit_numbers import Digest, Units
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.support.tables import insert, scribe
 
 pytestmark = pytest.mark.usefixtures("one_reader")
@@ -55,7 +55,7 @@ def pairs_of(path: Path, most: int, by_unit: bool = True, kind: str = "text") ->
     sought = Sought("keys", most, "month")
     column = Column("k", kind, sought=sought)
     unit = Unit("who", 50) if by_unit else Unit()
-    vault = open_vault(Table("t", str(path), unit, {"k": column}), SALT)
+    vault = TableVault(Table("t", str(path), unit, {"k": column}), SALT)
     return vault.pairs("k", sought)
 
 
@@ -154,7 +154,7 @@ def test_keys_come_in_an_order_that_says_nothing_of_rows(tmp_path: Path) -> None
 def test_other_keys_than_the_catalog_declares_are_not_looked_at(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [("a", "x")])
     column = Column("k", "text", sought=Sought("keys", 1))
-    vault = open_vault(Table("t", str(path), Unit("who", 9), {"k": column}), SALT)
+    vault = TableVault(Table("t", str(path), Unit("who", 9), {"k": column}), SALT)
     for wrong in (Sought("keys", 2), Sought("bounds")):
         with pytest.raises(ProgrammingError):
             vault.pairs("k", wrong)
@@ -203,7 +203,7 @@ def test_released_keys_are_sorted_and_frequent_ones(tmp_path: Path) -> None:
 def test_whatever_goes_wrong_is_told_by_one_constant_text(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [("a", "secret")])
     column = Column("k", "text", sought=Sought("keys", 1))
-    vault = open_vault(Table("t", str(path), Unit("who", 9), {"k": column}), SALT)
+    vault = TableVault(Table("t", str(path), Unit("who", 9), {"k": column}), SALT)
     with (
         mock.patch.object(key_counts, "is_key", side_effect=ValueError("secret")),
         pytest.raises(InternalError) as caught,

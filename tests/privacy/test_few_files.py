@@ -20,7 +20,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import Error
 from dpsql.privacy.vault.files.readers import end_readers
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
 from dpsql.workload.cells import Cells
 
@@ -48,7 +48,7 @@ for spill in ((), (("spill", str(folder)),)):
             table = Table("t", source, Unit("who", 2), columns, options=spill, row_count_hint=5000)
             holes = leave(number) if when == "open" else []
             try:
-                vault = open_vault(replace(table, room=5000), b"salt" * 8)
+                vault = TableVault(replace(table, room=5000), b"salt" * 8)
                 holes += leave(number) if when == "load" else []
                 vault.load()
                 holes += leave(number) if when == "tally" else []

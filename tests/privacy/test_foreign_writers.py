@@ -22,7 +22,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.view import RowView
 from dpsql.dbapi.connection import raise_budget
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.support.seam import zero_noise
 
 NAMES = ["Ann", "O'Neil", "a,b", 'say "hi"', "é", "ß", "x y", "日本", "NA", "0"]
@@ -188,7 +188,7 @@ def write(folder: Path, ending: str, how: Write) -> Path:
 def counts(path: Path) -> dict[str, list[int]]:
     """The rows of each cell, column by column."""
     table = Catalog.load(path).tables["t"]
-    vault = open_vault(table, b"0123456789abcdef")
+    vault = TableVault(table, b"0123456789abcdef")
     return {
         name: vault.within(RowView((name,))).count([name], [np.arange(column.size or 0)]).tolist()
         for name, column in table.columns.items()

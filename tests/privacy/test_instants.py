@@ -25,7 +25,7 @@ from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
 from dpsql.privacy.vault.stored_rows import ask_all
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.additivity import CLOCKS, DATES
 
 SALT = b"0123456789abcdef"
@@ -163,7 +163,7 @@ def test_instants_of_every_unit_are_the_same_days(unit: str, version: str, tmp_p
 
 def counts(source: Path | str) -> list[list[int]]:
     """The counts of every column, whose rows are their own units."""
-    vault = open_vault(Table("t", str(source), Unit(), TABLE), SALT)
+    vault = TableVault(Table("t", str(source), Unit(), TABLE), SALT)
     return [vault.count([name], [np.arange(each.size)]).tolist() for name, each in TABLE.items()]
 
 
@@ -312,6 +312,6 @@ def test_without_the_package_that_reads_them_they_are_refused_by_their_types(
                 FILES.open(whole)
             texts |= {f"{each.value} {each.value.hint}" for each in (at_connect, when_opened)}
             refuse_unreadable([other])
-            open_vault(other, SALT).load()
+            TableVault(other, SALT).load()
     (text,) = texts
     assert "dpsql[arrow]" in text

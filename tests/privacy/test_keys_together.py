@@ -24,7 +24,7 @@ from dpsql.privacy.vault.codes import combinations
 from dpsql.privacy.vault.codes.combinations import encode_joint, join_codes, split_codes
 from dpsql.privacy.vault.unit import key_counts
 from dpsql.privacy.vault.unit.key_counts import Pairs
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.test_distinct import HOSTILE, PRINTABLE, SALT
 from tests.support.tables import insert, scribe
 
@@ -62,7 +62,7 @@ def pairs_of(path: Path, most: int, by_unit: bool = True) -> Pairs:
     table = table_of(path, most, Unit("who", 50) if by_unit else Unit())
     sought = joint_column(list(table.columns.values())).sought
     assert sought is not None
-    return open_vault(table, SALT).pairs("k, c", sought)
+    return TableVault(table, SALT).pairs("k, c", sought)
 
 
 def plain(rows: Sequence[Row]) -> set[tuple[Any, str]]:
@@ -118,7 +118,7 @@ def test_every_row_is_in_the_cell_of_its_combination_or_with_all_others(
     keys = draw.sample(sorted({key for _, key in known}), draw.choice([0, 1, 5]))
     column = found_column([tuple(key.split("\x1f")) for key in keys])  # type: ignore[misc]
     table = table_of(write(tmp_path / "t.parquet", rows), 1, Unit())
-    vault: TableVault = open_vault(
+    vault: TableVault = TableVault(
         Table("t", table.source, Unit(), {**table.columns, "k, c": column}), SALT
     )
     expected = [
@@ -132,7 +132,7 @@ def test_parts_that_are_crossed_are_other_combinations(tmp_path: Path) -> None:
     rows = [("a", "tea", -1), ("a", "milk", 7), ("a", "milk", -1), ("a", "tea", 7), ("a", "x", 7)]
     table = table_of(write(tmp_path / "t.parquet", rows), 1, Unit())
     columns = {**table.columns, "k, c": found_column(keys)}
-    vault = open_vault(Table("t", table.source, Unit(), columns), SALT)
+    vault = TableVault(Table("t", table.source, Unit(), columns), SALT)
     assert vault.rows().codes["k, c"].tolist() == [2, 1, 3, 0, 3]
 
 
@@ -150,7 +150,7 @@ def test_codes_are_joined_and_split_again() -> None:
 def test_no_other_combination_than_of_columns_whose_keys_are_sought(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [("a", "x", 7)])
     table = table_of(path, 2, Unit("who", 9))
-    vault = open_vault(table, SALT)
+    vault = TableVault(table, SALT)
     parts = (("text", "k"), ("integer", "c"))
     for wrong in (
         Sought("keys", 3, parts=parts),

@@ -32,7 +32,7 @@ from dpsql.privacy.measure import _add_noise, _is_wide, check_cost, measure
 from dpsql.privacy.noise import SAMPLERS
 from dpsql.privacy.vault.data_engine import Room
 from dpsql.privacy.vault.unit.key_counts import Pairs
-from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.privacy.vaults import Vaults, read_public
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
@@ -429,7 +429,7 @@ class OneVault(Vaults):
     _salt = b"a salt that is known"
 
     def __init__(self, table: Table) -> None:
-        self._vault = open_vault(table, b"0123456789abcdef")
+        self._vault = TableVault(table, b"0123456789abcdef")
 
     def check_unit(self, table: str, rows: int) -> None:
         """Any number of rows may be those of a unit."""

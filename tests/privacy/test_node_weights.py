@@ -24,7 +24,7 @@ from dpsql.privacy.measure import check_cost
 from dpsql.privacy.vault.codes import tally as tallies
 from dpsql.privacy.vault.codes.node_weights import split_weight
 from dpsql.privacy.vault.codes.tally import tally_rows
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
@@ -144,7 +144,7 @@ def test_one_more_row_adds_the_unit_to_a_block_or_nothing(tmp_path: Path) -> Non
             listed = ", ".join(f"({', '.join(each)})" for each in some)
             writer.execute(f"INSERT INTO t VALUES {listed}")
             writer.execute(f"COPY t TO '{path}' (FORMAT parquet)")
-        vault = open_vault(Table("t", str(path), Unit(), COLUMNS), SALT)
+        vault = TableVault(Table("t", str(path), Unit(), COLUMNS), SALT)
         changes.append([vault.tally(each) for each in BLOCKS])
         vault.close()
     before, after, *singles = changes

@@ -16,7 +16,7 @@ from dpsql.errors import InternalError
 from dpsql.privacy.vault.servers import group_sql, postgresql_sql
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.servers.postgresql_sql import PostgresDialect
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, NUMBERS, WORDS
 from tests.privacy.covering import Drawn, Row, draw_sets, draw_table
@@ -38,9 +38,9 @@ def compare(seed: int, database: Server, folder: Path) -> None:
     drawn = draw_table(seed)
     database.store("public.t", drawn.postgres(), drawn.rows)
     with one_snapshot():
-        file = open_vault(drawn.write(folder / "t.parquet"), SALT)
+        file = TableVault(drawn.write(folder / "t.parquet"), SALT)
         tables = {each: on_server(drawn.unit, drawn.columns, each) for each in ("stream", "push")}
-        others = {each: open_vault(table, SALT) for each, table in tables.items()}
+        others = {each: TableVault(table, SALT) for each, table in tables.items()}
         try:
             _compare(seed, drawn, file, others)
         finally:
@@ -77,8 +77,8 @@ def test_halves_are_rounded_to_the_even_step(
     drawn = Drawn(Unit(), columns, {"c": "float8", "w": "int2"}, rows)
     database.store("public.t", drawn.postgres(), rows)
     asked: list[AnyResolution] = [Nodes("c", 1, 1, 10)]
-    vaults = [open_vault(drawn.write(tmp_path / "t.parquet"), SALT)]
-    vaults += [open_vault(on_server(Unit(), columns, each), SALT) for each in ("stream", "push")]
+    vaults = [TableVault(drawn.write(tmp_path / "t.parquet"), SALT)]
+    vaults += [TableVault(on_server(Unit(), columns, each), SALT) for each in ("stream", "push")]
     assert [vault.tally(asked).tolist() for vault in vaults] == [[50, 50]] * 3
     half_up = PostgresDialect, "rounded", lambda self, x: f"floor({x} + 0.5)"
     monkeypatch.setattr(*half_up)
@@ -175,7 +175,7 @@ def test_no_value_raises_and_rows_are_counted_one_by_one(name: str, odd: Server)
 
     def vectors(table: str, read: str) -> list[list[int]]:
         with one_snapshot():
-            vault = open_vault(on_server(Unit(), declared, read, table), SALT)
+            vault = TableVault(on_server(Unit(), declared, read, table), SALT)
             found = [
                 vault.within(RowView((name,)))
                 .tally([cells_of(name, np.arange(column.size))])
@@ -207,7 +207,7 @@ def test_units_of_every_type_are_the_same_streamed_and_counted_there(
     found = []
     with one_snapshot():
         for read in ("stream", "push"):
-            vault = open_vault(on_server(Unit("who", 2), columns, read), SALT)
+            vault = TableVault(on_server(Unit("who", 2), columns, read), SALT)
             each = [cells_of("v", np.arange(3))]
             found.append([vault.tally(each).tolist(), vault.tally(each, True).tolist()])
             vault.close()
@@ -222,8 +222,8 @@ def test_keys_that_nobody_listed_are_those_of_a_file(database: Server, tmp_path:
     database.store("public.t", {"who": "text", "drug": "text"}, rows)
     stored = {"drug": "text", "who": "text"}
     drawn = Drawn(Unit("who", 9), columns, stored, [(b, a) for a, b in rows])
-    vaults = [open_vault(drawn.write(tmp_path / "t.parquet"), SALT)]
-    vaults.append(open_vault(on_server(drawn.unit, columns, "stream"), SALT))
+    vaults = [TableVault(drawn.write(tmp_path / "t.parquet"), SALT)]
+    vaults.append(TableVault(on_server(drawn.unit, columns, "stream"), SALT))
     found = []
     for vault in vaults:
         pairs = vault.pairs("drug", sought)

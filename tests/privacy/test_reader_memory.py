@@ -16,7 +16,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.files import source as source_files
 from dpsql.privacy.vault.files.readers import end_readers
 from dpsql.privacy.vault.files.source import CONFIG
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Cells
 
 LIMITS = [1 << bits for bits in range(21, 27)]
@@ -76,7 +76,7 @@ def is_answered(source: str, kind: str, limit: int, monkeypatch: pytest.MonkeyPa
     columns = {"c": Column("c", "integer", IntegerRange(0, 9))}
     table = Table("t", source, Unit("who", 2), columns, options=OPTIONS[kind])
     try:
-        open_vault(table, b"salt" * 8).tally([Cells(("c",), (np.arange(10),))], True)
+        TableVault(table, b"salt" * 8).tally([Cells(("c",), (np.arange(10),))], True)
     except DataUnavailable:
         return False
     finally:
@@ -97,7 +97,7 @@ def test_more_rows_need_no_more_memory(
 def opened(source: str, view: str, **options: str) -> TableVault:
     columns = {"c": Column("c", "integer", IntegerRange(0, 9))}
     every = {"table": view, "view": "true", **options}
-    return open_vault(
+    return TableVault(
         Table("t", source, Unit("who", 2), columns, options=tuple(every.items())), b"salt" * 8
     )
 

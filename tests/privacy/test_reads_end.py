@@ -30,7 +30,7 @@ from dpsql.privacy.vault.files import duckdb as files
 from dpsql.privacy.vault.files import lines
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.unit import key_counts, unit_counts, unit_numbers
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.support.postgres import Server
 
 SALT = bytes(32)
@@ -87,7 +87,7 @@ def joined(folder: Path, rows: int) -> TableVault:
     header = read_header(relation, {"t": base})
     facts = dict(header.columns)
     unit = Unit(header.unit, 50)
-    return open_vault(DerivedTable("j", "", unit, facts, relation=relation, bases=(base,)), SALT)
+    return TableVault(DerivedTable("j", "", unit, facts, relation=relation, bases=(base,)), SALT)
 
 
 Work = Callable[[TableVault], None]
@@ -125,7 +125,7 @@ def opened(folder: Path, name: str, rows: int) -> TableVault:
     return (
         joined(folder, rows)
         if kind == "join"
-        else open_vault(table_of(folder, kind, rows, unit), SALT)
+        else TableVault(table_of(folder, kind, rows, unit), SALT)
     )
 
 
@@ -213,7 +213,7 @@ def test_a_view_that_has_no_row_yet_ends_at_once(tmp_path: Path) -> None:
             " FROM range(20000000000) r(i)"
         )
     table = replace(table, options=(*table.options, ("spill", str(tmp_path))))
-    vault, asked = open_vault(table, SALT), Cancellation()
+    vault, asked = TableVault(table, SALT), Cancellation()
     timer = threading.Timer(0.3, asked.ask)
     timer.start()
     with asked, pytest.raises(KeyboardInterrupt):
@@ -235,7 +235,7 @@ def test_a_read_of_postgresql_ends_at_once_and_begins_anew(database: Server, rea
     source = "postgresql://public.slow"
     table = Table("slow", source, Unit(), {"a": A}, options=tuple(options.items()))
     with one_snapshot():
-        vault, asked = open_vault(table, SALT), Cancellation()
+        vault, asked = TableVault(table, SALT), Cancellation()
         timer = threading.Timer(0.3, asked.ask)
         timer.start()
         with asked, pytest.raises(KeyboardInterrupt):
@@ -244,7 +244,7 @@ def test_a_read_of_postgresql_ends_at_once_and_begins_anew(database: Server, rea
         vault.close()
     view(0)
     with one_snapshot():
-        vault = open_vault(table, SALT)
+        vault = TableVault(table, SALT)
         vault.load()
         assert vault.tally([]) == 50
         vault.close()

@@ -18,8 +18,6 @@ from dpsql.privacy.entropy import Bits
 from dpsql.privacy.selection import (
     above_threshold,
     exponential_mechanism,
-    noisy_max,
-    permute_and_flip,
     svt_scales,
     top_choices,
 )
@@ -38,18 +36,6 @@ def exponential_law(scores: Sequence[float], eta: float) -> Law:
     return np.asarray(weights / weights.sum())
 
 
-def permute_law(scores: list[int], eta: float) -> Law:
-    heads = np.exp(eta * (np.array(scores) - max(scores)))
-    law = np.zeros(len(scores))
-    orders = list(itertools.permutations(range(len(scores))))
-    for order in orders:
-        left = 1.0
-        for i in order:
-            law[i] += left * heads[i] / len(orders)
-            left *= 1 - heads[i]
-    return law
-
-
 def laplace_mass(z: NDArray[np.int64], scale: float) -> Law:
     return np.asarray(np.exp(-np.abs(z) / scale) * math.tanh(0.5 / scale))
 
@@ -60,18 +46,6 @@ def tail(z: NDArray[np.int64], scale: float) -> Law:
     high = q ** np.maximum(z, 1) / (1 + q)
     low = 1 - q ** np.maximum(1 - z, 1) / (1 + q)
     return np.asarray(np.where(z > 0, high, low))
-
-
-def noisy_max_law(scores: list[int], scale: float) -> Law:
-    grid = np.arange(min(scores) - int(40 * scale), max(scores) + int(40 * scale))
-    law = []
-    for i, score in enumerate(scores):
-        wins = laplace_mass(grid - score, scale)
-        for j, other in enumerate(scores):
-            if j != i:
-                wins = wins * (1 - tail(grid - other + (1 if j > i else 0), scale))
-        law.append(wins.sum())
-    return np.array(law)
 
 
 def threshold_law(scores: list[int], level: int, scales: tuple[float, float]) -> Law:
@@ -131,19 +105,6 @@ def test_choices_without_replacement(scores: list[int], eta: Fraction) -> None:
     )
 
 
-@pytest.mark.parametrize("monotone", [False, True])
-def test_permute_and_flip(monotone: bool) -> None:
-    law = permute_law(SCORES, 1 if monotone else 0.5)
-    assert follows(lambda: permute_and_flip(Bits(), SCORES, ONE, 1, monotone), law)
-
-
-@pytest.mark.parametrize("monotone", [False, True])
-def test_noisy_max(monotone: bool) -> None:
-    law = noisy_max_law(SCORES, 1 if monotone else 2)
-    assert law.sum() == pytest.approx(1)
-    assert follows(lambda: noisy_max(Bits(), SCORES, ONE, 1, monotone), law)
-
-
 @pytest.mark.parametrize("moves", [(0, 1), (1, 1), (2, 1)])
 def test_above_threshold(moves: tuple[int, int]) -> None:
     scales = svt_scales(ONE, *moves)
@@ -174,18 +135,6 @@ def test_promises_of_the_exponential_mechanism() -> None:
     assert worst(lambda q: exponential_law(q, 1.0), [-1, 0, 1]) > 1.05
 
 
-def test_promises_of_permute_and_flip() -> None:
-    assert 0.7 < worst(lambda q: permute_law(q, 0.5), [-1, 0, 1]) <= 1 + 1e-9
-    assert 0.7 < worst(lambda q: permute_law(q, 1.0), [0, 1]) <= 1 + 1e-9
-    assert worst(lambda q: permute_law(q, 1.0), [-1, 0, 1]) > 1.05
-
-
-def test_promises_of_noisy_max() -> None:
-    assert 0.7 < worst(lambda q: noisy_max_law(q, 2.0), [-1, 0, 1]) <= 1 + 1e-9
-    assert 0.5 < worst(lambda q: noisy_max_law(q, 1.0), [0, 1]) <= 1 + 1e-9
-    assert worst(lambda q: noisy_max_law(q, 1.0), [-1, 0, 1]) > 1.05
-
-
 @pytest.mark.parametrize(("down", "up"), [(0, 1), (1, 0), (1, 1)])
 def test_promises_of_above_threshold(down: int, up: int) -> None:
     threshold, query = (float(s) for s in svt_scales(ONE, down, up))
@@ -208,12 +157,6 @@ def test_threshold_scales_spend_exactly_epsilon(down: int, up: int) -> None:
     assert float(threshold / query) == pytest.approx(ratio, rel=1e-5)
 
 
-def test_permute_and_flip_beats_the_exponential_mechanism() -> None:
-    for scores in ([3, 2, 1, 0], [5, 5, 0, 0], [9, 0, 0, 0]):
-        flip, exponential = permute_law(scores, 0.5), exponential_law(scores, 0.5)
-        assert flip @ scores >= exponential @ scores
-
-
 def test_costs() -> None:
     policy = Policy(ONE, Fraction(1, 10**9))
     small = Fraction(1, 100)
@@ -229,14 +172,10 @@ def test_costs() -> None:
 def test_wide_scores_and_many_candidates() -> None:
     huge = [10**30, 10**30 - 1, -(10**30)]
     assert exponential_mechanism(Bits(), huge, Fraction(100), 1) == 0
-    assert permute_and_flip(Bits(), huge, Fraction(100), 1, True) == 0
-    assert noisy_max(Bits(), huge, Fraction(100), 1, True) == 0
     many = [0] * 20_000
     many[123] = 500
     actions: list[Callable[[], object]] = [
         lambda: exponential_mechanism(Bits(), many, ONE, 1),
-        lambda: permute_and_flip(Bits(), many, ONE, 1),
-        lambda: noisy_max(Bits(), many, ONE, 1),
         lambda: above_threshold(Bits(), many, 250, ONE, 0, 1),
     ]
     for draw in actions:
@@ -245,8 +184,6 @@ def test_wide_scores_and_many_candidates() -> None:
 
 def test_one_candidate_and_numpy_scores() -> None:
     assert exponential_mechanism(Bits(), [4], ONE, 1) == 0
-    assert permute_and_flip(Bits(), [4], ONE, 1) == 0
-    assert noisy_max(Bits(), [4], ONE, 1) == 0
     assert above_threshold(Bits(), [-1000], 0, ONE, 0, 1) is None
     assert above_threshold(Bits(), [], 0, ONE, 0, 1) is None
     scores = list(np.array([0, 900, 0], dtype=np.int64))
@@ -257,8 +194,6 @@ def test_one_candidate_and_numpy_scores() -> None:
 def test_epsilons_that_are_no_positive_fraction(epsilon: Fraction) -> None:
     actions: list[Callable[[], object]] = [
         lambda: exponential_mechanism(Bits(), SCORES, epsilon, 1),
-        lambda: permute_and_flip(Bits(), SCORES, epsilon, 1),
-        lambda: noisy_max(Bits(), SCORES, epsilon, 1),
         lambda: above_threshold(Bits(), SCORES, 0, epsilon, 0, 1),
     ]
     for attempt in actions:
@@ -270,10 +205,6 @@ def test_sensitivities_and_candidates_must_exist() -> None:
     actions: list[Callable[[], object]] = [
         lambda: exponential_mechanism(Bits(), SCORES, ONE, 0),
         lambda: exponential_mechanism(Bits(), [], ONE, 1),
-        lambda: permute_and_flip(Bits(), SCORES, ONE, -1),
-        lambda: permute_and_flip(Bits(), [], ONE, 1),
-        lambda: noisy_max(Bits(), [], ONE, 1),
-        lambda: noisy_max(Bits(), SCORES, ONE, 0),
         lambda: above_threshold(Bits(), SCORES, 0, ONE, 0, 0),
         lambda: above_threshold(Bits(), SCORES, 0, ONE, -1, 2),
     ]

@@ -23,7 +23,7 @@ from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable, Error
 from dpsql.privacy.inspect import Figures
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import AnyResolution, Cells, cells_of
 from tests.privacy.additivity import DATES, KINDS, TIMES, arrow
 from tests.privacy.covering import draw_sets, draw_table
@@ -47,10 +47,10 @@ def in_spark(path: Path, unit: Unit, columns: dict[str, Column], read: str = "pu
 def test_vectors_are_those_of_the_same_rows_in_a_file(seed: int, tmp_path: Path) -> None:
     drawn = draw_table(seed, without="time")
     path = tmp_path / "t.parquet"
-    file = open_vault(drawn.write(path), SALT)
+    file = TableVault(drawn.write(path), SALT)
     reads = ("push", "stream") if seed % 8 == 0 else ("push",)
     others = {
-        read: open_vault(in_spark(path, drawn.unit, drawn.columns, read), SALT) for read in reads
+        read: TableVault(in_spark(path, drawn.unit, drawn.columns, read), SALT) for read in reads
     }
     for view, resolutions, units in draw_sets(seed, drawn, SETS):
         expected = file.within(view).tally(resolutions, units)
@@ -70,8 +70,8 @@ HOSTILE = (
 
 def agree(path: Path, unit: Unit, columns: dict[str, Column], sets: list[AnyResolution]) -> None:
     """Assert that Spark counts every set of a view of all columns as it is counted of the file."""
-    file = open_vault(Table("t", str(path), unit, columns), SALT)
-    other = open_vault(in_spark(path, unit, columns), SALT)
+    file = TableVault(Table("t", str(path), unit, columns), SALT)
+    other = TableVault(in_spark(path, unit, columns), SALT)
     for each in sets:
         expected, found = (vault.tally([each]) for vault in (file, other))
         np.testing.assert_array_equal(found, expected, err_msg=str(each))
@@ -91,8 +91,8 @@ def test_hostile_values_are_read_one_by_one(tmp_path: Path) -> None:
         columns[f"c{i}"] = replace(chosen.choice(declared), name=f"c{i}")
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table(arrays), path)
-    file = open_vault(Table("t", str(path), Unit(), columns), SALT).within(RowView(()))
-    other = open_vault(in_spark(path, Unit(), columns), SALT).within(RowView(()))
+    file = TableVault(Table("t", str(path), Unit(), columns), SALT).within(RowView(()))
+    other = TableVault(in_spark(path, Unit(), columns), SALT).within(RowView(()))
     for name, column in columns.items():
         one = cells_of(name, np.arange(column.size))
         np.testing.assert_array_equal(other.tally([one]), file.tally([one]), err_msg=name)
@@ -113,7 +113,7 @@ def test_times_of_day_are_refused_and_hinder_nobody(tmp_path: Path) -> None:
     agree(tmp_path / "t.parquet", Unit("d", 1), columns, [cells_of("w", np.arange(2))])
     time = {"t": replace(next(iter(TIMES.values())), name="t")}
     with pytest.raises(DataUnavailable, match="declared time but stored as"):
-        open_vault(in_spark(tmp_path / "t.parquet", Unit(), time), SALT)
+        TableVault(in_spark(tmp_path / "t.parquet", Unit(), time), SALT)
 
 
 def test_long_lists_are_searched(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_path_is_what_it_says_and_no_pattern(named: str, tmp_path: Path) -> No
         (tmp_path / name).mkdir(exist_ok=True)
         pq.write_table(pa.table({"w": ["A"] * rows}), tmp_path / name / "{p,q}.parquet")
     for path in (tmp_path / named, tmp_path / named / "{p,q}.parquet"):
-        vault = open_vault(in_spark(path, Unit(), columns), SALT)
+        vault = TableVault(in_spark(path, Unit(), columns), SALT)
         assert vault.tally([cells_of("w", np.arange(2))]).tolist() == [3, 0]
         vault.close()
 
@@ -254,7 +254,7 @@ def test_a_table_whose_folder_is_a_pattern_is_refused(tmp_path: Path) -> None:
     assert len(run("SELECT * FROM starred")) == 2, "Spark reads another folder as well"
     options = (("engine", "spark"), ("master", MASTER), ("table", "default.starred"))
     with pytest.raises(DataUnavailable, match="is a pattern"):
-        open_vault(Table("t", "spark://default.starred", Unit(), columns, options=options), SALT)
+        TableVault(Table("t", "spark://default.starred", Unit(), columns, options=options), SALT)
     run("DROP TABLE starred")
 
 
@@ -351,7 +351,7 @@ def test_two_versions_in_one_process_are_two(clinic: Path, tmp_path: Path) -> No
     vaults = []
     for path in paths:
         (table,) = chosen_tables(path, None)
-        vaults.append(open_vault(table, SALT))
+        vaults.append(TableVault(table, SALT))
         vaults[-1].load()
         run("INSERT INTO clinic.visits VALUES ('new', 'A', 3)")
     a, b = (int(vault.tally([]).sum()) for vault in vaults)
@@ -432,7 +432,7 @@ def test_what_spark_cannot_read_is_refused_by_what_files_say(tmp_path: Path) -> 
     options = {"engine": "spark", "master": MASTER, "table": "default.millis", "version": "1"}
     listed = tuple(sorted(options.items()))
     with pytest.raises(DataUnavailable, match="milliseconds"):
-        open_vault(Table("t", "spark://default.millis", Unit(), columns, options=listed), SALT)
+        TableVault(Table("t", "spark://default.millis", Unit(), columns, options=listed), SALT)
     run("DROP TABLE millis")
     strange = "a type that Spark does not read"
     path = tmp_path / "t.parquet"
@@ -444,14 +444,14 @@ def test_what_spark_cannot_read_is_refused_by_what_files_say(tmp_path: Path) -> 
     }.items():
         pq.write_table(pa.table({"t": pa.array([None], stored_as)}), path)
         with pytest.raises(DataUnavailable, match=problem):
-            open_vault(in_spark(path, Unit(), columns), SALT)
+            TableVault(in_spark(path, Unit(), columns), SALT)
     pq.write_table(pa.table({"t": pa.array([None], pa.timestamp("ns"))}), path)
     for kind in ("integer", "number"):
         numbers = Column("t", kind, None, (Fraction(0), Fraction(9)))
         with pytest.raises(DataUnavailable, match="times in nanoseconds"):
-            open_vault(in_spark(path, Unit(), {"t": numbers}), SALT)
+            TableVault(in_spark(path, Unit(), {"t": numbers}), SALT)
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(DataUnavailable, match="a file of it is damaged"):
-        open_vault(in_spark(path, Unit(), columns), SALT)
+        TableVault(in_spark(path, Unit(), columns), SALT)
     pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp("us"))}), tmp_path / "us.parquet")
-    open_vault(in_spark(tmp_path / "us.parquet", Unit(), columns), SALT).close()
+    TableVault(in_spark(tmp_path / "us.parquet", Unit(), columns), SALT).close()

@@ -19,7 +19,7 @@ from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import Error
 from dpsql.privacy.inspect import Figures
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import cells_of
 from tests.privacy.delta_tables import Row, arrow, written
 from tests.support.seam import zero_noise
@@ -83,9 +83,9 @@ def test_every_version_is_counted_as_it_was(tmp_path: Path) -> None:
         plain = tmp_path / f"{version}.parquet"
         pq.write_table(arrow(rows), plain)
         unit = Unit("who", 2) if version % 2 else Unit()
-        file = open_vault(Table("t", str(plain), unit, COLUMNS), SALT)
+        file = TableVault(Table("t", str(plain), unit, COLUMNS), SALT)
         reads = ("push", "stream") if version == max(versions) else ("push",)
-        for other in [open_vault(in_spark(folder, version, unit, read), SALT) for read in reads]:
+        for other in [TableVault(in_spark(folder, version, unit, read), SALT) for read in reads]:
             for asked in ([cells_of("ward", np.arange(3))], [cells_of("age", np.arange(10))]):
                 one, two = (vault.tally(asked, bool(unit.column)) for vault in (file, other))
                 np.testing.assert_array_equal(one, two, err_msg=f"{version} {asked}")

@@ -17,7 +17,7 @@ from dpsql.errors import InternalError
 from dpsql.privacy.vault.codes import node_weights
 from dpsql.privacy.vault.servers import code_sql, spark_session, spark_sql
 from dpsql.privacy.vault.servers.spark_sql import SparkDialect
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.support.spark import MASTER
 
@@ -49,9 +49,9 @@ def check(path: Path) -> None:
     """Assert that Spark counts as files are counted, and that sums too large are errors."""
     options = {"engine": "spark", "master": MASTER, "path": f"{path}", "version": "1"}
     unit, listed = Unit("who", 2), tuple(sorted(options.items()))
-    file = open_vault(Table("t", f"{path}", unit, COLUMNS), SALT)
+    file = TableVault(Table("t", f"{path}", unit, COLUMNS), SALT)
     table = Table("t", f"spark://{path}", unit, COLUMNS, options=listed)
-    other = open_vault(table, SALT)
+    other = TableVault(table, SALT)
     with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
         spark_session.session_for(table).sql("SELECT CAST(2147483647 AS int) + 1").collect()
     sets: list[AnyResolution] = [cells_of("n", np.arange(5)), cells_of("w", np.arange(3))]

@@ -27,7 +27,7 @@ from dpsql.errors import CatalogError, DataUnavailable
 from dpsql.privacy.vault.codes import row_texts, spill, tally
 from dpsql.privacy.vault.files import duckdb as files
 from dpsql.privacy.vault.unit import unit_numbers
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import NUMBERS
 from tests.privacy.covering import draw_sets, draw_table
@@ -70,7 +70,7 @@ def test_vectors_are_those_of_codes_in_memory(
 ) -> None:
     drawn = draw_table(seed)
     table = drawn.write(tmp_path / "t.parquet")
-    plain, other = open_vault(table, SALT), open_vault(spilled(table, folder), SALT)
+    plain, other = TableVault(table, SALT), TableVault(spilled(table, folder), SALT)
     plain.load()
     monkeypatch.setattr(unit_numbers, "STRIDE", 7)
     monkeypatch.setattr(unit_numbers, "GATHERED", 5)
@@ -131,7 +131,7 @@ def test_a_row_takes_no_more_memory_than_is_counted_for_it(
     for rows in (ROWS // 5, ROWS):
         path = tmp_path / f"{rows}.parquet"
         table = replace(large(path, rows, who.format(rows // 2)), keys=keys, room=rows)
-        vault = open_vault(table, SALT)
+        vault = TableVault(table, SALT)
         tracemalloc.start()
         vault.load()
         count(vault)
@@ -183,7 +183,7 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     table, peaks, found = large(tmp_path / "t.parquet"), [], []
     for each in (table, spilled(table, folder)):
-        vault = open_vault(each, SALT)
+        vault = TableVault(each, SALT)
         tracemalloc.start()
         vault.load()
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -296,7 +296,7 @@ def test_what_is_stated_is_reserved_before_the_first_row(
     table = replace(whole, room=stated)
     disk = Disk(stated * (spill.bytes_of_row(table) + 4 * 8))  # counting units takes 4, 8 times
     monkeypatch.setattr("os.posix_fallocate", disk.take)
-    room = open_vault(table, SALT)
+    room = TableVault(table, SALT)
     for view, resolutions, units in draw_sets(seed, drawn, 8):
         room.within(view).tally(resolutions, units)
     assert disk.free < stated * (spill.bytes_of_row(table) + 4 * 8)
@@ -305,7 +305,7 @@ def test_what_is_stated_is_reserved_before_the_first_row(
     for rows in (0, 1, len(drawn.rows)):
         monkeypatch.setattr("os.posix_fallocate", Disk(needed // 4).take)
         fewer = replace(drawn, rows=drawn.rows[:rows])
-        vault = open_vault(
+        vault = TableVault(
             replace(spilled(fewer.write(tmp_path / "t.parquet"), folder), room=stated),
             SALT,
         )
@@ -333,7 +333,7 @@ def test_a_disk_is_full_for_every_number_of_rows_or_for_none(folder: Path, tmp_p
         tables[rows] = replace(spilled(table, folder), room=numbers[-1])
     for size in (0, 1, 8, 11, 12, 13, 16, 31, 47, 48, 49, 80, 95, 96, 97, 1000):
         for rows, table in tables.items():
-            vault = open_vault(table, SALT)
+            vault = TableVault(table, SALT)
             with files_of(size):
                 try:
                     vault.load()

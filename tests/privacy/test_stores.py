@@ -27,7 +27,7 @@ from dpsql.privacy.inspect import Figures
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.privacy.vault.files import stores
 from dpsql.privacy.vault.files.partitions import NULL
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import cells_of
 from tests.privacy.delta_tables import arrow, rows_of, written
 from tests.support.seam import zero_noise
@@ -104,7 +104,7 @@ def counted(folder: Path, source: str, unit: str = UNITS[0]) -> list[Any]:
     """Count the rows of a source by ward and age, and the units of each ward."""
     catalog = folder / "counted.toml"
     catalog.write_text(HEAD.format(unit=unit, source=source))
-    vault = open_vault(Catalog.load(catalog).tables["t"], SALT)
+    vault = TableVault(Catalog.load(catalog).tables["t"], SALT)
     ward, age = cells_of("ward", np.arange(3)), cells_of("age", np.arange(11))
     return [vault.tally([ward, age]).tolist(), vault.tally([ward], unit != UNITS[0]).tolist()]
 
@@ -427,7 +427,7 @@ def test_a_vault_that_is_open_outlives_what_the_store_does(bucket: Any, tmp_path
     source = f'{{ file = "s3://{BUCKET}/later.parquet", version = "1" }}'
     catalog.write_text(HEAD.format(unit='"row"', source=source))
     table = Catalog.load(catalog).tables["t"]
-    vault = open_vault(table, SALT)
+    vault = TableVault(table, SALT)
     vault.load(["ward"])
     bucket.delete_object(Bucket=BUCKET, Key="later.parquet")
     vault.load(["age"])

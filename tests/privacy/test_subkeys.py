@@ -19,7 +19,7 @@ from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault import vault
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.servers.registry import find_dialect
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.privacy.vaults import Vaults
 from tests.privacy.covering import Drawn, draw_sets, draw_table
 
@@ -73,7 +73,7 @@ def sent_of(seed: int, salt: bytes, monkeypatch: pytest.MonkeyPatch) -> list[str
     monkeypatch.setattr(vault, "open_table", lambda table: listener)
     source = "postgresql://s.t"
     table = Table("t", source, drawn.unit, drawn.columns, options=(("read", "push"),))
-    opened = open_vault(table, salt)
+    opened = TableVault(table, salt)
     for view, resolutions, units in draw_sets(seed, drawn, 3):
         opened.within(view).tally(resolutions, units)
     return listener.sent

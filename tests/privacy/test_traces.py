@@ -39,7 +39,7 @@ from dpsql.privacy.find_keys import _choose, _count
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.unit import matching
 from dpsql.privacy.vault.unit.local_rows import rows_of
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
 from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.workload.cells import Cells, Steps, Unions
@@ -142,7 +142,7 @@ def same(one: Sequence[Step], two: Sequence[Step]) -> None:
 
 def ask(table: Table) -> Callable[[], object]:
     """Load a table and count it: rows and units, by cells and by unions of cells."""
-    vault = open_vault(table, b"salt" * 8)
+    vault = TableVault(table, b"salt" * 8)
     cells = {
         key: Cells((column.name,), (np.arange(column.size),))
         for key, column in table.columns.items()
@@ -383,7 +383,7 @@ def test_keys_that_nobody_listed_choose_no_way(most: int, tmp_path: Path) -> Non
         table = Table("t", str(tmp_path / f"{i}.parquet"), Unit("who", 200), {"c": column})
 
         def work(table: Table = table) -> None:
-            pairs = open_vault(table, b"salt" * 8).pairs("c", sought)
+            pairs = TableVault(table, b"salt" * 8).pairs("c", sought)
             _choose(asked, pairs)
             for each in counted:
                 _count(each, pairs)
@@ -508,7 +508,7 @@ def test_one_more_chooses_no_way(
                 shown = f"i % {column.size} AS c, {who.format(size=size)} AS who"
                 scribe.execute(f"COPY (SELECT {shown} FROM range({count}) r(i)) TO '{path}'")
             table = Table("t", str(path), Unit("who", 2), {"c": column}, room=2 << BITS[-1])
-            vault = open_vault(table, b"salt" * 8)
+            vault = TableVault(table, b"salt" * 8)
 
             def work(vault: TableVault = vault) -> None:
                 vault.load()

@@ -20,7 +20,7 @@ from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Classes, Counts
 from dpsql.privacy.vault.files import source as sources
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.support.one_reader import one_reader
 from tests.support.tables import scribe
 
@@ -210,7 +210,7 @@ def full(table: Table, names: list[str]) -> list[Classes]:
 
 def count(table: Table, names: list[str], threads: int | None = None, salt: bytes = SALT) -> Counts:
     with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
-        return open_vault(table, salt).count(names, full(table, names))
+        return TableVault(table, salt).count(names, full(table, names))
 
 
 def expected(table: Table, names: list[str], rows: list[Row]) -> Counts:
@@ -266,7 +266,7 @@ def test_joint_counts_agree_with_a_dictionary(seed: int, tmp_path: Path) -> None
     names = draw.sample(sorted(set(CASES) - {"label", "even"}), 5)
     rows = random_rows(names, 600, seed, keep=0.9)
     table = table_of(names, write(tmp_path / "t.duckdb", names, rows))
-    vault = open_vault(table, SALT)
+    vault = TableVault(table, SALT)
     for size in range(4):
         for chosen in itertools.islice(itertools.permutations(names, size), 6):
             got = vault.count(list(chosen), full(table, list(chosen)))
@@ -291,12 +291,12 @@ def test_classes_merge_cells_and_drop_minus_one(tmp_path: Path) -> None:
         for axis, (each, k) in enumerate(zip(classes, sizes, strict=True)):
             merge = (np.arange(k)[:, None] == each[None, :]).astype(np.int64)
             tensor = np.moveaxis(np.tensordot(merge, tensor, axes=(1, axis)), 0, axis)
-        np.testing.assert_array_equal(open_vault(table, SALT).count(names, classes), tensor)
+        np.testing.assert_array_equal(TableVault(table, SALT).count(names, classes), tensor)
 
 
 def test_all_classes_dropped_gives_no_cells(tmp_path: Path) -> None:
     table = table_of(["flag"], write(tmp_path / "t.parquet", ["flag"], [(("true", 0),)]))
-    assert open_vault(table, SALT).count(["flag"], [np.full(3, -1)]).shape == (0,)
+    assert TableVault(table, SALT).count(["flag"], [np.full(3, -1)]).shape == (0,)
 
 
 def test_many_rows_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +363,7 @@ def test_values_that_look_like_sql_stay_values(tmp_path: Path) -> None:
 
 def test_counting_something_else_is_a_programming_error(tmp_path: Path) -> None:
     table = table_of(["flag"], write(tmp_path / "t.parquet", ["flag"], []))
-    vault = open_vault(table, SALT)
+    vault = TableVault(table, SALT)
     for names, classes in [
         (["nope"], [np.arange(3)]),
         (["flag"], [np.arange(2)]),

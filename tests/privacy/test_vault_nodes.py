@@ -24,7 +24,7 @@ from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.codes.tally import PLACES, to_grid
 from dpsql.privacy.vault.files import source as sources
-from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.nodes import PLACE_BITS
 from dpsql.workload.weights import MOST_WEIGHT, REAL_BITS, TOTAL_BITS, block_unit, weights_of
@@ -137,7 +137,7 @@ def store(path: Path, columns: dict[str, str], rows: Sequence[Sequence[str]]) ->
 
 
 def vault_of(path: Path, columns: Sequence[Column], unit: Unit | None = None) -> Vault:
-    return open_vault(
+    return TableVault(
         Table("t", str(path), unit or Unit(), {each.name: each for each in columns}), SALT
     )
 
@@ -152,7 +152,7 @@ def tally(
 ) -> Integers:
     table = Table("t", str(path), unit or Unit(), {each.name: each for each in columns})
     with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
-        return open_vault(table, SALT).tally(resolutions, units)
+        return TableVault(table, SALT).tally(resolutions, units)
 
 
 def number(text: str) -> float | None:
@@ -168,7 +168,7 @@ def each_row(path: Path, rows: int, measured: Column) -> Callable[[Nodes], Integ
     """What every single row adds, shape (rows, nodes): rows are numbered by a column i."""
     number = Column("i", "integer", IntegerRange(0, rows - 1))
     table = Table("t", str(path), Unit(), {"i": number, "v": measured})
-    vault = open_vault(table, SALT)
+    vault = TableVault(table, SALT)
     return lambda nodes: vault.tally([cells_of("i", np.arange(rows)), nodes])
 
 
@@ -458,7 +458,7 @@ def test_joint_cells_agree_with_brute_force(seed: int, tmp_path: Path) -> None:
 
 def test_counts_have_room_beside_them(tmp_path: Path) -> None:
     path, columns, _ = small_table(tmp_path, 5)
-    vault = open_vault(Table("t", str(path), Unit(), {each.name: each for each in columns}), SALT)
+    vault = TableVault(Table("t", str(path), Unit(), {each.name: each for each in columns}), SALT)
     asked = [cells_of("x", np.array([0, 1, -1, 1])), cells_of("z", np.arange(3))]
     expected, found = np.zeros((3, 5), dtype=np.int64), vault.tally(asked, False, (3, 5))
     expected[:2, :3] = vault.tally(asked)

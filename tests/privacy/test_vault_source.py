@@ -26,7 +26,7 @@ from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
 from dpsql.privacy.vault.files.source import connect, is_switched_off, open_source
-from dpsql.privacy.vault.vault import TableVault, open_vault
+from dpsql.privacy.vault.vault import TableVault
 from dpsql.sealed import hush
 from tests.support.one_reader import one_reader
 from tests.support.tables import scribe
@@ -42,7 +42,7 @@ def table_of(source: Path | str, *columns: Column, unit: Unit | None = None) -> 
 
 def count(table: Table) -> Counts:
     names = [each.name for each in table.columns.values()]
-    return open_vault(table, SALT).count(
+    return TableVault(table, SALT).count(
         names, [np.arange(table.columns[name].size) for name in names]
     )
 
@@ -60,7 +60,7 @@ def described(path: Path) -> list[tuple[str, str]]:
 
 def refused(table: Table) -> DataUnavailable:
     with pytest.raises(DataUnavailable) as caught:
-        open_vault(table, SALT)
+        TableVault(table, SALT)
     assert "'people'" in caught.value.message
     return caught.value
 
@@ -234,14 +234,14 @@ def test_compressed_csv_and_parquet_give_the_same_counts(tmp_path: Path) -> None
 def test_the_version_follows_files_and_schema_and_not_values(tmp_path: Path) -> None:
     path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age")
     table = table_of(tmp_path / "*.parquet", AGE)
-    first = open_vault(table, SALT)
-    assert open_vault(table, b"other salt").data_version == first.data_version
+    first = TableVault(table, SALT)
+    assert TableVault(table, b"other salt").data_version == first.data_version
     first.check()
     stamp = path.stat()
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
     with pytest.raises(DataUnavailable, match="changed"):
         first.check()
-    second = open_vault(table, SALT)
+    second = TableVault(table, SALT)
     assert second.data_version != first.data_version
     parquet(tmp_path / "u.parquet", "SELECT 18 AS age")
     with pytest.raises(DataUnavailable, match="changed"):
@@ -254,11 +254,11 @@ def test_the_version_follows_files_and_schema_and_not_values(tmp_path: Path) -> 
 
 def test_counts_are_of_the_version_opened(tmp_path: Path) -> None:
     path = parquet(tmp_path / "t.parquet", "SELECT 17 AS age")
-    vault = open_vault(table_of(path, AGE), SALT)
+    vault = TableVault(table_of(path, AGE), SALT)
     parquet(path, "SELECT 18 AS age FROM range(10)")
     with pytest.raises(DataUnavailable, match="have changed"):
         vault.count(["age"], [np.arange(4)])
-    vault = open_vault(table_of(path, AGE), SALT)
+    vault = TableVault(table_of(path, AGE), SALT)
     vault.load()
     path.unlink()
     assert vault.count(["age"], [np.arange(4)]).tolist() == [0, 10, 0, 0]
@@ -275,7 +275,7 @@ def test_failures_while_reading_have_one_text_and_no_trace(tmp_path: Path) -> No
         path.write_bytes(bytes(data))
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
         with pytest.raises(DataUnavailable) as caught:
-            open_vault(table_of(path, AGE), SALT).load()
+            TableVault(table_of(path, AGE), SALT).load()
         texts.add(str(caught.value))
         assert caught.value.code == "E_DATA"
         assert caught.value.__cause__ is None
@@ -347,7 +347,7 @@ def test_types_never_quote_values(tmp_path: Path) -> None:
         error = refused(table_of(path, Column(name, "integer", IntegerRange(0, 9))))
         assert error.code == "E_POLICY"
         assert "Example" not in f"{error} {error.hint}"
-    whole = open_vault(table_of(path, AGE), SALT)
+    whole = TableVault(table_of(path, AGE), SALT)
     assert isinstance(whole, TableVault)
     assert "Example" not in repr(whole.stored)
 

@@ -18,7 +18,7 @@ from dpsql.privacy.vault.data_engine import Counts, Floats
 from dpsql.privacy.vault.files import source as sources
 from dpsql.privacy.vault.unit import unit_numbers
 from dpsql.privacy.vault.unit.unit_numbers import edges_of, in_order, share_units
-from dpsql.privacy.vault.vault import open_vault
+from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.evenness import even_choice
 from tests.support.tables import insert, scribe
 
@@ -44,7 +44,7 @@ def write(path: Path, rows: list[Row], unit_type: str = "VARCHAR") -> Path:
 def count(path: Path, c: int, salt: bytes = SALT, threads: int | None = None) -> Counts:
     table = Table("t", str(path), Unit("who", c), COLUMNS)
     with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
-        return open_vault(table, salt).count(["x", "y"], [np.arange(5), np.arange(3)])
+        return TableVault(table, salt).count(["x", "y"], [np.arange(5), np.arange(3)])
 
 
 def people(seed: int, n: int) -> list[Row]:

@@ -18,7 +18,7 @@ from dpsql.catalog.view import RowView
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.unit.unit_numbers import Queue
-from dpsql.privacy.vault.vault import Vault, open_vault
+from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.workload.cells import Nodes, cells_of
 from tests.support.effort import effort
 from tests.support.tables import insert, scribe
@@ -81,7 +81,7 @@ def store(path: Path, rows: Iterable[Row], unit: Unit) -> Vault:
         )
         insert(database, "t", list(rows))
         database.execute(f"COPY t TO '{path}'")
-    return open_vault(Table("t", str(path), unit, COLUMNS), SALT)
+    return TableVault(Table("t", str(path), unit, COLUMNS), SALT)
 
 
 def vector(vault: Vault, view: RowView) -> Counts:

@@ -527,13 +527,3 @@ def _opener(salt: bytes) -> OpenBase:
         return found[name]
 
     return opened
-
-
-def open_vault(table: Table, salt: bytes) -> TableVault:
-    """Open the source of a table; rows are not read yet.
-
-    ``salt`` is the ledger's secret; a key of the table, derived from it, decides which rows of a
-    unit with too many are kept.
-    Raises: DataUnavailable if a source is missing, unreadable or lacks a declared column.
-    """
-    return TableVault(table, salt)

@@ -77,7 +77,7 @@ class DraftedTable:
         here = {
             key: _relative(path, folder)
             for key, path in self.source.items()
-            if key in ("file", "delta") and isinstance(path, str)
+            if key in ("file", "delta", "iceberg") and isinstance(path, str)
         }
         return replace(self, source={**self.source, **here})
 

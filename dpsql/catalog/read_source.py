@@ -53,7 +53,11 @@ CLOUDS = {
 }
 """Hosts whose objects have another address, by which they are charged."""
 OBJECT = 'source = "s3://bucket/folder/*.parquet"'
-DELTA = 'source = { delta = "warehouse/visits", version = 3 }'
+LOGGED = {
+    "delta": ("a Delta table", 'source = { delta = "warehouse/visits", version = 3 }'),
+    "iceberg": ("an Iceberg table", 'source = { iceberg = "warehouse/visits", version = 81240 }'),
+}
+"""Tables of which a log says which files are a version, and how one is named."""
 
 Source = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a source, and its options."""
@@ -63,8 +67,9 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
     """Read ``source``. Raises: CatalogError (E_POLICY)."""
     if isinstance(given, dict) and "file" in given:
         return _read_file(place, given, public)
-    if isinstance(given, dict) and "delta" in given:
-        return _read_delta(place, given, public)
+    form = next((each for each in LOGGED if isinstance(given, dict) and each in given), None)
+    if form is not None:
+        return _read_logged(place, given, public, form)
     if isinstance(given, dict):
         return _read_server(place, given, public)
     if not isinstance(given, str) or not given or "\0" in given:
@@ -111,23 +116,24 @@ def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
     return read_source(place, file, public)[0], tuple(sorted((*said_of, *written.options())))
 
 
-def _read_delta(place: Place, given: Mapping[str, Any], public: bool) -> Source:
-    """Read which version of which Delta table it is: the newest would follow the data."""
-    engine = given.get("engine")
-    place.check_keys(given, ("delta", "version", *(SPARK if engine == "spark" else ())))
-    folder, version = given["delta"], given.get("version")
+def _read_logged(place: Place, given: Mapping[str, Any], public: bool, form: str) -> Source:
+    """Read which version of a table with a log it is: the newest would follow the data."""
+    engine, (what, example) = given.get("engine"), LOGGED[form]
+    is_counted = engine == "spark" and form == "delta"
+    place.check_keys(given, (form, "version", *(SPARK if is_counted else ())))
+    folder, version = given[form], given.get("version")
     if public:
-        place.fail("is public, and its source is a Delta table", "public tables are files")
+        place.fail(f"is public, and its source is {what}", "public tables are files")
     if not isinstance(folder, str) or engine_of(folder) is not None:
-        place.fail(f"source has delta = {show(folder)}", DELTA)
+        place.fail(f"source has {form} = {show(folder)}", example)
     if is_stored(folder) and (engine is not None or folder.startswith("https://")):
-        what = "a web server lists no files" if engine is None else "Spark reads a `path` there"
-        place.fail(f"source has delta = {show(folder)}, and {what}", DELTA)
+        why = "a web server lists no files" if engine is None else "Spark reads a `path` there"
+        place.fail(f"source has {form} = {show(folder)}, and {why}", example)
     if type(version) is not int or version < 0:
-        place.fail("source states no version of the Delta table", DELTA)
+        place.fail(f"source states no version of {what}", example)
     named = read_source(place, folder, public)[0]
     if engine is None:
-        return named, (("format", "delta"), ("version", str(version)))
+        return named, (("format", form), ("version", str(version)))
     said = {key: _read_value(place, key, value) for key, value in given.items() if key in SPARK}
     _check_read(place, said)
     return f"spark://{named}", tuple(

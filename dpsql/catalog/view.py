@@ -23,7 +23,10 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 MOST_NAMED = 4
 """Columns that are named one by one."""
-TYPED = (*("parquet", "duckdb", "delta", "arrow", "orc", "spss", "stata", "sas"), *SERVERS)
+TYPED = (
+    *("parquet", "duckdb", "delta", "iceberg", "arrow", "orc", "spss", "stata", "sas"),
+    *SERVERS,
+)
 """Sources whose columns have types, so that a number is a number."""
 NO_LINES = "lines that are not CSV in UTF-8 with as many fields as the header are left out"
 """A line that is no row in no way depends on what is asked, nor do others on it."""

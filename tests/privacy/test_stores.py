@@ -216,6 +216,30 @@ def test_partitions_of_a_stored_delta_table_are_drafted_by_its_log(
     assert one["column"] == other["column"]
 
 
+def test_snapshots_of_iceberg_tables_are_read_from_a_store(bucket: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    from tests.privacy.iceberg_tables import written as iceberg
+
+    snapshots = iceberg(tmp_path, 4, 3)
+    folder = tmp_path / "db" / "t"
+    for path in folder.rglob("*"):
+        if path.is_file():
+            put(bucket, f"ice/t/{path.relative_to(folder)}", path.read_bytes())
+    for number in snapshots:
+        stored, here = (
+            f'{{ iceberg = "{each}", version = {number} }}'
+            for each in (f"s3://{BUCKET}/ice/t", folder)
+        )
+        assert counted(tmp_path, stored) == counted(tmp_path, here)
+    assert f'{{ iceberg = "s3://{BUCKET}/ice/t", version = {number} }}' in draft_catalog(
+        f"s3://{BUCKET}/ice/t/"
+    )
+    for path in (folder / "data").iterdir():
+        bucket.delete_object(Bucket=BUCKET, Key=f"ice/t/data/{path.name}")
+    with pytest.raises(DataUnavailable, match="have gone"):
+        counted(tmp_path, stored)
+
+
 def test_a_table_is_charged_by_the_addresses_of_its_objects(bucket: Any, tmp_path: Path) -> None:
     put(bucket, "claim/a.parquet", as_parquet(arrow(rows_of(random.Random(1), 9))))
     assert answers(tmp_path / "one", f'"s3://{BUCKET}/claim/*.parquet"')

@@ -24,6 +24,7 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
     "psycopg": VAULT,
     "pyspark": VAULT,
     "deltalake": VAULT,
+    "pyiceberg": VAULT,
     "sqlglot": ("dpsql.sql", "dpsql.dialect", "dpsql.logical.bind"),
     "dpsql.logical": ("dpsql.logical", "dpsql.logical.bind", "dpsql.logical.rules"),
     "scipy.optimize": ("dpsql.search",),

@@ -28,7 +28,7 @@ from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.records import dataclass, replace
 
 OTHERWISE = 'declare it: source = { file = "data.csv", delimiter = ";" }'
-COLUMNAR = ("parquet", "delta", "duckdb")
+COLUMNAR = ("parquet", "delta", "iceberg", "duckdb")
 """Kinds of files of which some columns are read without the others."""
 
 ACCEPTED = {

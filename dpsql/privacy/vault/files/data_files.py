@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpsql.catalog.catalog import KINDS, PACKED, is_stored, kind_of
-from dpsql.files import ScratchFolder, real_paths
+from dpsql.files import real_paths
 from dpsql.privacy.vault.data_engine import Unreadable, unavailable
-from dpsql.privacy.vault.files.delta import LATER, LOG, find_delta, is_delta
 from dpsql.privacy.vault.files.partitions import Values
 from dpsql.privacy.vault.files.stores import (
     LOCAL,
@@ -20,9 +17,16 @@ from dpsql.privacy.vault.files.stores import (
     StoredObject,
     copy_objects,
     find_objects,
-    list_folder,
 )
-from dpsql.records import dataclass
+from dpsql.privacy.vault.files.table_folders import (
+    LATER,
+    LocalFolder,
+    StoredFolder,
+    TableFolder,
+    Version,
+    VersionFiles,
+)
+from dpsql.records import dataclass, field, replace
 
 READABLE = {
     "parquet": "a Parquet file is written as a whole, and not encrypted",
@@ -70,7 +74,8 @@ def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
 class FoundFiles:
     """The files of a source: their kind and paths, and the columns that are in none of them.
 
-    ``told`` are the values of these columns in each file, as a log has them.
+    ``told`` are the values of these columns in each file, as a log has them, and ``families`` their
+    types; columns that were ``dropped`` are in files, and not in the version of the table.
     Of ``objects`` in a store, paths are those of ``copies``.
     """
 
@@ -78,85 +83,81 @@ class FoundFiles:
     paths: tuple[str, ...]
     apart: tuple[str, ...] = ()
     told: tuple[Values, ...] = ()
+    families: Mapping[str, str] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
     objects: tuple[StoredObject, ...] = ()
     copies: tuple[Copy, ...] = ()
 
 
 def find_source(
-    source: str, table: str, version: str | None = None, is_stated: bool = True
+    source: str, table: str, version: Version | None = None, is_stated: bool = True
 ) -> FoundFiles:
-    """Return the files of a source, or of a version of a Delta table; objects are copied.
+    """Return the files of a source, or of a version of a table with a log; objects are copied.
 
     Of objects that do not say when they were written the version has to be stated elsewhere.
     Raises: DataUnavailable (E_DATA), naming table and source.
     """
-    if is_stored(source):
-        return _find_stored(source, table, version, is_stated)
-    if version is None:
+    if version is None and not is_stored(source):
         return FoundFiles(*find_files(source, table))
-    found = find_delta(source, version, table)
-    return FoundFiles("parquet", found.paths, found.apart, found.told)
-
-
-def _find_stored(source: str, table: str, version: str | None, is_stated: bool) -> FoundFiles:
     try:
-        kind = kind_of(source)
-        apart: tuple[str, ...] = ()
-        told: tuple[Values, ...] = ()
-        if kind in LOCAL:
-            raise Unreadable(f"a database of {kind} is read on a disk alone", "copy it there")
-        if version is not None:
-            kind = "parquet"
-            objects, apart, told = _objects_of_delta(source, version, table)
-        else:
-            objects = find_objects(source)
-        kinds = {kind, *(kind_of(each.address) for each in objects)}
-        if len(kinds) != 1 or kind is None:
-            hint = f"names end in one of {', '.join(ENDS)}"
-            raise Unreadable("its objects are of no one known format, by their names", hint)
-        copies = copy_objects(objects, is_stated)
+        if version is None:
+            return _find_objects(source, is_stated)
+        if is_stored(source):
+            return _find_stored(source, version, table)
+        found = _list_files(LocalFolder(source), version, table)
+        paths = tuple(os.path.realpath(os.path.join(source, name)) for name in found.names)
+        if not all(map(os.path.isfile, paths)):
+            raise Unreadable(GONE.format(version.number), LATER)
+        return _of_version(found, paths)
     except Unreadable as error:
         unavailable(table, source, error.problem, error.hint)
     except OSError:
-        unavailable(table, source, "its objects cannot be copied to this machine", NO_ROOM)
-    return FoundFiles(kind, tuple(each.path for each in copies), apart, told, objects, copies)
+        problem, hint = "its files cannot be read", "check that they are there, and yours to read"
+        if is_stored(source):
+            problem, hint = "its objects cannot be copied to this machine", NO_ROOM
+    unavailable(table, source, problem, hint)
 
 
+def _find_objects(source: str, is_stated: bool) -> FoundFiles:
+    """Return copies of the objects that a source names. Raises: Unreadable, OSError."""
+    kind = kind_of(source)
+    if kind in LOCAL:
+        raise Unreadable(f"a database of {kind} is read on a disk alone", "copy it there")
+    objects = find_objects(source)
+    kinds = {kind, *(kind_of(each.address) for each in objects)}
+    if len(kinds) != 1 or kind is None:
+        hint = f"names end in one of {', '.join(ENDS)}"
+        raise Unreadable("its objects are of no one known format, by their names", hint)
+    copies = copy_objects(objects, is_stated)
+    paths = tuple(each.path for each in copies)
+    return FoundFiles(kind, paths, objects=objects, copies=copies)
+
+
+def _find_stored(source: str, version: Version, table: str) -> FoundFiles:
+    """Return copies of the files of a version. Raises: DataUnavailable, Unreadable, OSError."""
+    folder = StoredFolder(source)
+    found = _list_files(folder, version, table)
+    if not {*found.names} <= folder.objects.keys():
+        raise Unreadable(GONE.format(version.number), LATER)
+    objects = tuple(folder.objects[name] for name in found.names)
+    copies = copy_objects(objects)
+    files = _of_version(found, tuple(each.path for each in copies))
+    return replace(files, objects=objects, copies=copies)
+
+
+def _list_files(folder: TableFolder, version: Version, table: str) -> VersionFiles:
+    from dpsql.privacy.vault.files.table_logs import FORMS  # most tables have no log
+
+    return FORMS[version.form].list_files(folder, version.number, table)
+
+
+def _of_version(found: VersionFiles, paths: tuple[str, ...]) -> FoundFiles:
+    apart, told, dropped = found.beside(paths)
+    return FoundFiles("parquet", paths, apart, told, found.families, frozenset(dropped))
+
+
+GONE = "files of version {} have gone"
 NO_ROOM = "let TMPDIR name a folder that is yours, on a disk with room"
-
-
-def _objects_of_delta(
-    folder: str, version: str, table: str
-) -> tuple[tuple[StoredObject, ...], tuple[str, ...], tuple[Values, ...]]:
-    """Return the objects of a version of a Delta table, the columns in none, and their values.
-
-    Raises: DataUnavailable, Unreadable, OSError.
-    """
-    inside = list_folder(folder)
-    with copied_log(inside) as log:
-        found = find_delta(log, version, table, is_local=False)
-        names = [os.path.relpath(path, os.path.realpath(log)) for path in found.paths]
-    if not {*names} <= inside.keys():
-        raise Unreadable(f"files of version {version} have gone", LATER)
-    return tuple(inside[name] for name in names), found.apart, found.told
-
-
-@contextmanager
-def copied_log(inside: Mapping[str, StoredObject]) -> Iterator[str]:
-    """Have the log of a Delta table in a folder of this machine, for as long as it is read.
-
-    Raises: Unreadable, OSError.
-    """
-    logs = {name: each for name, each in inside.items() if name.startswith(f"{LOG}/")}
-    if not logs:
-        raise Unreadable("no Delta table is there", f"a folder that holds {LOG}")
-    with ScratchFolder("dpsql-log-") as folder:
-        copies = copy_objects(list(logs.values()))
-        for name, copy in zip(logs, copies, strict=True):
-            path = os.path.join(folder, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            shutil.copyfile(copy.path, path)
-        yield str(folder)
 
 
 def is_data_file(name: str) -> bool:
@@ -173,11 +174,24 @@ def _find_paths(source: str, table: str) -> tuple[str, ...]:
     paths = match_files(source)
     if not paths:
         unavailable(table, source, "there is no such file", "check `source` in the catalog")
-    if not os.path.exists(source) and any(is_delta(os.path.dirname(path)) for path in paths):
-        problem = "these are files of a Delta table, some of which hold rows that were deleted"
-        unavailable(table, source, problem, 'source = { delta = "folder", version = 3 }')
+    if not os.path.exists(source):
+        _refuse_logged(source, table, paths)
     if not all(os.path.isfile(path) for path in paths):
         unavailable(table, source, "not a file", 'for a folder of files write "folder/*.parquet"')
     if not all(os.access(path, os.R_OK) for path in paths):
         unavailable(table, source, "permission denied")
     return paths
+
+
+def _refuse_logged(source: str, table: str, paths: tuple[str, ...]) -> None:
+    """Refuse files that a glob finds in the folder of a table with a log, or below it."""
+    from dpsql.privacy.vault.files.table_logs import FORMS, log_in  # few tables are globs
+
+    folders = {Path(path).parent for path in paths}
+    above = sorted({*folders, *(each for folder in folders for each in folder.parents)})
+    form = next((form for each in above if (form := log_in(str(each))) is not None), None)
+    if form is not None:
+        problem = (
+            f"these are files of {FORMS[form].title}, some of which hold rows that are no more"
+        )
+        unavailable(table, source, problem, f'source = {{ {form} = "folder", version = 3 }}')

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.files.table_folders import LATER, LocalFolder, TableFolder, VersionFiles
 from dpsql.records import dataclass
 
 LOG = "_delta_log"
@@ -52,9 +53,6 @@ class DeltaVersion:
         """Return the family of a column that is in no file, as the log has its type."""
         types = {each["name"]: each["type"] for each in json.loads(self.schema)["fields"]}
         return FAMILIES.get(types.get(name, ""), "text")
-
-
-LATER = "a later version, whose files are still there"
 
 
 def find_delta(folder: str, version: str, table: str, is_local: bool = True) -> DeltaVersion:
@@ -100,9 +98,19 @@ def _text(value: object) -> str | None:
     return value.isoformat(" ") if isinstance(value, datetime) else str(value)
 
 
-def newest_version(folder: str) -> int:
+def list_delta(folder: TableFolder, number: str, table: str) -> VersionFiles:
+    """Return the files of a version. Raises: DataUnavailable, Unreadable, OSError."""
+    with folder.whole(LOG) as log:
+        found = find_delta(log, number, table, isinstance(folder, LocalFolder))
+        root = os.path.realpath(log)
+        names = tuple(os.path.relpath(path, root) for path in found.paths)
+    return VersionFiles(names, found.apart, found.told, {c: found.family(c) for c in found.apart})
+
+
+def newest_version(folder: TableFolder, table: str) -> int:
     """Return the number of the last version, for a draft. Raises: DataUnavailable."""
-    return int(_open(folder, None, os.path.basename(folder)).version())
+    with folder.whole(LOG) as log:
+        return int(_open(log, None, table).version())
 
 
 def _open(folder: str, version: str | None, table: str) -> Any:

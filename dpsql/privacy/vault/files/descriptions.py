@@ -20,7 +20,6 @@ from dpsql.privacy.vault.files.arrow_rows import FORMATS, decoded, list_tables, 
 from dpsql.privacy.vault.files.data_files import (
     NO_ROOM,
     READABLE,
-    copied_log,
     find_files,
     find_source,
     is_data_file,
@@ -28,11 +27,18 @@ from dpsql.privacy.vault.files.data_files import (
 from dpsql.privacy.vault.files.database import Relation, list_relations
 from dpsql.privacy.vault.files.delimited_form import MOST as LOOKED
 from dpsql.privacy.vault.files.delimited_form import sniff, sniff_rows
-from dpsql.privacy.vault.files.delta import LOG, DeltaVersion, find_delta, is_delta, newest_version
 from dpsql.privacy.vault.files.footers import PLAIN, UNREADABLE
 from dpsql.privacy.vault.files.partitions import partitioned_names
 from dpsql.privacy.vault.files.source import Source, connect, family, open_source
-from dpsql.privacy.vault.files.stores import StoredObject, list_folder
+from dpsql.privacy.vault.files.stores import StoredObject
+from dpsql.privacy.vault.files.table_folders import (
+    LocalFolder,
+    StoredFolder,
+    TableFolder,
+    Version,
+)
+from dpsql.privacy.vault.files.table_logs import FORMS as LOGS
+from dpsql.privacy.vault.files.table_logs import log_in, log_of
 from dpsql.records import replace
 
 
@@ -44,8 +50,9 @@ def describe_data(path: str, blind: bool = False) -> list[DraftedTable]:
     """
     if is_stored(path):
         return _describe_stored(path, blind)
-    if is_delta(path):
-        return [_describe_delta(path)]
+    form = log_in(path)
+    if form is not None:
+        return [_describe_version(path, form, LocalFolder(path))]
     if os.path.isdir(path):
         partitioned = _describe_partitioned(path, blind)
         return _describe_folder(path, blind) if partitioned is None else [partitioned]
@@ -62,9 +69,10 @@ def _describe_stored(path: str, blind: bool) -> list[DraftedTable]:
     partitions: tuple[str, ...] = ()
     try:
         if kind_of(path) is None:
-            inside = list_folder(path)
-            if any(name.startswith(f"{LOG}/") for name in inside):
-                return [_describe_stored_delta(path.rstrip("/"), inside)]
+            folder = StoredFolder(path)
+            inside, form = folder.objects, log_of(folder.names())
+            if form is not None:
+                return [_describe_version(folder.declared, form, folder)]
             path = _pattern_of(path.rstrip("/"), inside)
             all_names = {partitioned_names("", each) for each in inside if is_data_file(each)}
             partitions = all_names.pop() if len(all_names) == 1 else ()
@@ -100,14 +108,17 @@ def _pattern_of(folder: str, inside: Mapping[str, StoredObject]) -> str:
     return f"{folder}/{'**/' * any('/' in name for name in named)}*{endings.pop()}"
 
 
-def _describe_stored_delta(path: str, inside: Mapping[str, StoredObject]) -> DraftedTable:
-    name = path.rpartition("/")[2]
-    with copied_log(inside) as log:
-        version = newest_version(log)
-        found = find_delta(log, str(version), name, is_local=False)
+def _describe_version(path: str, form: str, folder: TableFolder) -> DraftedTable:
+    """The newest version of a table with a log, which says types of columns that are in no file."""
+    name = Path(path).resolve().name if isinstance(folder, LocalFolder) else path.split("/")[-1]
+    number = LOGS[form].newest(folder, name)
+    version = Version(form, str(number))
+    found = find_source(path, name, version)
     with connect() as connection:
-        source = open_source(connection, path, name, version=str(version))
-    return DraftedTable(name, {"delta": path, "version": version}, _columns_of(source, found))
+        source = open_source(connection, path, name, version=version, found=found)
+    inside = _columns(source)[: len(source.columns) - len(source.apart)]
+    columns = [*inside, *((each, found.families[each]) for each in source.apart)]
+    return DraftedTable(name, {form: path, "version": number}, columns)
 
 
 def _describe_folder(path: str, blind: bool) -> list[DraftedTable]:
@@ -154,20 +165,6 @@ def _ending(path: str) -> str:
     """The end of a name by which a file is of its kind."""
     suffixes = Path(path).suffixes
     return next(end for n in (1, 2) if kind_of(f"x{(end := ''.join(suffixes[-n:]))}"))
-
-
-def _describe_delta(path: str) -> DraftedTable:
-    name, version = Path(path).resolve().name, newest_version(path)
-    with connect() as connection:
-        source = open_source(connection, path, name, version=str(version))
-    found = find_delta(path, str(version), name)
-    return DraftedTable(name, {"delta": path, "version": version}, _columns_of(source, found))
-
-
-def _columns_of(source: Source, found: DeltaVersion) -> list[tuple[str, str]]:
-    """The columns of a version of a Delta table, those that are in no file as its log has them."""
-    inside = _columns(source)[: len(source.columns) - len(source.apart)]
-    return [*inside, *((each, found.family(each)) for each in source.apart)]
 
 
 def _form(table: DraftedTable) -> dict[str, Any]:

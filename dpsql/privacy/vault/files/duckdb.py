@@ -63,6 +63,7 @@ from dpsql.privacy.vault.files.source import (
     require_streamed,
 )
 from dpsql.privacy.vault.files.stores import find_objects
+from dpsql.privacy.vault.files.table_folders import Version
 from dpsql.privacy.vault.servers.versions import stated_version
 from dpsql.records import dataclass, field, replace
 
@@ -88,7 +89,7 @@ class FileEngine:
         Raises: DataUnavailable (E_DATA).
         """
         named, vouched = table.option("table") or "", table.option("view") is not None
-        version = table.option("version") if table.option("format") == "delta" else None
+        version = version_of(table)
         written, found = written_of(table), None
         is_stated, spill = stated_version(table) is not None, table.option("spill")
         if is_stored(table.source):
@@ -130,7 +131,7 @@ class FileTable:
     name: str
     named: str = ""
     is_vouched: bool = False
-    version: str | None = None
+    version: Version | None = None
     is_stated: bool = False
     spill: str | None = None
     columns: tuple[tuple[str, str], ...] = field(init=False, compare=False)
@@ -141,14 +142,15 @@ class FileTable:
 
     @property
     def kind(self) -> str:
-        return "delta" if self.source.is_delta else self.source.kind
+        version = self.source.version
+        return self.source.kind if version is None else version.form
 
     @property
     def paths(self) -> tuple[str, ...]:
         if self.source.objects:
-            folder = (self.source.declared.rstrip("/"),) if self.source.is_delta else ()
+            folder = (self.source.declared.rstrip("/"),) if self.source.is_listed else ()
             return (*folder, *(each.address for each in self.source.objects))
-        folder = (os.path.realpath(self.source.declared),) if self.source.is_delta else ()
+        folder = (os.path.realpath(self.source.declared),) if self.source.is_listed else ()
         return (*folder, *self.source.paths)
 
     @property
@@ -203,15 +205,19 @@ class FileTable:
     def _found(self) -> FoundFiles:
         """The copies of objects: rows are read of those that were opened."""
         source = self.source
-        columns = source.apart, source.told
-        return FoundFiles(source.kind, source.paths, *columns, source.objects, source.copies)
+        return FoundFiles(
+            *(source.kind, source.paths, source.apart, source.told),
+            dropped=source.dropped,
+            objects=source.objects,
+            copies=source.copies,
+        )
 
     def _room(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """A kept instance, where nothing has to be registered with it or attached to it."""
         source = self.source
         if (
             source.kind != "parquet"
-            or source.is_delta
+            or source.is_listed
             or source.objects
             or set(source.stored) & set(BESIDES)
         ):
@@ -231,6 +237,12 @@ def _spilling(folder: str) -> Iterator[duckdb.DuckDBPyConnection]:
         connect(folder=str(room)) as connection,
     ):
         yield connection
+
+
+def version_of(table: Table) -> Version | None:
+    """Return the version that is stated of a table with a log."""
+    form, number = table.option("format"), table.option("version")
+    return None if form is None or number is None else Version(form, number)
 
 
 def written_of(table: Table) -> Delimited:

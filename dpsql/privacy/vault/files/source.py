@@ -41,6 +41,7 @@ from dpsql.privacy.vault.files.instants import read_instants
 from dpsql.privacy.vault.files.partitions import Values, folder_values, in_groups
 from dpsql.privacy.vault.files.spellings import spelling
 from dpsql.privacy.vault.files.stores import Copy, StoredObject
+from dpsql.privacy.vault.files.table_folders import Version
 from dpsql.records import dataclass, field, replace
 from dpsql.sealed import hush, open_duckdb
 
@@ -153,8 +154,9 @@ class Source:
     in blocks, whose columns are called f0, f1, ... in SQL: lines, or what ``opened`` makes of a
     path, of which ``named`` is the table that is meant. ``stored`` says of Parquet files what
     :mod:`footers` says of each column. The last columns, ``apart``, are in no file: ``told`` has
-    their values in each. Of a Delta table they are the files of one ``version``. Of ``objects`` in
-    a store, paths are those of ``copies``, which are there for as long as a source holds them.
+    their values in each. Of a table with a log they are the files of one ``version``, which has not
+    the columns that were ``dropped``. Of ``objects`` in a store, paths are those of ``copies``,
+    which are there for as long as a source holds them.
     """
 
     declared: str
@@ -165,7 +167,8 @@ class Source:
     stored: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     told: tuple[Values, ...] = ()
-    version: str | None = None
+    dropped: frozenset[str] = frozenset()
+    version: Version | None = None
     written: Delimited = PLAIN
     named: str = ""
     untyped: bool = False
@@ -174,8 +177,8 @@ class Source:
     copies: tuple[Copy, ...] = field(default=(), compare=False)
 
     @property
-    def is_delta(self) -> bool:
-        """True if they are files of a Delta table."""
+    def is_listed(self) -> bool:
+        """True if a log says which files they are."""
         return self.version is not None
 
     def is_apart(self, position: int) -> bool:
@@ -335,7 +338,7 @@ class Source:
 
     def found(self) -> tuple[str, ...]:
         """The files that are declared and there by now, with the logs of database files."""
-        paths = self.paths if self.is_delta else match_files(self.declared)
+        paths = self.paths if self.is_listed else match_files(self.declared)
         return paths + tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
 
 
@@ -368,23 +371,23 @@ def open_source(
     table: str,
     named: str = "",
     is_vouched: bool = False,
-    version: str | None = None,
+    version: Version | None = None,
     written: Delimited = PLAIN,
     found: FoundFiles | None = None,
 ) -> Source:
     """Find the files of ``source``, read their schema and allow the connection nothing else.
 
     ``named`` is the table or view of a database file that is meant, a view if it is vouched for;
-    ``version`` is that of a Delta table; CSV files are as they are ``written``.
+    ``version`` is that of a table with a log; CSV files are as they are ``written``.
     Files that are ``found`` already are looked for no more.
     Raises: DataUnavailable (E_DATA), naming table and source.
     """
     found = found or find_source(source, table, version)
-    kind, paths, apart, told = found.kind, found.paths, found.apart, found.told
+    kind, paths = found.kind, found.paths
     if written.partitions:
         apart, places = written.partitions, [each.address for each in found.objects] or paths
         try:
-            told = folder_values(places, apart)
+            found = replace(found, apart=apart, told=folder_values(places, apart))
         except Unreadable as error:
             unavailable(table, source, error.problem, error.hint)
     try:
@@ -396,22 +399,14 @@ def open_source(
             return read_relation(connection, source, paths, relation)
         if kind in FORMATS:
             inside = _open_format(connection, source, kind, paths, table, named, written)
-            return replace(
-                _with_apart(inside, table, apart, told, version),
-                objects=found.objects,
-                copies=found.copies,
-            )
+            return _with_apart(inside, table, found, version)
         if named:
             unavailable(table, source, "only databases and workbooks hold tables of a name")
         other = [each for each in written.said() if each != "partitions"]
         if kind != "csv" and other:
             unavailable(table, source, f"{', '.join(other)} are options of CSV files")
         inside = read_schema(connection, source, kind, paths, table, written)
-        return replace(
-            _with_apart(inside, table, apart, told, version),
-            objects=found.objects,
-            copies=found.copies,
-        )
+        return _with_apart(inside, table, found, version)
     except DataUnavailable:
         raise
     except Unreadable as error:
@@ -425,21 +420,24 @@ def open_source(
     unavailable(table, source, problem, READABLE[kind])
 
 
-def _with_apart(
-    source: Source, table: str, names: Sequence[str], told: Sequence[Values], version: str | None
-) -> Source:
+def _with_apart(source: Source, table: str, found: FoundFiles, version: Version | None) -> Source:
     """Return files with the columns that are in none of them, as texts."""
-    for name in names:
+    for name in found.apart:
         if name.casefold() in {each.casefold() for each, _ in source.columns}:
             problem = f"the column {name!r} is in its files, and in their folders as well"
             unavailable(table, source.declared, problem, "leave it out of `partitions`")
+    kept = [i for i, (name, _) in enumerate(source.columns) if name not in found.dropped]
+    stored = [source.stored[i] for i in kept] if source.stored else []
     return replace(
         source,
-        columns=(*source.columns, *((name, "VARCHAR") for name in names)),
-        stored=(*source.stored, *(PLAIN_STORED for _ in names)) if source.stored else (),
-        apart=tuple(names),
-        told=tuple(told),
+        columns=(*(source.columns[i] for i in kept), *((name, "VARCHAR") for name in found.apart)),
+        stored=(*stored, *(PLAIN_STORED for _ in found.apart)) if source.stored else (),
+        apart=found.apart,
+        told=found.told,
+        dropped=found.dropped,
         version=version,
+        objects=found.objects,
+        copies=found.copies,
     )
 
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 from dpsql.catalog import Column
 from dpsql.records import dataclass, replace
 from dpsql.sql.functions import INTEGER_TYPES, MIRRORED, REAL_TYPES, has
+from dpsql.sql.rewritten import NodeLimit, size_of
 from dpsql.workload.polynomial import Polynomial
 
 Bounds = tuple[float, float]
@@ -116,36 +117,70 @@ def read_clipped(node: exp.Expr, bounds_of: BoundsOf) -> ClippedMeasure | None:
     return None
 
 
-def lifted(node: exp.Expr, is_stepped: Told, is_apart: Told) -> exp.Expr:
+def lifted(node: exp.Expr, is_stepped: Told, is_apart: Told, room: NodeLimit) -> exp.Expr:
     """An expression as CASE, where it or a part of its arithmetic is one.
 
     That is so for what clips a column in bins, which ``is_stepped`` tells, for CASE and IF that
     ``is_apart`` tells, and for COALESCE, LEAST, GREATEST and ABS of several columns. Arithmetic
     with NULL is NULL.
 
+    Args:
+        node: A part of the argument of a sum.
+        is_stepped: Tells what clips a column in bins.
+        is_apart: Tells a CASE whose branches are summed each by itself.
+        room: The nodes that may still be copied: branches of branches double with each level.
+
+    Raises: ProgrammingError (E_TOO_COMPLEX), before anything is copied.
+
     >>> from sqlglot import parse_one
     >>> tree = parse_one("2 * LEAST(x, 5) + y")
-    >>> lifted(tree, lambda node: isinstance(node, exp.Least), bool).sql()
+    >>> lifted(tree, lambda node: isinstance(node, exp.Least), bool, NodeLimit(9)).sql()
     'CASE WHEN x < 5.0 THEN 2 * (x) + y ELSE 2 * (5.0) + y END'
     """
     tested = _tested(node)
     if tested is not None and is_apart(tested):
         return tested
-    if is_stepped(node):
-        return _as_branches(node) if isinstance(node, exp.If) else as_case(node)
+    if is_stepped(node) and not isinstance(node, exp.If):
+        return as_case(node)
     if isinstance(node, exp.If) or _is_choice(node):
-        return _as_branches(node)
+        return _as_branches(node, room)
     parts = list(_parts_apart(node, is_stepped, is_apart))
-    cases = [_as_branches(as_case(each) if is_stepped(each) else each) for each in parts]
-    if not parts or math.prod(len(each.args["ifs"]) + 1 for each in cases) > MOST_BRANCHES:
+    if not parts or math.prod(map(_branches_of, parts)) > MOST_BRANCHES:
         return node
-    part, case = parts[0], cases[0]
+    part = parts[0]
+    case = _as_branches(as_case(part) if is_stepped(part) else part, room)
+    room.take(_branches_of(part) * size_of(node))
     ifs = [
         exp.If(this=each.this.copy(), true=_instead(node, part, each.args["true"]))
         for each in case.args["ifs"]
     ]
     rest = case.args.get("default")
     return exp.Case(ifs=ifs, default=None if rest is None else _instead(node, part, rest))
+
+
+def least_products(node: exp.Expr, is_apart: Told) -> int:
+    """The number of products, at least, of a sum whose branches are summed each by itself.
+
+    ABS doubles what is within: that is known before anything is copied.
+
+    >>> from sqlglot import parse_one
+    >>> least_products(parse_one("ABS(ABS(x - y) + LEAST(x, y)) * 2"), bool)
+    4
+    """
+    node = node.unnest()
+    if isinstance(node, exp.Null):
+        return 0
+    if _is_choice(node):
+        inner = [least_products(each, is_apart) for each in (node.this, *node.expressions)]
+        return sum(inner) * (2 if isinstance(node, exp.Abs) else 1)
+    if isinstance(node, exp.Case | exp.If) and is_apart(node):
+        ifs = node.args.get("ifs", [node])
+        rest = node.args.get("default", node.args.get("false"))
+        values = [*(each.args["true"] for each in ifs), *([] if rest is None else [rest])]
+        return sum(least_products(each, is_apart) for each in values)
+    parts = node.iter_expressions() if has(node, "arithmetic") else ()
+    found = [least_products(each, is_apart) for each in parts]
+    return max(found, default=1) if all(found) else 0
 
 
 def _tested(node: exp.Expr) -> exp.Case | None:
@@ -182,9 +217,16 @@ def _is_choice(node: exp.Expr) -> bool:
     return len({each.name.casefold() for each in node.find_all(exp.Column)}) > 1
 
 
-def _as_branches(node: exp.Expr) -> exp.Case:
+def _branches_of(node: exp.Expr) -> int:
+    """The branches, ELSE included, that a part has as CASE."""
+    ifs = node.args.get("ifs")
+    return 2 + len(node.expressions) if ifs is None else 1 + len(ifs)
+
+
+def _as_branches(node: exp.Expr, room: NodeLimit) -> exp.Case:
     """CASE, IF, COALESCE and their like as CASE with a condition for each branch."""
     parts = [node.this, *node.expressions] if _is_choice(node) else []
+    room.take(3 * max(1, len(parts)) * size_of(node))  # no less than is copied, of any kind
     if isinstance(node, exp.Coalesce):
         ifs = [exp.If(this=_is_known(each), true=each.copy()) for each in parts[:-1]]
         return exp.Case(ifs=ifs, default=parts[-1].copy())

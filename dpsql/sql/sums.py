@@ -18,18 +18,29 @@ from dpsql.errors import NotSupportedError, Span
 from dpsql.records import dataclass, replace
 from dpsql.sql.cell_edges import check_edges
 from dpsql.sql.centred import shifted
-from dpsql.sql.clipped_measures import ClippedMeasure, constant_of, lifted, read_clipped
+from dpsql.sql.clipped_measures import (
+    ClippedMeasure,
+    constant_of,
+    least_products,
+    lifted,
+    read_clipped,
+)
 from dpsql.sql.decimal_places import is_fine
+from dpsql.sql.evaluate import Operand
 from dpsql.sql.functions import has
 from dpsql.sql.growth import check_growth
 from dpsql.sql.language import check_scalar
 from dpsql.sql.query import Condition, Expression, Summand
+from dpsql.sql.rewritten import NodeLimit, size_of
 from dpsql.sql.scope import Scope, condition, negation
 from dpsql.sql.sum_clips import clip_within, clipped_column, within
 from dpsql.workload.polynomial import MAX_DEGREE, Polynomial, exact
 
 MAX_SUMMANDS = 64
 """Most products of a sum: every one is measured as a term of its own."""
+
+NODES_FOR_ONE = 6
+"""Tokens that a node counts as in the limit of what branches repeat: LEAST of 64 columns fits."""
 
 NOTHING = Fraction(0)
 MINUS_ONE = Expression(None, "-1", Span("", 0, 0))
@@ -50,7 +61,10 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
     """
     if clip is not None:
         clip = clip_within(scope, node, clip)
-    return _Amounts(scope, clip, node).amount(node)
+    room = NodeLimit(NODES_FOR_ONE * size_of(node))
+    amounts = _Amounts(scope, clip, node, room)
+    amounts.count(least_products(node, amounts.is_apart))
+    return amounts.amount(node)
 
 
 def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> Amount:
@@ -80,6 +94,7 @@ class _Amounts:
     scope: Scope
     clip: tuple[float, float] | None
     whole: exp.Expr
+    room: NodeLimit
 
     def count(self, products: int) -> None:
         """Refuse so many products, before they are made.
@@ -95,10 +110,10 @@ class _Amounts:
             )
 
     def amount(self, node: exp.Expr) -> Amount:
-        inner = lifted(node.unnest(), self.is_stepped, self.is_apart)
+        inner = lifted(node.unnest(), self.is_stepped, self.is_apart, self.room)
         if isinstance(inner, exp.Case) and self.is_apart(inner):
             return self.branches(inner)
-        inner = inner.transform(self.multiplied)
+        inner = inner.transform(self.known).transform(self.multiplied)
         summands = self.expand(inner)
         present = self.presence(inner)
         return Amount(
@@ -134,6 +149,13 @@ class _Amounts:
         columns = self.columns(node)
         several = len(columns) > 1 or any(self.is_measure(name, node) for name in columns)
         return several and self.clipped(node) is None
+
+    def known(self, node: exp.Expr) -> exp.Expr:
+        """COALESCE without constants that are NULL; all else as it is."""
+        if not isinstance(node, exp.Coalesce) or not any(map(self.is_null, node.expressions)):
+            return node
+        rest = [each for each in node.expressions if not self.is_null(each)]
+        return exp.Coalesce(this=node.this, expressions=rest) if rest else node.this
 
     def multiplied(self, node: exp.Expr) -> exp.Expr:
         """A division by numbers over one column with a domain as a product with their inverse."""
@@ -179,6 +201,9 @@ class _Amounts:
             before = (*before, negation(self.scope, test))
         if node.args.get("default") is not None:
             self.branch(node.args["default"], before, summands, counted)
+        if not summands:  # all of them NULL
+            nothing = Summand(conditions=(condition(self.scope, exp.false()),))
+            return Amount((nothing,), (nothing,))
         return Amount(tuple(summands), tuple(counted))
 
     def branch(
@@ -353,8 +378,9 @@ class _Amounts:
         for part in self.leaves(node):
             name = next(iter(self.columns(part)), None)
             if name is None:
-                test = exp.Not(this=exp.Is(this=exp.paren(part.copy()), expression=exp.null()))
-                conditions.append(self.scope.expression(None, test))
+                if self.scope.is_listed(part) or self.is_null(part):
+                    test = exp.Not(this=exp.Is(this=exp.paren(part.copy()), expression=exp.null()))
+                    conditions.append(self.scope.expression(None, test))
             elif self.is_measure(name, part):
                 polynomial = Polynomial(name, (1.0, 0.0, 0.0), 0.0, self.clip_of(name))
                 found = self.clipped(part)
@@ -374,12 +400,20 @@ class _Amounts:
                     conditions.append(tested)
         return Summand((), tuple(present), tuple(conditions))
 
+    def is_null(self, node: exp.Expr) -> bool:
+        """True if a node is without columns, and NULL."""
+        if self.columns(node) or self.scope.is_listed(node) or constant_of(node) is not None:
+            return False
+        test = exp.Is(this=exp.paren(node.copy()), expression=exp.null())
+        alone = Operand(self.scope.table.name, None)
+        return bool(self.scope.evaluator.mask(alone, self.scope.expression(None, test)).all())
+
     def leaves(self, node: exp.Expr) -> list[exp.Expr]:
         """The largest parts over single columns that are NULL when an operand is."""
         node = node.unnest()
         columns = self.columns(node)
         if not columns:
-            return [node] if self.scope.is_listed(node) else []
+            return [] if constant_of(node) is not None else [node]
         if len(columns) == 1 and not self.is_measure(columns[0], node):
             return [node]
         if isinstance(node, exp.Coalesce):

@@ -27,12 +27,14 @@ b = { type = "integer", domain = [-3, 4], null = true }
 c = { type = "integer", domain = [0, 2] }
 w = { type = "text", domain = ["x", "y", "z"], null = true }
 m = { type = "number", bounds = [0, 10], bins = [0, 2, 5, 10], null = true }
+q = { type = "number", bounds = [0, 10], null = true }
 """
 TABLE = """
 CREATE TABLE t AS SELECT CASE WHEN i % 7 > 0 THEN i % 6 END AS a,
     CASE WHEN i % 5 > 0 THEN i * 3 % 8 - 3 END AS b, i % 3 AS c,
     CASE WHEN i % 4 > 0 THEN ['x', 'y', 'z'][1 + i * i % 3] END AS w,
-    CASE WHEN i % 11 > 0 THEN i % 10 END::DOUBLE AS m
+    CASE WHEN i % 11 > 0 THEN i % 10 END::DOUBLE AS m,
+    CASE WHEN i % 3 > 0 THEN i % 8 END::DOUBLE AS q
 FROM range(300) r(i)
 """
 
@@ -56,9 +58,9 @@ def condition(draw: random.Random) -> str:
 
 
 def value(draw: random.Random, depth: int) -> str:
-    """A number over columns a, b, c, and choices between such."""
+    """A number over columns a, b, c, q, NULL, and choices between such."""
     if depth == 0:
-        return draw.choice(["a", "b", "c", "1", "2.5", "a", "b"])
+        return draw.choice(["a", "b", "c", "1", "2.5", "q", "NULL", "NULLIF(1, 1)"])
     one, other = value(draw, depth - 1), value(draw, 0)
     return draw.choice(
         [

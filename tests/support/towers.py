@@ -3,12 +3,14 @@
 Wherever an accepted statement has a node within one of its kind, or two of a kind in a row, what
 is around the inner one, or what follows the first, may be repeated, as in the pumping lemma. Where
 no accepted statement has one, the grammar itself derives it (lists are rules of that kind, too).
+To the grammar all functions are one: each has towers of its own within a sum.
 ``python -m tests.support.towers FOLDER SHARE OF`` compiles each with little memory, and prints
 those whose work grows faster than the square of their text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import cProfile
 import gc
 import heapq
@@ -23,17 +25,18 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import duckdb
 import lark
 from lark.grammar import NonTerminal, Rule
 
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.depth import MAX_DEPTH
+from dpsql.sql.functions import names
 from tests.support.grammar import LADDER, Sampler, canonical, parser, read_cases, verdict
 from tests.support.oracle import VALUES, open_world
 
@@ -51,6 +54,10 @@ WIDE = {"measures": "( a + e + q + w )", "keys": "( a + e + a * e + 1 )"}
 
 Measures have powers up to 2, so that those of columns with domains alone are more.
 """
+FORMS = (("( ", " )"), ("( ", " , 2 )"), ("( a , ", " )"), ("( ", " , a , 2 )"))
+"""Texts around the argument of a call within which calls of the same function stand."""
+SEEDS = ("a - e", "IF ( a > e , NULL , NULL )", "IF ( a > e , q , NULL )")
+"""Innermost arguments: branches that are NULL are as many as others, and are no products."""
 PLAIN = {
     "query": "SELECT COUNT ( * ) FROM t",
     "select": "SELECT COUNT ( * ) FROM t",
@@ -252,6 +259,29 @@ def derived_towers() -> Iterator[Tower]:
                 )
 
 
+def _places() -> dict[str, set[int]]:
+    """The numbers of arguments of DuckDB's functions that take numbers alone."""
+    found: dict[str, set[int]] = defaultdict(set)
+    catalogue = "SELECT function_name, parameter_types, varargs FROM duckdb_functions()"
+    with contextlib.closing(duckdb.connect()) as database:
+        for name, kinds, further in database.execute(catalogue).fetchall():
+            if all(
+                re.match("[A-Z]*INT|DOUBLE|FLOAT|DECIMAL|ANY|T$", kind or "ANY") for kind in kinds
+            ):
+                found[name] |= {1, 2, 3} if further else {len(kinds)}
+            found[name]
+    return found
+
+
+def called_towers() -> Iterator[Tower]:
+    """Towers of each function of numbers within a sum, by place and number of arguments."""
+    places, (before, after) = _places(), ROOTS["row"]
+    for name, (left, right), seed in itertools.product(names("rows"), FORMS, SEEDS):
+        if 1 + (left + right).count(",") in places.get(name, {1, 2, 3}):
+            kind = "called", name, left + right, seed
+            yield Tower(kind, before, f"{name.upper()} {left}", seed, right, after)
+
+
 def towers() -> list[Tower]:
     """One tower of every kind that accepted statements give, and one over several columns."""
     found: dict[tuple[str, ...], Tower] = {}
@@ -259,8 +289,8 @@ def towers() -> list[Tower]:
         if re.match(r"(?i)\s*(SELECT|WITH|\(|FROM|PIVOT|UNPIVOT)", case.sql):
             for tower in towers_of(case.sql):
                 found.setdefault(tower.kind, tower)
-    found.update((each.kind, each) for each in derived_towers())
-    numbers = [each for each in found.values() if each.kind[0] != "chained"]
+    found.update((each.kind, each) for each in (*derived_towers(), *called_towers()))
+    numbers = [each for each in found.values() if each.kind[0] not in ("chained", "called")]
     wide = [_widened(each, name) for each in numbers for name in WIDE]
     return [*found.values(), *(each for each in wide if each is not None)]
 
@@ -297,7 +327,7 @@ def _measured(connection: Connection, sql: str, seconds: float) -> Effort:
         outcome = _compile(connection, sql)
     finally:
         profile.disable()
-        with suppress(KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_PROF, 0)
     spent = time.process_time() - began
     calls = sum(each.callcount for each in profile.getstats())

@@ -29,6 +29,7 @@ from pgserver.postgres_server import get_server
 
 from dpsql.dbapi.site import open_site
 from dpsql.server.address import Address
+from dpsql.server.databases import Database, Databases
 from dpsql.server.idle_clients import SWITCHING
 from dpsql.server.server import Server
 from dpsql.server.users import Users
@@ -77,7 +78,8 @@ def main(queries: int = 40) -> None:
         users = Users(folder / "t.users")
         users.put("ana", "secret", new=True)
         sys.setswitchinterval(SWITCHING)
-        server = Server(open_site(folder / "t.toml"), users, Address("127.0.0.1", 0))
+        served = Database("t", open_site(folder / "t.toml"), users)
+        server = Server(Databases(served), Address("127.0.0.1", 0))
         threading.Thread(target=server.serve, daemon=True).start()
         try:
             _compare(server, queries)
@@ -97,7 +99,7 @@ def _dsn(server: Server) -> str:
 
 
 def _compare(server: Server, queries: int) -> None:
-    library = server.site.connect()
+    library = server.databases.first.site.connect()
     library.set("epsilon", "0.1")
     with psycopg.connect(_dsn(server), autocommit=True) as wire:
         wire.execute("SET epsilon = 0.1")
@@ -120,7 +122,7 @@ def _compare(server: Server, queries: int) -> None:
 
 def _load(server: Server, queries: int, others: ProcessPoolExecutor) -> None:
     print(f"\n{'clients at once':24}{'free/s':>10}{'median ms':>12}{'99 % ms':>10}{'CPU ms':>10}")
-    with_library = server.site.connect()
+    with_library = server.databases.first.site.connect()
     with_library.set("epsilon", "0.1")
     start = time.process_time()
     times = [_timed(partial(with_library.execute, _sql(k % queries))) for k in range(queries * 9)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib.resources
 import re
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from dpsql.errors import Error
 from dpsql.page.browser_sessions import BrowserSession, BrowserSessions
@@ -27,6 +28,7 @@ from dpsql.page.sign_in import REFUSED, SignIn, Welcome
 from dpsql.page.workers import Busy, Gone, PageWorkers
 from dpsql.records import dataclass
 from dpsql.server.copy_rows import copied
+from dpsql.server.databases import Database
 from dpsql.server.events import Events
 from dpsql.server.messages import MOST_SECRET
 from dpsql.server.result_stream import ResultTable
@@ -51,7 +53,10 @@ class Unfit(Exception):
 
 @dataclass
 class Application:
-    """Answers for one server; ``secure`` says that it is reached by TLS."""
+    """Answers for one server; ``secure`` says that it is reached by TLS.
+
+    What is said of a database is below ``/catalogs/`` and its name; of the first, below ``/`` too.
+    """
 
     entrance: SignIn
     visits: BrowserSessions
@@ -73,26 +78,33 @@ class Application:
             ("GET", "/api/curator", self._curator),
         ]
         files = [Route(path, _serve(body, kind)) for path, body, kind in static_files()]
-        routes = [Route(path, self._admitted(act), methods=[how]) for how, path, act in acts]
-        return Starlette(
-            routes=[Route("/api/enter", self._enter, methods=["POST"]), *routes, *files]
-        )
+        found = [Route("/api/enter", self._enter, methods=["POST"])]
+        found += [Route(path, self._admitted(act), methods=[how]) for how, path, act in acts]
+        found += [each for each in files if each.path == "/"]
+        return Starlette(routes=[*files, *found, Mount("/catalogs/{database}", routes=found)])
 
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie, which under TLS no other host can set."""
-        return "__Host-dpsql" if self.secure else "dpsql"
+    def cookie(self, database: Database) -> str:
+        """The name of the cookie of a database, which under TLS no other host can set."""
+        base = "__Host-dpsql" if self.secure else "dpsql"
+        if database is self.entrance.databases.first:
+            return base
+        return f"{base}-{hashlib.sha256(database.name.encode()).hexdigest()[:16]}"
+
+    def _database(self, request: Request) -> Database | None:
+        """The database that a request is for; None where there is none of the name."""
+        return self.entrance.databases.find(request.path_params.get("database", ""))
 
     def _admitted(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
         """An act for those who are signed in, and what is told of what goes wrong with it."""
 
         async def answer(request: Request) -> Response:
-            token = request.cookies.get(self.cookie, "")
-            visit = self.visits.find(token)
+            database = self._database(request)
+            token = "" if database is None else request.cookies.get(self.cookie(database), "")
+            visit = self.visits.find(token, database)
             if visit is None:
                 return _told(401, "sign in first")
             try:
-                who = self.entrance.recognise(visit.who.user)
+                who = self.entrance.recognise(*visit.whose)
                 if who is None or who.verifier != visit.who.verifier:
                     self.visits.end(token, "user")  # taken out, or with another password by now
                     return _told(401, "sign in first")
@@ -115,9 +127,12 @@ class Application:
             if len(asked["password"].encode()) > MOST_SECRET:  # each byte would cost work
                 raise Unfit(f"a password has at most {MOST_SECRET} bytes")
             name, address = asked["name"], request.client.host if request.client else ""
-            given = (name, asked["password"], address)
+            database = self._database(request)
+            wanted = database or self.entrance.databases.first
+            given = (wanted, name, asked["password"], address)
             who = await asyncio.to_thread(self.entrance.sign_in, *given)
-            bound = self.events.bound(user=name, address=address, method="page")
+            facts = {"user": name, "address": address, "method": "page"}
+            bound = self.events.bound(**facts, database="" if database is None else database.name)
             seconds = self.entrance.delay(name, address)
             if seconds:
                 bound.note("delay", seconds=seconds)
@@ -126,17 +141,26 @@ class Application:
             return _told(400, str(error))
         except Error as error:
             return _told(503, told_of(error)[0], error.code)
-        token = None if who is None else self.visits.begin(who, bound)
         if who is None:
             bound.note("sign-in", outcome="failed", state="401")
             return _told(401, REFUSED)
+        if database is None:
+            bound.note("sign-in", outcome="failed", state="404")
+            names = " or ".join(self.entrance.recognising(who.user))
+            return _told(404, f"there is no such catalog here; sign in to {names}")
+        token = self.visits.begin(who, bound)
         if token is None:
             bound.note("sign-in", outcome="failed", state="503")
             return _told(503, "too many are here already")
         bound.note("sign-in", outcome="in")
         found = _shaped(self._whom(who))
         found.set_cookie(
-            self.cookie, token, path="/", secure=self.secure, httponly=True, samesite="strict"
+            self.cookie(database),
+            token,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            samesite="strict",
         )
         return found
 
@@ -146,23 +170,23 @@ class Application:
             "analyst": who.analyst,
             "asks": who.may_ask,
             "curator": who.is_curator,
-            "catalog": self.visits.site.catalog.path.stem,
+            "catalog": who.database.name,
+            "catalogs": self.entrance.recognising(who.user),
         }
 
     async def _who(self, request: Request, visit: BrowserSession) -> Response:
         return _shaped(self._whom(visit.who))
 
     async def _leave(self, request: Request, visit: BrowserSession) -> Response:
-        self.visits.end(request.cookies[self.cookie])
+        cookie = self.cookie(visit.who.database)
+        self.visits.end(request.cookies[cookie])
         found = _shaped({})
-        found.delete_cookie(
-            self.cookie, path="/", secure=self.secure, httponly=True, samesite="strict"
-        )
+        found.delete_cookie(cookie, path="/", secure=self.secure, httponly=True, samesite="strict")
         return found
 
     async def _vocabulary(self, request: Request, visit: BrowserSession) -> Response:
         if not visit.who.may_ask:
-            return _shaped(shape_vocabulary(self.visits.site.catalog))
+            return _shaped(shape_vocabulary(visit.who.database.site.catalog))
 
         def look() -> Shape:
             visit.caller.connection.engine.catch_up()
@@ -183,7 +207,7 @@ class Application:
         """Answer with the charges of this analyst; with all where no analysts are declared."""
         _check_asks(visit)
         own = f"analyst:{visit.who.analyst}"
-        entries = await asyncio.to_thread(self.visits.site.engine.entries)
+        entries = await asyncio.to_thread(visit.who.database.site.engine.entries)
         if visit.who.analyst is not None:
             entries = tuple(each for each in entries if own in each.within.split("\n"))
         return _shaped(_latest(entries, _before(request)))
@@ -192,7 +216,7 @@ class Application:
         """Every budget and every request, for the curator alone."""
         if not visit.who.is_curator:
             return _told(403, "this is for the curator")
-        engine = self.visits.site.engine
+        engine = visit.who.database.site.engine
         visit.caller.events.note("act", outcome="ledger shown")
         status, entries = await asyncio.to_thread(lambda: (engine.status(), engine.entries()))
         whole = (status.remaining_epsilon, status.total_epsilon)
@@ -223,7 +247,7 @@ class Application:
         body = await asyncio.to_thread(
             lambda: b"".join(copied(ResultTable(result, errors=True), "csv", True, formulas))
         )
-        name = f'attachment; filename="{self.visits.site.catalog.path.stem}-{number}.csv"'
+        name = f'attachment; filename="{visit.who.database.name}-{number}.csv"'
         if not re.fullmatch(r'attachment; filename="[\w.-]+"', name, re.ASCII):
             name = f'attachment; filename="result-{number}.csv"'
         head = {"Content-Disposition": name, "Cache-Control": "no-store"}

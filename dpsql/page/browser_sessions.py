@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from dpsql.answer.result import Result
-from dpsql.dbapi.site import Site
 from dpsql.interrupts import Cancellation
 from dpsql.page.sign_in import Welcome
 from dpsql.records import dataclass, field
 from dpsql.server.analyst_session import AnalystSession
 from dpsql.server.answer_ticks import Ticks
+from dpsql.server.databases import Database
 from dpsql.server.events import Events
 
 IDLE = 30 * 60.0
@@ -55,6 +55,11 @@ class BrowserSession:
         """The name of who has signed in."""
         return self.who.user
 
+    @property
+    def whose(self) -> tuple[Database, str]:
+        """The database that it is to, and the name of who has signed in."""
+        return self.who.database, self.who.user
+
     def describe(self) -> dict[str, object]:
         """Facts for an operator; neither SQL nor numbers."""
         return {
@@ -85,7 +90,6 @@ class BrowserSessions:
     The event loop begins them; who ends one in another thread takes it out first.
     """
 
-    site: Site
     most: int
     ticks: Ticks = field(default_factory=Ticks)
     clock: Callable[[], float] = time.monotonic
@@ -100,28 +104,33 @@ class BrowserSessions:
         """The token of a new visit, whose ``events`` are noted; None where there are too many."""
         here = list(self._here.items())
         self._end([key for key, visit in here if self._is_over(visit)], "idle")
-        own = [key for key, visit in here if visit.user == who.user and key in self._here]
+        mine = who.database, who.user
+        own = [key for key, visit in here if visit.whose == mine and key in self._here]
         self._end(own[: max(0, len(own) + 1 - MOST_OF_ONE)], "others of the user")
         if len(self._here) >= self.most:
             return None
         token, now = secrets.token_urlsafe(32), self.clock()
-        caller = AnalystSession(self.site, who.analyst, self.ticks, events=events or self.events)
+        site = who.database.site
+        caller = AnalystSession(site, who.analyst, self.ticks, events=events or self.events)
         visit = BrowserSession(who, caller, now, now, number=next(self.numbers))
         self._here[_key(token)] = visit
         return token
 
-    def find(self, token: str) -> BrowserSession | None:
-        """The visit of a token, which goes on by being asked for."""
+    def find(self, token: str, database: Database | None) -> BrowserSession | None:
+        """The visit of a token to a database, which goes on by being asked for."""
         visit = self._here.get(_key(token))
-        if visit is None or self._is_over(visit):
+        if visit is None or visit.who.database is not database:
+            return None
+        if self._is_over(visit):
             self.end(token, "idle")
             return None
         visit.seen = self.clock()
         return visit
 
-    def present(self) -> list[BrowserSession]:
-        """The visits that are here, as an operator sees them."""
-        return [each for each in list(self._here.values()) if not self._is_over(each)]
+    def present(self, database: Database | None = None) -> list[BrowserSession]:
+        """The visits that are here, or are to one database, as an operator sees them."""
+        here = [each for each in list(self._here.values()) if not self._is_over(each)]
+        return [each for each in here if database in (None, each.who.database)]
 
     def dismiss(self, visit: BrowserSession) -> None:
         """End a visit for an operator, from any thread."""

@@ -98,10 +98,10 @@ def open_page(
     listening = address.listen()
     port: int = listening.getsockname()[1]
     visits = BrowserSessions(
-        server.site, server.most, server.ticks, events=server.events, numbers=server.numbers
+        server.most, server.ticks, events=server.events, numbers=server.numbers
     )
     server.visits = visits
-    entrance = SignIn(server.users, server.site.analysts, server.failures)
+    entrance = SignIn(server.databases, server.failures)
     app = Application(entrance, visits, PageWorkers(), secure, server.events).build()
     fence = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(

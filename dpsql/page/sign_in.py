@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
 
 from dpsql.records import dataclass, field
+from dpsql.server.databases import Database, Databases
 from dpsql.server.handshake import Failures
 from dpsql.server.scram import Verifier
-from dpsql.server.users import Users
 
 REFUSED = "The name or the password is not right."
 """The one answer to everybody who is not let in, whatever the reason."""
@@ -18,8 +17,9 @@ MOST_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """A person who has come in: name, analyst charged, whether they ask, and are curator."""
+    """A person who has come in: where, name, analyst charged, whether they ask, and are curator."""
 
+    database: Database
     user: str
     analyst: str | None
     may_ask: bool
@@ -31,20 +31,27 @@ class Welcome:
 class SignIn:
     """Lets users in by the verifiers that PostgreSQL's clients are let in by."""
 
-    users: Users
-    analysts: Collection[str]
+    databases: Databases
     failures: Failures = field(default_factory=Failures)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
-    def sign_in(self, name: str, password: str, address: str = "") -> Welcome | None:
+    def sign_in(
+        self, database: Database, name: str, password: str, address: str = ""
+    ) -> Welcome | None:
         """Return who signs in; None for others. Raises: CatalogError for an unusable users file.
 
         Whoever is told of it is told after ``failures.delay``.
 
+        Args:
+            database: where to.
+            name: the user's name, in any case.
+            password: as it was typed.
+            address: where from.
+
         Guarantee: a name that nobody has takes the same steps as a wrong password.
         """
         key = name[:MOST_NAME].casefold()
-        who = self.recognise(key)
+        who = self.recognise(database, key)
         verifier = who.verifier if who else Verifier.mock(self.secret, key)
         is_right = verifier.matches(password) and who is not None
         if not is_right:
@@ -55,15 +62,20 @@ class SignIn:
         """Seconds until a try of a name is told what came of it."""
         return self.failures.delay(name[:MOST_NAME].casefold(), address)
 
-    def recognise(self, user: str) -> Welcome | None:
+    def recognise(self, database: Database, user: str) -> Welcome | None:
         """Return the present rights of a user, whose name is case-folded; None where there is none.
 
         Raises: CatalogError.
         """
-        verifier = self.users.find(user)
-        is_curator = user in self.users.curators()
-        is_analyst = user in self.analysts
-        if verifier is None or (self.analysts and not (is_analyst or is_curator)):
+        analysts, verifier = database.site.analysts, database.users.find(user)
+        is_curator = user in database.users.curators()
+        is_analyst = user in analysts
+        if verifier is None or (analysts and not (is_analyst or is_curator)):
             return None
-        may_ask = is_analyst or not self.analysts
-        return Welcome(user, user if is_analyst else None, may_ask, is_curator, verifier)
+        may_ask = is_analyst or not analysts
+        analyst = user if is_analyst else None
+        return Welcome(database, user, analyst, may_ask, is_curator, verifier)
+
+    def recognising(self, user: str) -> list[str]:
+        """Return the names of the databases where a user has rights. Raises: CatalogError."""
+        return [each.name for each in self.databases if self.recognise(each, user) is not None]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterator
 
 from dpsql.errors import Error, Interrupted
 from dpsql.server.analyst_session import Outlived
-from dpsql.server.catalog_twin import TwinError
 from dpsql.server.client_socket import ClientSocket
 from dpsql.server.events import Events, note_refusal
 from dpsql.server.idle_clients import IdleClients
@@ -28,6 +27,7 @@ from dpsql.server.session_worker import SessionWorker
 from dpsql.server.signed_in import OUTLIVED, SignedIn, ended
 from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
 from dpsql.server.statements import Reply, StatementRunner
+from dpsql.server.twin_connection import TwinError
 from dpsql.server.values import BadValue
 from dpsql.sql.lexemes import split_statements
 

@@ -35,23 +35,24 @@ class EventKind:
 
 
 KINDS: Mapping[str, EventKind] = {
-    "sign-in": EventKind(logging.INFO, "sign_ins", ("method", "outcome")),
+    "sign-in": EventKind(logging.INFO, "sign_ins", ("method", "outcome", "database")),
     "delay": EventKind(logging.WARNING, "delays", ("method",)),
-    "end": EventKind(logging.INFO, "ends", ("method", "outcome")),
-    "message": EventKind(COUNTED, "statements", ()),
-    "charge": EventKind(logging.INFO, "charged", ("method",)),
-    "free": EventKind(logging.INFO, "free", ("method",)),
-    "refusal": EventKind(logging.INFO, "errors", ("state",)),
-    "cancel": EventKind(logging.INFO, "cancels", ("method", "outcome")),
-    "act": EventKind(logging.INFO, "acts", ("outcome",)),
-    "reload": EventKind(logging.INFO, "reloads", ("what", "outcome")),
-    "source": EventKind(logging.WARNING, "sources", ("outcome",)),
+    "end": EventKind(logging.INFO, "ends", ("method", "outcome", "database")),
+    "message": EventKind(COUNTED, "statements", ("database",)),
+    "charge": EventKind(logging.INFO, "charged", ("method", "database")),
+    "free": EventKind(logging.INFO, "free", ("method", "database")),
+    "refusal": EventKind(logging.INFO, "errors", ("state", "database")),
+    "cancel": EventKind(logging.INFO, "cancels", ("method", "outcome", "database")),
+    "act": EventKind(logging.INFO, "acts", ("outcome", "database")),
+    "reload": EventKind(logging.INFO, "reloads", ("what", "outcome", "database")),
+    "source": EventKind(logging.WARNING, "sources", ("outcome", "database")),
     "twin": EventKind(logging.WARNING, "twins", ("outcome",)),
     "server": EventKind(logging.ERROR, "servers", ("outcome",)),
     "missed": EventKind(logging.ERROR, "missed_clients", ("why",)),
     "defect": EventKind(logging.ERROR, "defects", ("why",)),
 }
-"""Everything that a server tells its operator of. A label has few values, so that all are kept."""
+"""Everything that a server tells its operator of. A label has few values, so that all are kept;
+that of a database is empty where what happens is of none, or of one that there is not."""
 
 
 Labels = tuple[tuple[str, str], ...]
@@ -80,7 +81,7 @@ class Events:
 
     facts: Mapping[str, object] = field(default_factory=dict)
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    _last: dict[str, object] = field(default_factory=dict)
+    _last: dict[tuple[str, object], object] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bound(self, **facts: object) -> Events:
@@ -101,10 +102,14 @@ class Events:
             log.log(KINDS[kind].level, "%s", _line(told), extra={"told": told})
 
     def turn(self, kind: str, outcome: str, **facts: object) -> None:
-        """Note what something has come to, if it was another outcome before; it begins ``up``."""
+        """Note what something of a database has come to, if it was another outcome before.
+
+        It begins ``up``.
+        """
+        key = kind, self.facts.get("database", "")
         with self._lock:
-            before = self._last.get(kind, "up")
-            self._last[kind] = outcome
+            before = self._last.get(key, "up")
+            self._last[key] = outcome
         if before != outcome:
             self.note(kind, outcome=outcome, **facts)
 
@@ -120,9 +125,8 @@ class Events:
             counts = dict(self.counts)
         for name, kind in KINDS.items():
             found = sorted(key for key in counts if key[0] == name)
-            values = [(tuple(zip(kind.labels, k[1:], strict=True)), counts[k]) for k in found]
-            none = [] if kind.labels else [((), 0)]
-            yield Metric(f"dpsql_{kind.metric}_total", "counter", tuple(values or none))
+            values = ((tuple(zip(kind.labels, k[1:], strict=True)), counts[k]) for k in found)
+            yield Metric(f"dpsql_{kind.metric}_total", "counter", tuple(values))
 
 
 def note_refusal(events: Events, state: str, is_late: bool = False, code: str = "") -> None:

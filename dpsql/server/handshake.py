@@ -8,12 +8,13 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from dpsql import __version__
 from dpsql.errors import printable
 from dpsql.records import dataclass, field
 from dpsql.server.client_socket import ClientSocket
+from dpsql.server.databases import Database, Databases
 from dpsql.server.events import Events
 from dpsql.server.messages import (
     CANCEL_REQUEST,
@@ -32,7 +33,7 @@ from dpsql.server.messages import (
     read_startup,
 )
 from dpsql.server.scram import BOUND, MECHANISM, Exchange, ScramError, Verifier
-from dpsql.server.users import Users
+from dpsql.server.twin_server import MAINTENANCE
 
 PATIENCE = 60.0
 """Seconds that a client may take until it has signed in, as in PostgreSQL."""
@@ -62,11 +63,12 @@ SETTING = re.compile(r"(?:^|\s)(?:-c\s*|--)([\w-]+)=((?:\\.|[^\s\\])*)")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest who has signed in: name, analyst that is charged, and what the client said.
+    """A guest who has signed in: where, name, analyst charged, and what the client said.
 
     ``verifier`` is what the password was held against.
     """
 
+    database: Database
     user: str
     analyst: str | None
     options: dict[str, str]
@@ -138,23 +140,22 @@ class Failures:
 class Door:
     """The decision on who comes in. ``cancel`` ends the statement of the session with such a key.
 
-    ``binding`` is what sign-ins under TLS can be bound to, ``secret`` what salts of names that
-    nobody has are made from: the same after a restart, as those of users are. ``release`` is that
-    of the PostgreSQL which answers questions about catalogs.
+    A client that names no database, or ``postgres``, comes to the first. One that names what is no
+    database is told so once it has shown a password of the first: strangers see no difference.
+    ``binding`` is what sign-ins under TLS can be bound to.
     """
 
-    users: Users
+    databases: Databases
     tls: ssl.SSLContext | None
     needs_tls: bool
-    analysts: Collection[str]
-    database: str
     cancel: Callable[[int, int], None]
     number: Callable[[], int]
     failures: Failures = field(default_factory=Failures)
     binding: bytes | None = None
     events: Events = field(default_factory=Events)
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
-    release: str = VERSION
+
+    def __post_init__(self) -> None:
+        self._secrets = {each: self.databases.secret(each) for each in self.databases}
 
     def welcome(self, wire: ClientSocket) -> Guest | None:
         """Let a client in; None for one that only came to cancel.
@@ -162,13 +163,15 @@ class Door:
         Raises: Refusal; ProtocolError; Hangup.
         """
         wire.expect(PATIENCE)
-        who = {"user": "", "address": wire.address, "method": "wire"}
+        who = {"user": "", "address": wire.address, "method": "wire", "database": ""}
         try:
             options = self._greet(wire)
             if options is None:
                 return None
             who["user"] = options.get("user", "")
-            guest = self._admit(wire, options)
+            database = self._database(options)
+            who["database"] = "" if database is None else database.name
+            guest = self._admit(wire, options, database)
         except (Refusal, ProtocolError) as error:
             state = error.told.state if isinstance(error, Refusal) else error.state
             self.events.note("sign-in", **who, outcome="failed", state=state)
@@ -178,19 +181,30 @@ class Door:
         wire.expect(None)
         return guest
 
-    def _admit(self, wire: ClientSocket, options: dict[str, str]) -> Guest:
+    def _database(self, options: dict[str, str]) -> Database | None:
+        """The database that a client wants; None where there is none of the name."""
+        user = options["user"]
+        asked = options.get("database", user)
+        is_any = asked.casefold() in (user.casefold(), MAINTENANCE)
+        return self.databases.find(asked) or (self.databases.first if is_any else None)
+
+    def _admit(
+        self, wire: ClientSocket, options: dict[str, str], database: Database | None
+    ) -> Guest:
         """The guest that a client has shown to be. Raises: Refusal; ProtocolError; Hangup."""
         user = options["user"]
         key = user.casefold()
-        verifier = self._sign_in(wire, user)
-        if self.analysts and key not in self.analysts:
+        verifier = self._sign_in(wire, user, database or self.databases.first)
+        if database is None:
+            text = f'database "{printable(options.get("database", user))}" does not exist'
+            names = " or ".join(map(printable, self.databases.admitting(key)))
+            raise Refusal("3D000", text, names and f"connect to {names}")
+        analysts = database.site.analysts
+        if analysts and key not in analysts:
             raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
-        asked = options.get("database", user)
-        if asked.casefold() not in (self.database.casefold(), key, "postgres"):
-            text = f'database "{printable(asked)}" does not exist'
-            raise Refusal("3D000", text, f"connect to {self.database}")
-        analyst = key if self.analysts else None
-        return Guest(user, analyst, options, self.number(), secrets.randbits(32), verifier)
+        analyst = key if analysts else None
+        number, secret = self.number(), secrets.randbits(32)
+        return Guest(database, user, analyst, options, number, secret, verifier)
 
     def _greet(self, wire: ClientSocket) -> dict[str, str] | None:
         """The options of a client's startup message, under TLS where that is wanted."""
@@ -234,10 +248,10 @@ class Door:
             raise Refusal("22023", text, "UTF8")
         return options
 
-    def _sign_in(self, wire: ClientSocket, user: str) -> Verifier:
+    def _sign_in(self, wire: ClientSocket, user: str, database: Database) -> Verifier:
         """SCRAM; a name that nobody has fails as a wrong password does. Raises: Refusal."""
-        known = self.users.find(user)
-        verifier = known or Verifier.mock(self.secret, user.casefold())
+        known = database.users.find(user)
+        verifier = known or Verifier.mock(self._secrets[database], user.casefold())
         binding = self.binding if wire.is_secure else None
         offered = [MECHANISM] if binding is None else [BOUND, MECHANISM]
         wire.write(authentication(10, b"".join(each.encode() + b"\0" for each in offered) + b"\0"))
@@ -277,8 +291,10 @@ class Door:
         return found.body
 
     def _introduce(self, wire: ClientSocket, guest: Guest) -> None:
+        twin = guest.database.twin
+        release = VERSION if twin is None else twin.release
         told = {
-            "server_version": f"{self.release} (dpsql {__version__})",
+            "server_version": f"{release} (dpsql {__version__})",
             "server_encoding": "UTF8",
             "client_encoding": "UTF8",
             "application_name": guest.options.get("application_name", ""),

@@ -7,44 +7,44 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dpsql.dbapi.site import Site
-from dpsql.engine.planning_processes import PlanningProcesses
 from dpsql.errors import Error, UsageError
 from dpsql.server.arrivals import PAUSES, name_of
-from dpsql.server.events import Events, Labels, Metric
-
-if TYPE_CHECKING:
-    from dpsql.server.catalog_twin import Twin
+from dpsql.server.events import Labels, Metric
+from dpsql.server.server import Server
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Value = tuple[Labels, float]
 MOST_WATCHING = 32
 """Connections to the metrics at once: each has a thread."""
 
 
-def metrics(events: Events, sessions: int, site: Site) -> Iterator[Metric]:
-    """The metrics of a server."""
-    yield Metric.one("dpsql_sessions", "gauge", sessions)
-    yield from events.metrics()
-    planning = site.engine.planning
-    if isinstance(planning, PlanningProcesses):
-        yield Metric.one("dpsql_planning_busy", "gauge", planning.busy)
-        yield Metric.one("dpsql_planning_ended_total", "counter", planning.ended)
-    try:
-        status = site.engine.status()
-    except Error:  # a ledger that is damaged is told by the health, not here
-        return
-    yield Metric.one("dpsql_charges_total", "counter", status.entries)
-    left: list[tuple[Labels, float]] = [
-        ((("what", "total"),), float(status.total_epsilon)),
-        ((("what", "remaining"),), float(status.remaining_epsilon)),
-    ]
-    for name, inner in sorted(status.nested.items()):
-        kind, _, whose = name.partition(":")
-        left.append(((("what", "remaining"), (kind, whose)), float(inner.remaining_epsilon)))
+def metrics(server: Server) -> Iterator[Metric]:
+    """The metrics of a server, each of a database with its name."""
+    here, charges, left = list[Value](), list[Value](), list[Value]()
+    for database in server.databases:
+        own = ("database", database.name)
+        here.append(((own,), server.count(database)))
+        try:
+            status = database.site.engine.status()
+        except Error:  # a ledger that is damaged is told by the health, not here
+            continue
+        charges.append(((own,), status.entries))
+        left.append(((own, ("what", "total")), float(status.total_epsilon)))
+        left.append(((own, ("what", "remaining")), float(status.remaining_epsilon)))
+        for name, inner in sorted(status.nested.items()):
+            kind, _, whose = name.partition(":")
+            labels = own, ("what", "remaining"), (kind, whose)
+            left.append((labels, float(inner.remaining_epsilon)))
+    yield Metric("dpsql_sessions", "gauge", tuple(here))
+    yield from server.events.metrics()
+    if server.planning is not None:
+        yield Metric.one("dpsql_planning_busy", "gauge", server.planning.busy)
+        yield Metric.one("dpsql_planning_ended_total", "counter", server.planning.ended)
+    yield Metric("dpsql_charges_total", "counter", tuple(charges))
     yield Metric("dpsql_epsilon", "gauge", tuple(left))
 
 
@@ -66,35 +66,30 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def unwell(site: Site, twin: Twin | None, events: Events) -> list[str]:
+def unwell(server: Server) -> Iterator[str]:
     """Tell which of ledger, sources and twin cannot be used now; a twin that died is started."""
-    found = []
-    try:
-        site.engine.ledger.check()
-    except Error:
-        found.append("the ledger is not usable")
-    is_readable = site.engine.is_readable()
-    events.turn("source", "up" if is_readable else "down")
-    if not is_readable:
-        found.append("a source cannot be read: what was paid for is answered")
-    if twin is not None and not twin.is_alive():
-        found.append("the twin does not answer questions about catalogs")
-    return found
+    for database in server.databases:
+        engine, twin = database.site.engine, database.twin
+        try:
+            engine.ledger.check()
+        except Error:
+            yield f"{database.name}: the ledger is not usable"
+        is_readable = engine.is_readable()
+        events = server.events.bound(database=database.name)
+        events.turn("source", "up" if is_readable else "down")
+        if not is_readable:
+            yield f"{database.name}: a source cannot be read: what was paid for is answered"
+        if twin is not None and not twin.is_alive():
+            yield f"{database.name}: the twin does not answer questions about catalogs"
 
 
-def open_metrics(
-    host: str,
-    port: int,
-    events: Events,
-    sessions: Callable[[], int],
-    site: Site,
-    twin: Twin | None = None,
-) -> ThreadingHTTPServer:
+def open_metrics(host: str, port: int, server: Server) -> ThreadingHTTPServer:
     """Answer ``/metrics`` and ``/health`` over HTTP, in a thread.
 
     ``/health/live`` says that there is a server, ``/health/ready`` that all it needs is there, and
     ``/health`` the same. Raises: UsageError (E_LISTEN).
     """
+    events = server.events
 
     class Watched(ThreadingHTTPServer):
         """Answers a few at once; one more is hung up on."""
@@ -138,12 +133,12 @@ def open_metrics(
 
         def do_GET(self) -> None:  # the name that http.server calls
             if self.path == "/metrics":
-                text = "\n".join(lines(metrics(events, sessions(), site))) + "\n"
+                text = "\n".join(lines(metrics(server))) + "\n"
                 self._answer(200, text)
             elif self.path == "/health/live":
                 self._answer(200, "ok\n")
             elif self.path in ("/health", "/health/ready"):
-                found = unwell(site, twin, events)
+                found = list(unwell(server))
                 self._answer(503 if found else 200, "\n".join(found or ["ok"]) + "\n")
             else:
                 self._answer(404, "/metrics, /health/live and /health/ready\n")

@@ -18,6 +18,7 @@ from typing import Any
 from dpsql.errors import OperationalError, UsageError
 from dpsql.records import dataclass
 from dpsql.server.arrivals import arrivals
+from dpsql.server.databases import Database
 from dpsql.server.server import Server
 from dpsql.server.signed_in import ended
 
@@ -30,9 +31,10 @@ PATIENT = 10.0
 
 @dataclass(eq=False)
 class OperatorSocket:
-    """A door that is open until it is closed."""
+    """The door of one database, which is open until it is closed."""
 
     server: Server
+    database: Database
     path: Path
     listening: socket.socket
     is_closed: bool = False
@@ -61,9 +63,9 @@ class OperatorSocket:
     def answer(self, asked: dict[str, Any]) -> list[dict[str, object]]:
         """The sessions that are listed, or that were ended."""
         server = self.server
-        found = sorted(server.present(), key=lambda each: each.begun)
+        found = sorted(server.present(self.database), key=lambda each: each.begun)
         page = server.visits
-        visits = [] if page is None else list(page.present())
+        visits = [] if page is None else list(page.present(self.database))
         if asked["act"] == "end":
             found = [
                 each for each in found if _is_meant(each.guest.process, each.guest.user, asked)
@@ -75,7 +77,8 @@ class OperatorSocket:
                 for visit in visits:
                     page.dismiss(visit)
             here = len(found) + len(visits)
-            server.events.note("act", outcome="sessions ended", sessions=here)
+            told = {"database": self.database.name, "sessions": here}
+            server.events.note("act", outcome="sessions ended", **told)
         return [each.describe() for each in (*found, *visits)]
 
     def close(self) -> None:
@@ -110,9 +113,9 @@ def _line(connection: socket.socket) -> bytes:
     return found
 
 
-def open_control(server: Server) -> OperatorSocket | None:
-    """Open the door of a server in a thread; None, and a line of the log, where it cannot be."""
-    catalog = server.site.catalog.path
+def open_control(server: Server, database: Database) -> OperatorSocket | None:
+    """Open the door of a database in a thread; None, and a line of the log, where it cannot be."""
+    catalog = database.site.catalog.path
     path = catalog.with_name(f"{catalog.stem}.{server.port}{SUFFIX}")
     listening = None
     try:
@@ -127,7 +130,7 @@ def open_control(server: Server) -> OperatorSocket | None:
         if listening is not None:
             listening.close()
         return None
-    found = OperatorSocket(server, path, listening)
+    found = OperatorSocket(server, database, path, listening)
     threading.Thread(target=found.run, name="control", daemon=True).start()
     return found
 

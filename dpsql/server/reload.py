@@ -15,14 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from dpsql.dbapi.site import Site
 from dpsql.errors import Error, UsageError
 from dpsql.records import dataclass, field
 from dpsql.server.binding import end_point
+from dpsql.server.databases import Database, Databases
 from dpsql.server.events import Events
 from dpsql.server.permissions import refuse_open_files
 from dpsql.server.signed_in import OUTLIVED, SignedIn, ended
-from dpsql.server.users import Users
 
 PERIOD = 0.5
 """Seconds between looks: whoever is taken out is out within twice as long."""
@@ -61,15 +60,14 @@ class Certificate:
 class Host(Protocol):
     """The server as it is watched: who may come and who is here, and what its sessions go by."""
 
-    site: Site
-    users: Users
+    databases: Databases
     certificate: Certificate | None
     idle: float
     lifetime: float
     events: Events
 
-    def present(self) -> list[SignedIn]:
-        """The clients that have signed in and are here."""
+    def present(self, database: Database | None = None) -> list[SignedIn]:
+        """The clients that have signed in and are here, or are in one database."""
 
     def bind(self, binding: bytes | None) -> None:
         """Bind sign-ins under TLS to another certificate from now on."""
@@ -80,14 +78,15 @@ class Reload:
 
     def __init__(self, server: Host) -> None:
         self._server = server
-        self._seen: dict[str, list[tuple[int, ...] | None]] = {}
+        self._seen: dict[tuple[str, ...], list[tuple[int, ...] | None]] = {}
         self._is_over = threading.Event()
         self._is_forced = False
         self.after: Callable[[], None] = lambda: None
         """The consequences of a look at everything."""
         self._thread: threading.Thread | None = None
-        self._seen["users"] = _touched(server.users.path)
-        self._seen["catalog"] = _touched(*server.site.paths)
+        for each in server.databases:
+            self._seen["users", each.name] = _touched(each.users.path)
+            self._seen["catalog", each.name] = _touched(*each.site.paths)
         self._looking, self._starting = threading.Lock(), threading.Lock()
 
     def start(self) -> None:
@@ -127,48 +126,52 @@ class Reload:
             if is_forced:
                 server.events.note("act", outcome="reload")
                 self._seen.clear()
-            follow = partial(self._follow, is_forced)
-            self._if_changed("catalog", server.site.paths, follow)
-            self._end_outlived()  # whoever has seen the change first
-            self._if_changed("users", (server.users.path,), self._end_strangers)
+            for each in server.databases:
+                follow, told = partial(self._follow, each, is_forced), {"database": each.name}
+                self._if_changed("catalog", each.site.paths, follow, **told)
+                self._end_outlived(each)  # whoever has seen the change first
+                strangers = partial(self._end_strangers, each)
+                self._if_changed("users", (each.users.path,), strangers, **told)
             if server.certificate is not None:
                 self._if_changed("certificate", server.certificate.paths, self._certify)
             self._end_overdue()
             if is_forced:
                 self.after()
 
-    def _if_changed(self, what: str, paths: tuple[Path, ...], act: Callable[[], None]) -> None:
+    def _if_changed(
+        self, what: str, paths: tuple[Path, ...], act: Callable[[], None], **told: str
+    ) -> None:
         """Do what follows from files that were touched; what cannot be done is logged."""
-        now = _touched(*paths)
-        if self._seen.get(what) == now:
+        key, now = (what, *told.values()), _touched(*paths)
+        if self._seen.get(key) == now:
             return
-        self._seen[what] = now
+        self._seen[key] = now
         try:
             act()
         except Error as error:
-            told = {"why": error.message, "code": error.code}
+            told |= {"why": error.message, "code": error.code}
             self._server.events.note("reload", what=what, outcome="failed", **told)
 
-    def _follow(self, is_forced: bool) -> None:
-        server = self._server
-        if server.site.refresh(is_forced):
-            server.events.note("reload", what="catalog", outcome="done")
+    def _follow(self, database: Database, is_forced: bool) -> None:
+        events = self._server.events.bound(database=database.name)
+        if database.site.refresh(is_forced):
+            events.note("reload", what="catalog", outcome="done")
             try:
-                refuse_open_files(server.site, server.users)
+                refuse_open_files(database.site, database.users)
             except UsageError as error:  # at the start it is refused; now others are at work
                 told = {"why": error.message, "hint": error.hint}
-                server.events.note("reload", what="permissions", outcome="failed", **told)
+                events.note("reload", what="permissions", outcome="failed", **told)
 
-    def _end_outlived(self) -> None:
+    def _end_outlived(self, database: Database) -> None:
         """End the sessions whose tables or analyst are no more what they were."""
-        for each in self._server.present():
+        for each in self._server.present(database):
             if each.asker.is_outlived:
                 each.end(ended(OUTLIVED), "catalog")
 
-    def _end_strangers(self) -> None:
+    def _end_strangers(self, database: Database) -> None:
         """End the sessions of users who were taken out, or have another password by now."""
-        known = self._server.users.all()
-        for each in self._server.present():
+        known = database.users.all()
+        for each in self._server.present(database):
             if known.get(each.guest.user.casefold()) != each.guest.verifier:
                 each.end(ended("sign in again"), "user")
 

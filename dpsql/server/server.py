@@ -12,29 +12,27 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpsql.dbapi.site import Site
 from dpsql.engine.planning_processes import PlanningProcesses
 from dpsql.errors import Error, UsageError
 from dpsql.records import dataclass, field
 from dpsql.server.address import Address
 from dpsql.server.answer_ticks import Ticks
 from dpsql.server.arrivals import arrivals, name_of
-from dpsql.server.catalog_twin import Twin
 from dpsql.server.client_connection import ClientConnection
 from dpsql.server.client_socket import ClientSocket
+from dpsql.server.databases import Database, Databases
 from dpsql.server.events import Events
-from dpsql.server.handshake import VERSION, Door, Failures, Refusal
+from dpsql.server.handshake import Door, Failures, Refusal
 from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, ProtocolError, Told
-from dpsql.server.pipelined import Remembered
 from dpsql.server.reload import Certificate, Reload
 from dpsql.server.signed_in import SignedIn
 from dpsql.server.sqlstates import tell
 from dpsql.server.statements import StatementRunner
-from dpsql.server.users import Users
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings hold SQL
 MOST_SESSIONS = 200
@@ -88,8 +86,8 @@ def keep_alive(connection: socket.socket) -> None:
 class Visits(Protocol):
     """The visits of a server's page, which opens after the server."""
 
-    def present(self) -> Sequence[Any]:
-        """The visits that are here."""
+    def present(self, database: Database | None = None) -> Sequence[Any]:
+        """The visits that are here, or are in one database."""
 
     def dismiss(self, visit: Any) -> None:
         """End a visit, from any thread."""
@@ -103,11 +101,9 @@ class Server:
     ``lifetime`` are the seconds after which one ends that asks nothing, and any, 0 without a limit.
     """
 
-    site: Site
-    users: Users
+    databases: Databases
     address: Address
     tls: ssl.SSLContext | None = None
-    twin: Twin | None = None
     most: int = MOST_SESSIONS
     ticks: Ticks = field(default_factory=Ticks)
     binding: bytes | None = None
@@ -126,27 +122,25 @@ class Server:
     _is_closed: bool = False
 
     def __post_init__(self) -> None:
-        catalog = self.site.catalog
         self.numbers = itertools.count(1 + secrets.randbelow(1 << 20))
         self.visits: Visits | None = None
         self._door = Door(
-            self.users,
+            self.databases,
             self.tls,
             not self.address.is_loopback,
-            self.site.analysts,
-            catalog.path.stem,
             self._cancel,
             lambda: next(self.numbers),
             self.failures,
             self.binding,
             self.events,
-            self.site.engine.key_of("salts of names that nobody has"),
-            VERSION if self.twin is None else self.twin.release,
         )
-        if self.planning is not None:
-            self.site.engine.planning = self.planning
+        for each in self.databases:
+            if self.planning is not None:
+                each.site.engine.planning = self.planning
+            if each.twin is not None:
+                each.twin.server.events = self.events
         self._socket = self.address.listen()
-        self._lobby, self._remembered = IdleClients(), Remembered()
+        self._lobby = IdleClients()
         self.watch = Reload(self)
 
     @property
@@ -155,11 +149,6 @@ class Server:
         found: int = self._socket.getsockname()[1]
         return found
 
-    @property
-    def sessions(self) -> int:
-        """The number of clients that have signed in and are here."""
-        return len(self._here)
-
     def is_well(self) -> bool:
         """True where the lock that all sessions take is free again within a moment."""
         if not self._lock.acquire(timeout=FAREWELL):
@@ -167,10 +156,16 @@ class Server:
         self._lock.release()
         return True
 
-    def present(self) -> list[SignedIn]:
-        """The clients that have signed in and are here."""
+    def present(self, database: Database | None = None) -> list[SignedIn]:
+        """The clients that have signed in and are here, or are in one database."""
         with self._lock:
-            return list(self._here.values())
+            here = list(self._here.values())
+        return [each for each in here if database in (None, each.guest.database)]
+
+    def count(self, database: Database | None = None) -> int:
+        """The number of sessions, of visits to the page too."""
+        visits = () if self.visits is None else self.visits.present(database)
+        return len(self.present(database)) + len(visits)
 
     def bind(self, binding: bytes | None) -> None:
         """Bind sign-ins under TLS to another certificate from now on."""
@@ -262,9 +257,18 @@ class Server:
         if guest is None:
             return
         key = (guest.process, guest.secret)
-        events = self.events.bound(user=guest.user, address=wire.address, method="wire")
+        database = guest.database
+        facts = {"user": guest.user, "address": wire.address, "method": "wire"}
+        events = self.events.bound(**facts, database=database.name)
+        enters = partial(self.databases.admitting, guest.user.casefold())
         asker = StatementRunner(
-            self.site, self.twin, guest.analyst, self.ticks, self.shows_errors, events
+            database.site,
+            database.twin,
+            guest.analyst,
+            self.ticks,
+            self.shows_errors,
+            events,
+            enters,
         )
         presence = SignedIn(guest, asker, wire)
         with self._lock:
@@ -276,7 +280,8 @@ class Server:
             raise Refusal("53300", "sorry, too many clients already")
         try:
             asker.begin(guest.settings)
-            ClientConnection(wire, asker, events, self._lobby, self._remembered, presence).run()
+            remembered = database.remembered
+            ClientConnection(wire, asker, events, self._lobby, remembered, presence).run()
         finally:
             with self._lock:
                 del self._here[key]
@@ -313,6 +318,4 @@ class Server:
         self._lobby.close()
         if self.planning is not None:
             self.planning.close()
-        self.site.close()
-        if self.twin is not None:
-            self.twin.close()
+        self.databases.close()

@@ -54,7 +54,10 @@ class Reply:
 
 
 class StatementRunner:
-    """Asks on behalf of one analyst; its connection is opened by the first statement."""
+    """Asks on behalf of one analyst; its connection is opened by the first statement.
+
+    ``enters`` tells the databases that are listed to whoever asks for all of them.
+    """
 
     def __init__(
         self,
@@ -64,11 +67,12 @@ class StatementRunner:
         ticks: Ticks | None = None,
         shows_errors: bool = False,
         events: Events | None = None,
+        enters: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._caller = AnalystSession(
             site, analyst, ticks, is_strict=True, dialect="postgres", events=events
         )
-        self._twin = twin
+        self._twin, self._enters = twin, enters
         self.last_charge = "nothing was asked"
         self._ticks = ticks or Ticks()
         self._told: tuple[Terms, str] | None = None
@@ -101,7 +105,7 @@ class StatementRunner:
             raise NotSupportedError("E_TWIN", what, hint="dpsql serve --twin auto")
         self.connection.engine.catch_up()
         self._twin.declare(declared_tables(self.connection.engine.common))
-        return self._twin.reader(self.connection.analyst)
+        return self._twin.reader(self.connection.analyst, self._enters())
 
     @property
     def shows_errors(self) -> bool:

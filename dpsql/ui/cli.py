@@ -45,7 +45,7 @@ Commands:
   dpsql ledger CATALOG                         show the budget and what was charged
   dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
   dpsql upgrade --check CATALOG                what this version would charge again
-  dpsql serve CATALOG                          a server that speaks PostgreSQL's protocol
+  dpsql serve CATALOG...                       a server that speaks PostgreSQL's protocol
   dpsql user add|passwd|remove|list CATALOG NAME    who may sign in there
   dpsql sessions list|end CATALOG [NUMBER]...  who is there now
 \b

@@ -6,6 +6,7 @@ import logging
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,7 @@ from dpsql.ui.narration import tell, tell_note
 if TYPE_CHECKING:
     from dpsql.page.serving import Page
     from dpsql.server.address import Address
+    from dpsql.server.databases import Database, Databases
     from dpsql.server.server import Server
 
 
@@ -29,7 +31,8 @@ def users_path(catalog: str, users: str | None) -> Path:
 
 
 @click.command(context_settings=WIDE)
-@click.argument("catalog")
+@click.argument("catalogs", metavar="CATALOG...", nargs=-1, required=True)
+@click.option("--name", "names", metavar="NAME", multiple=True, help="Of each CATALOG's database.")
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:5432", help="Where to listen.")
 @click.option("--tls-cert", metavar="FILE", help="The certificate; needed beyond this machine.")
 @click.option("--tls-key", metavar="FILE", help="Its key, where it is in a file of its own.")
@@ -50,7 +53,8 @@ def users_path(catalog: str, users: str | None) -> Path:
 @click.option("--log", type=click.Choice(["text", "json"]), default="text", help="Of each event.")
 @click.option("--check", is_flag=True, help="Look at permissions, options and sources, and stop.")
 def serve(
-    catalog: str,
+    catalogs: tuple[str, ...],
+    names: tuple[str, ...],
     listen: str,
     tls_cert: str | None,
     tls_key: str | None,
@@ -67,7 +71,9 @@ def serve(
     log: str,
     check: bool,
 ) -> int:
-    """Serve the tables of CATALOG to analysts over PostgreSQL's protocol.
+    """Serve the tables of catalogs to analysts over PostgreSQL's protocol.
+
+    Each CATALOG is a database, called like its file unless a --name is given for each.
 
     SIGHUP reads users, catalog and certificates anew; so does a change of their files.
     """
@@ -85,20 +91,18 @@ def serve(
     if parent is None and not check:
         return supervise(_arguments(), addresses, Events())
     from dpsql.catalog.view import of_rooms, of_sources
-    from dpsql.dbapi.site import open_site  # the engine: a second
-    from dpsql.engine.planning_processes import PlanningProcesses
+    from dpsql.engine.planning_processes import PlanningProcesses  # the engine: a second
     from dpsql.server.answer_ticks import Ticks
     from dpsql.server.binding import end_point
-    from dpsql.server.catalog_twin import open_twin
+    from dpsql.server.catalog_twin import twin_of
     from dpsql.server.idle_clients import SWITCHING
     from dpsql.server.metrics import metrics as measured
     from dpsql.server.metrics import open_metrics
     from dpsql.server.operator_socket import open_control
-    from dpsql.server.permissions import refuse_open_files
     from dpsql.server.preload import import_all
     from dpsql.server.reload import Certificate
     from dpsql.server.server import Server, read_tls
-    from dpsql.server.users import Users
+    from dpsql.server.twin_server import open_twin_server
 
     limits = _seconds(idle, "--idle"), _seconds(lifetime, "--lifetime")
     if parent is not None:
@@ -112,37 +116,28 @@ def serve(
 
         check_collector(otlp)
     ticks = Ticks() if tick is None else Ticks.parse(tick)
-    known = Users(users_path(catalog, users))
     context = read_tls(_path(tls_cert), _path(tls_key), address)
     binding = None if tls_cert is None else end_point(Path(tls_cert))
-    site = open_site(catalog)
-    refuse_open_files(site, known)
-    if not known.all():
-        what = f"{known.path} names nobody who may sign in"
-        raise UsageError("E_USERS", what, hint=f"dpsql user add {catalog} NAME")
-    rooms = of_rooms(site.catalog.tables.values())
+    databases = _open_databases(catalogs, names, users)
     if check:
-        site.engine.check_sources()
-        for note in rooms:
-            tell_note(note)
-        if site.catalog.analysts:
-            for name in sorted(known.all().keys() - site.catalog.analysts - known.curators()):
-                tell_note(f"{name} is no analyst of {catalog}, and cannot sign in")
+        for each in databases:
+            _check(each)
         tell("permissions, users, sources and options are in order")
-        site.close()
+        databases.close()
         return 0
     if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to be read anew
         signal.signal(signal.SIGHUP, lambda number, frame: None)
     planning = PlanningProcesses()
     planning.begin()
     import_all()
-    made = None if twin == "off" else open_twin(twin, site.catalog.path.stem)
+    if twin != "off":
+        twins = open_twin_server(twin)
+        for each in databases:
+            each.twin = twin_of(twins, each.name)
     server = Server(
-        site,
-        known,
+        databases,
         address,
         context,
-        made,
         sessions,
         ticks,
         binding,
@@ -150,14 +145,14 @@ def serve(
         planning=planning,
     )
     server.idle, server.lifetime = limits
-    if made is not None:
-        made.events = server.events
     if context is not None and tls_cert is not None:
         server.certificate = Certificate(Path(tls_cert), _path(tls_key), [context])
-    database = site.catalog.path.stem
-    tell(f"serving {database} on {address.host}:{server.port}; Ctrl-C stops")
-    for note in (*of_sources(site.catalog.tables.values()), *rooms):
-        tell_note(note)
+    served = ", ".join(printable(each.name) for each in databases)
+    tell(f"serving {served} on {address.host}:{server.port}; Ctrl-C stops")
+    for each in databases:
+        tables = each.site.catalog.tables.values()
+        for note in (*of_sources(tables), *of_rooms(tables)):
+            tell_note(note)
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)  # once is enough: what was charged is being stored
@@ -170,17 +165,17 @@ def serve(
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, reload)
     sys.setswitchinterval(SWITCHING)
-    page, watched, control, sent = None, None, open_control(server), None
+    page, watched, sent = None, None, None
+    controls = [open_control(server, each) for each in databases]
     try:
         if paged is not None:
             page = _open_page(server, paged, tls_cert, tls_key)
             if page.tls is not None and server.certificate is not None:
                 server.certificate.contexts.append(page.tls)
-        here = partial(_sessions, server, page)
         if otlp is not None:
-            sent = Telemetry(otlp, database, lambda: list(measured(server.events, here(), site)))
+            sent = Telemetry(otlp, served, lambda: list(measured(server)))
         if at is not None:
-            watched = open_metrics(at.host, at.port, server.events, here, site, made)
+            watched = open_metrics(at.host, at.port, server)
         if parent is not None:
             server.events.counts["server", "died"] = parent.restarts
             server.watch.after = partial(parent.tell, RELOADED)
@@ -189,8 +184,9 @@ def serve(
     except KeyboardInterrupt:
         tell("stopped")
     finally:
-        if control is not None:
-            control.close()
+        for control in controls:
+            if control is not None:
+                control.close()
         if watched is not None:
             watched.shutdown()
             watched.server_close()
@@ -202,13 +198,50 @@ def serve(
     return 0
 
 
+def _open_databases(catalogs: Sequence[str], names: Sequence[str], users: str | None) -> Databases:
+    """Open catalogs, in which some may sign in. Raises: Error."""
+    from dpsql.dbapi.site import open_site  # the engine: a second
+    from dpsql.server.databases import Database, Databases, check_names
+    from dpsql.server.permissions import refuse_open_files
+    from dpsql.server.users import Users
+
+    if names and len(names) != len(catalogs):
+        what = f"{len(names)} --name for {len(catalogs)} catalogs"
+        raise UsageError("E_USAGE", what, hint="one for each catalog, in their order, or none")
+    called = names or [Path(each).stem for each in catalogs]
+    check_names(called)
+    found = []
+    for catalog, name in zip(catalogs, called, strict=True):
+        site, known = open_site(catalog), Users(users_path(catalog, users))
+        refuse_open_files(site, known)
+        if not known.all():
+            what = f"{known.path} names nobody who may sign in"
+            raise UsageError("E_USERS", what, hint=f"dpsql user add {catalog} NAME")
+        found.append(Database(name, site, known))
+    return Databases(*found)
+
+
+def _check(database: Database) -> None:
+    """Open every source of a database, and tell what an operator should know of it."""
+    from dpsql.catalog.view import of_rooms
+
+    catalog, users = database.site.catalog, database.users
+    database.site.engine.check_sources()
+    for note in of_rooms(catalog.tables.values()):
+        tell_note(note)
+    if catalog.analysts:
+        for name in sorted(users.all().keys() - catalog.analysts - users.curators()):
+            tell_note(f"{name} is no analyst of {database.name}, and cannot sign in")
+
+
 def _arguments() -> list[str]:
     """The arguments of the command that runs, as they were given."""
     context, found = click.get_current_context(), list[str]()
     for each in context.command.params:
         value = context.params[each.name or ""]
-        if isinstance(each, click.Argument):
-            found.append(str(value))
+        if isinstance(value, tuple):
+            option = [] if isinstance(each, click.Argument) else [each.opts[0]]
+            found += [word for one in value for word in (*option, one)]
         elif isinstance(each, click.Option) and value not in (None, False):
             found += [each.opts[0]] if each.is_flag else [each.opts[0], str(value)]
     return found
@@ -223,10 +256,6 @@ def _open_page(server: Server, at: Address, cert: str | None, key: str | None) -
     page = open_page(server, at, _path(cert), _path(key))
     tell(f"the page is at {'http' if cert is None else 'https'}://{at.host}:{page.port}")
     return page
-
-
-def _sessions(server: Server, page: Page | None) -> int:
-    return server.sessions + (0 if page is None else len(page.visits))
 
 
 def _seconds(text: str | None, option: str) -> float:

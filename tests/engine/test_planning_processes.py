@@ -86,14 +86,11 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]
         yield found
 
 
-def test_an_operator_sees_how_many_are_at_work(
-    connection: Connection, planning: PlanningProcesses
-) -> None:
-    site: Any = SimpleNamespace(engine=connection.engine)
-    assert not [each for each in lines(metrics(Events(), 0, site)) if "planning" in each]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection.engine, "planning", planning)
-        found = list(lines(metrics(Events(), 0, site)))
+def test_an_operator_sees_how_many_are_at_work(planning: PlanningProcesses) -> None:
+    server: Any = SimpleNamespace(databases=(), events=Events(), planning=None)
+    assert not [each for each in lines(metrics(server)) if "planning" in each]
+    server.planning = planning
+    found = list(lines(metrics(server)))
     assert "dpsql_planning_busy 0" in found
     assert f"dpsql_planning_ended_total {planning.ended}" in found
 

@@ -27,13 +27,14 @@ from dpsql.page.sign_in import REFUSED, SignIn
 from dpsql.page.site_guard import MOST_BYTES
 from dpsql.server.address import Address
 from dpsql.server.analyst_session import AnalystSession
+from dpsql.server.databases import Databases
 from dpsql.server.events import Events
 from dpsql.server.handshake import FREE_TRIES, Failures
 from dpsql.server.operator_socket import OperatorSocket
 from dpsql.server.scram import Verifier
 from dpsql.server.users import Users
 from tests.support.paged import Knocker, paged
-from tests.support.served import PASSWORD, write_certificate, write_served
+from tests.support.served import PASSWORD, database, write_certificate, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
 
@@ -68,6 +69,7 @@ def test_sign_in_and_leave(page: Page) -> None:
         "asks": True,
         "curator": False,
         "catalog": "clinic",
+        "catalogs": ["clinic"],
     }
     cookie = caught.headers["set-cookie"]
     assert {"HttpOnly", "Path=/", "SameSite=strict"} <= set(cookie.split("; "))
@@ -95,22 +97,22 @@ def test_an_unknown_name_is_derived_like_a_known_one(
         return derive(password, salt, iterations)
 
     monkeypatch.setattr(Verifier, "_derive", staticmethod(watch))
-    entrance = SignIn(Users(folder / "clinic.users"), {"ana", "bo"})
-    assert entrance.sign_in("ana", "wrong") is None
+    entrance = SignIn(Databases(database(folder / "clinic.toml")))
+    assert entrance.sign_in(entrance.databases.first, "ana", "wrong") is None
     known, derived[:] = list(derived), []
-    assert entrance.sign_in("nobody", "wrong") is None
+    assert entrance.sign_in(entrance.databases.first, "nobody", "wrong") is None
     assert derived == known == [4096]
 
 
 def test_tries_are_delayed_and_the_delay_is_shared_with_the_wire(folder: Path) -> None:
     failures = Failures(lambda: 0.0)
-    entrance = SignIn(Users(folder / "clinic.users"), {"ana"}, failures)
+    entrance = SignIn(Databases(database(folder / "clinic.toml")), failures)
     for _ in range(FREE_TRIES):
         assert entrance.delay("ana", "::1") == 0
-        assert entrance.sign_in("ana", "wrong", "::1") is None
+        assert entrance.sign_in(entrance.databases.first, "ana", "wrong", "::1") is None
     assert entrance.delay("Ana", "::1") == failures.delay("ana", "::1") > 0
     assert entrance.delay("ana", "192.0.2.1") == 0
-    assert entrance.sign_in("ana", PASSWORD, "::1") is not None
+    assert entrance.sign_in(entrance.databases.first, "ana", PASSWORD, "::1") is not None
 
 
 def test_a_script_is_one_charge_and_a_repetition_is_free(ana: Knocker) -> None:
@@ -342,27 +344,32 @@ def test_hostile_text_comes_back_as_data(ana: Knocker) -> None:
 
 def test_a_visit_ends(folder: Path, page: Page) -> None:
     now = [0.0]
-    visits = BrowserSessions(page.visits.site, 12, clock=lambda: now[0])
-    who = SignIn(Users(folder / "clinic.users"), {"ana"}).recognise("ana")
+    visits = BrowserSessions(12, clock=lambda: now[0])
+    entrance = SignIn(Databases(database(folder / "clinic.toml")))
+    here = entrance.databases.first
+    who = entrance.recognise(here, "ana")
     assert who is not None
     token = visits.begin(who) or ""
     now[0] = IDLE - 1
-    assert visits.find(token) is not None
+    assert visits.find(token, here) is not None
     now[0] = 2 * IDLE
-    assert visits.find(token) is None
+    assert visits.find(token, here) is None
     tokens = [visits.begin(who) or "" for _ in range(MOST_OF_ONE + 1)]
-    assert [visits.find(each) is not None for each in tokens] == [False] + [True] * MOST_OF_ONE
+    assert [visits.find(each, here) is not None for each in tokens] == [False] + [
+        True
+    ] * MOST_OF_ONE
     while now[0] < 2 * IDLE + LONGEST:
         now[0] += IDLE - 1
-        visits.find(tokens[-1])
-    assert visits.find(tokens[-1]) is None
+        visits.find(tokens[-1], here)
+    assert visits.find(tokens[-1], here) is None
     visits.close()
 
 
 def test_an_operator_lists_visits_and_ends_them(page: Page, ana: Knocker) -> None:
-    server: Any = SimpleNamespace(present=list, visits=page.visits, events=Events())
+    here = page.visits.present()[-1].who.database
+    server: Any = SimpleNamespace(present=lambda _: [], visits=page.visits, events=Events())
     with socket.socket(socket.AF_UNIX) as listening:
-        door = OperatorSocket(server, Path(), listening)
+        door = OperatorSocket(server, here, Path(), listening)
         mine = door.answer({"act": "list"})[-1]
         assert (mine["user"], mine["application"], mine["statements"]) == ("ana", "page", 0)
         ana.run("SELECT COUNT(*) AS n FROM t")
@@ -374,9 +381,9 @@ def test_an_operator_lists_visits_and_ends_them(page: Page, ana: Knocker) -> Non
 
 
 def test_more_than_may_be_here_are_refused(folder: Path, page: Page) -> None:
-    visits = BrowserSessions(page.visits.site, 1)
-    entrance = SignIn(Users(folder / "clinic.users"), {"ana", "bo"})
-    ana, bo = entrance.recognise("ana"), entrance.recognise("bo")
+    visits = BrowserSessions(1)
+    entrance = SignIn(Databases(database(folder / "clinic.toml")))
+    ana, bo = (entrance.recognise(entrance.databases.first, each) for each in ("ana", "bo"))
     assert ana is not None
     assert bo is not None
     assert visits.begin(ana)
@@ -431,7 +438,7 @@ def test_logs_have_names_and_nothing_else(page: Page, caplog: pytest.LogCaptureF
         ana.run("SELECT secret_words FROM t")
         ana.post("/api/leave")
     said = [r.getMessage() for r in caplog.records if r.name.startswith(("dpsql", "uvicorn"))]
-    who = "user=ana address=127.0.0.1 method=page"
+    who = "user=ana address=127.0.0.1 method=page database=clinic"
     assert [each for each in said if each.startswith("event=sign-in")] == [
         f"event=sign-in {who} outcome=in"
     ]

@@ -15,10 +15,11 @@ import pytest
 from dpsql.errors import ProgrammingError, UsageError
 from dpsql.server import catalog_questions
 from dpsql.server.catalog_questions import LISTED, refusal
-from dpsql.server.catalog_twin import Twin, TwinError, open_twin
+from dpsql.server.catalog_twin import Twin, open_twin
 from dpsql.server.messages import MOST_SECRET
 from dpsql.server.scram import Verifier
 from dpsql.server.server import Server
+from dpsql.server.twin_connection import TwinError, all_of
 from dpsql.server.users import Users
 from dpsql.sql import lexemes
 from tests.server.test_clients import PSQL
@@ -60,12 +61,12 @@ def twin(server: Server) -> Twin:
     with Client(server.port) as client:
         client.start()
         client.ask("SELECT 1")
-    assert server.twin is not None
-    return server.twin
+    assert server.databases.first.twin is not None
+    return server.databases.first.twin
 
 
 def functions(twin: Twin) -> list[str]:
-    found = twin._administer(twin.database, "SELECT DISTINCT proname FROM pg_proc ORDER BY 1")
+    found = twin.server.administer(twin.database, "SELECT DISTINCT proname FROM pg_proc ORDER BY 1")
     return [(row[0] or b"").decode() for row in found]
 
 
@@ -163,7 +164,7 @@ def test_the_twin_is_waited_for_by_its_socket_alone(
     """Whoever is busy is asked for no result: libpq would wait for it with Python's lock."""
     from dpsql.server import catalog_twin as twins
 
-    real, early = twins._all_of, []
+    real, early = all_of, []
 
     class Strict:
         def __init__(self, connection: object) -> None:
@@ -174,7 +175,7 @@ def test_the_twin_is_waited_for_by_its_socket_alone(
                 early.append(self.connection.is_busy())  # type: ignore[attr-defined]
             return getattr(self.connection, name)
 
-    monkeypatch.setattr(twins, "_all_of", lambda connection: real(Strict(connection)))  # type: ignore[arg-type]
+    monkeypatch.setattr(twins, "all_of", lambda connection: real(Strict(connection)))  # type: ignore[arg-type]
     assert twin.reader(None).run("SELECT relname FROM pg_class")
     assert early
     assert not any(early)

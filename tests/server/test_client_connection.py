@@ -18,7 +18,7 @@ COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
 
 
 def entries(server: Server) -> int:
-    return sum(entry.kind == "debit" for entry in server.site.engine.entries())
+    return sum(entry.kind == "debit" for entry in server.databases.first.site.engine.entries())
 
 
 def test_a_query_has_columns_rows_a_tag_and_says_what_it_cost(client: Client) -> None:
@@ -279,7 +279,9 @@ def test_many_at_once_are_each_charged_once(catalog: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        spent = [entry for entry in server.site.engine.entries() if entry.kind == "debit"]
+        spent = [
+            entry for entry in server.databases.first.site.engine.entries() if entry.kind == "debit"
+        ]
         assert len(spent) == len({entry.plan_hash for entry in spent})
         assert len(spent) == 8 * 3 + 6
 

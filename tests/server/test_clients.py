@@ -18,8 +18,9 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 
-from dpsql.server.catalog_twin import Twin, TwinError, open_twin
+from dpsql.server.catalog_twin import Twin, open_twin
 from dpsql.server.server import Server
+from dpsql.server.twin_connection import TwinError
 from tests.support.jdbc import java, read
 from tests.support.served import PASSWORD, served, write_served
 
@@ -47,8 +48,8 @@ def dsn(server: Server) -> str:
 def twin(server: Server, dsn: str) -> Twin:
     with psycopg.connect(dsn) as connection:
         connection.execute("SELECT 1")
-    assert server.twin is not None
-    return server.twin
+    assert server.databases.first.twin is not None
+    return server.databases.first.twin
 
 
 def test_psycopg(dsn: str) -> None:
@@ -199,7 +200,7 @@ def test_a_statement_ends_at_its_timeout_wherever_it_is(
     server: Server, dsn: str, stage: str
 ) -> None:
     """It has not come to its end, which would be an answer, or another error."""
-    before = len(server.site.engine.entries())
+    before = len(server.databases.first.site.engine.entries())
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET epsilon = 0.1")
         connection.execute("SET statement_timeout = 60")
@@ -208,11 +209,11 @@ def test_a_statement_ends_at_its_timeout_wherever_it_is(
         assert "nothing was charged" in str(ended.value.diag.message_detail)
         connection.execute("SET statement_timeout = 0")
         assert connection.execute("SELECT COUNT(*) FROM t").fetchone()
-    assert len(server.site.engine.entries()) - before <= 1
+    assert len(server.databases.first.site.engine.entries()) - before <= 1
 
 
 def test_psql_is_told_of_timeouts(server: Server, tmp_path: Path) -> None:
-    before = len(server.site.engine.entries())
+    before = len(server.databases.first.site.engine.entries())
     script = tmp_path / "script.sql"
     script.write_text("SET statement_timeout = 60;\n" + ";\n".join(TAKES_LONG.values()) + ";\n")
     found = subprocess.run(
@@ -224,7 +225,7 @@ def test_psql_is_told_of_timeouts(server: Server, tmp_path: Path) -> None:
     )
     told = "ERROR:  canceling statement due to statement timeout"
     assert found.stderr.count(told) == len(TAKES_LONG), found.stderr
-    assert len(server.site.engine.entries()) == before
+    assert len(server.databases.first.site.engine.entries()) == before
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ class Stuck:
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.declare = self.is_alive = lambda *_: None
-        self.reader = lambda analyst: self
+        self.reader = lambda *_: self
         self.close = lambda: None
+        self.release = "16.0"
 
     def run(self, *_: Any, **__: Any) -> Any:
         self.asked.set()
@@ -35,7 +36,7 @@ class Stuck:
 def asked(catalog: Path, is_prepared: bool, *before: str) -> Iterator[tuple[Server, Client, Stuck]]:
     with served(catalog) as server, Client(server.port) as client:
         twin: Any = Stuck()
-        server.twin = twin
+        server.databases.first.twin = twin
         client.start()
         for sql in before:
             client.ask(sql)

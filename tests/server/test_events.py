@@ -92,7 +92,7 @@ def test_all_that_a_session_does_is_told(catalog: Path, caplog: pytest.LogCaptur
     secret = "SELECT COUNT(*) AS secret_words FROM t WHERE kind = 'x'"
     with caplog.at_level(logging.DEBUG), served(catalog) as server:
         page = open_page(server, Address("127.0.0.1", 0))
-        control = open_control(server)
+        control = open_control(server, server.databases.first)
         assert control is not None
         try:
             with Client(server.port) as ana:
@@ -156,7 +156,7 @@ def test_the_operators_door_stays_open_whatever_accept_does(
     failures: list[BaseException] = [OSError(number, "no") for number in TRANSIENT]
     failures += [MemoryError(), OSError("without a number")]
     with served(catalog) as server:
-        control = open_control(server)
+        control = open_control(server, server.databases.first)
         assert control is not None
         control.listening = Flaky(control.listening, failures)  # type: ignore[assignment]
         try:
@@ -178,7 +178,7 @@ def ask_quietly(catalog: Path, **asked: object) -> None:
 @pytest.mark.parametrize("number", sorted(ENDED))
 def test_a_door_whose_socket_is_gone_ends(catalog: Path, number: int) -> None:
     with served(catalog) as server:
-        control = open_control(server)
+        control = open_control(server, server.databases.first)
         assert control is not None
         control.close()
         control.is_closed = False
@@ -188,9 +188,7 @@ def test_a_door_whose_socket_is_gone_ends(catalog: Path, number: int) -> None:
 
 def test_a_signal_may_come_while_another_is_answered(catalog: Path) -> None:
     """Signals nest at any line of Python: the second must not wait for what the first one has."""
-    host: Any = SimpleNamespace(
-        users=SimpleNamespace(path=catalog), site=SimpleNamespace(paths=(catalog,))
-    )
+    host: Any = SimpleNamespace(databases=())
     watch, depth = Reload(host), [0]
 
     def within(frame: Any, event: str, argument: object) -> Any:

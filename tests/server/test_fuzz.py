@@ -134,11 +134,15 @@ def _kinds(data: bytes) -> list[bytes]:
 
 def test_no_message_breaks_a_session(site: Server) -> None:
     rng = random.Random(first_seed(20261122))
-    asker, lobby, remembered = StatementRunner(site.site, None, "ana"), IdleClients(), Remembered()
+    asker, lobby, remembered = (
+        StatementRunner(site.databases.first.site, None, "ana"),
+        IdleClients(),
+        Remembered(),
+    )
     for sql in ("SET epsilon = 0.01", FREE.decode()):
         (fragment,) = split_statements(sql)
         asker.ask(sql, [asker.route(fragment)])
-    before = len(site.site.engine.entries())
+    before = len(site.databases.first.site.engine.entries())
     sent, held = 0, 0
     while sent < MESSAGES:
         held = held or (_held() if sent > MESSAGES / 10 else 0)
@@ -152,7 +156,7 @@ def test_no_message_breaks_a_session(site: Server) -> None:
         assert b"defect of the server" not in back, data
     asker.close()
     lobby.close()
-    assert len(site.site.engine.entries()) == before
+    assert len(site.databases.first.site.engine.entries()) == before
     growth = _held() - held
     print(
         f"{sent} messages; {held / 2**20:.0f} MiB held at first, {growth / 2**20:.1f} more at last"

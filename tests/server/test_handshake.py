@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-import re
 import socket
 import ssl
 import struct
@@ -20,6 +19,7 @@ from dpsql.errors import CatalogError, UsageError
 from dpsql.server.address import Address
 from dpsql.server.binding import end_point
 from dpsql.server.client_socket import ClientSocket
+from dpsql.server.databases import Databases
 from dpsql.server.handshake import (
     FREE_TRIES,
     LONGEST_DELAY,
@@ -32,7 +32,16 @@ from dpsql.server.metrics import lines, metrics
 from dpsql.server.server import Server, read_tls
 from dpsql.server.users import Users
 from dpsql.ui.cli import run_command_line
-from tests.support.served import PASSWORD, Client, rows, served, told, write_certificate
+from tests.support.served import (
+    PASSWORD,
+    Client,
+    database,
+    rows,
+    salt_of,
+    served,
+    told,
+    write_certificate,
+)
 
 
 def test_a_wrong_password_and_an_unknown_name_hear_the_same(site: Server) -> None:
@@ -89,28 +98,12 @@ def test_a_flood_of_names_has_nothing_forgotten_and_fills_no_memory() -> None:
     assert len(failures._times) <= MOST_NOTED + 2
 
 
-def _salt(port: int, name: str) -> bytes:
-    """The salt that a client is told of a name."""
-    with Client(port, name, "wrong") as client:
-        heard = []
-        hear = client.message
-
-        def listen() -> tuple[bytes, bytes]:
-            heard.append(hear())
-            return heard[-1]
-
-        client.message = listen  # type: ignore[method-assign]
-        client.start()
-    (found,) = re.findall(rb"s=([^,]+),i=4096", b"".join(body for _, body in heard))
-    return bytes(found)
-
-
 def test_salts_last_whether_a_name_exists_or_not(catalog: Path) -> None:
     names = ("ana", "bo", "zoe", "nobody")
     found = []
     for _ in range(2):
         with served(catalog) as server:
-            found.append([_salt(server.port, name) for name in names])
+            found.append([salt_of(server.port, name) for name in names])
     assert found[0] == found[1]
     assert len(set(found[0])) == len(names)
     assert {len(each) for each in found[0]} == {24}
@@ -126,17 +119,17 @@ def test_sign_ins_are_logged_and_counted_with_their_address(
                 client.start()
         with Client(server.port, hostile, "wrong") as client:
             client.start()
-        counted = "\n".join(lines(metrics(server.events, 0, server.site)))
+        counted = "\n".join(lines(metrics(server)))
     said = [r.getMessage() for r in caplog.records if r.name == "dpsql.server"]
-    where = "address=127.0.0.1 method=wire"
+    where = "address=127.0.0.1 method=wire database=clinic"
     assert any(f"event=sign-in user=ana {where} outcome=in number=" in each for each in said)
     assert f"event=sign-in user=ana {where} outcome=failed state=28P01" in said
     assert f"event=sign-in user=eve {where} outcome=failed state=28000" in said
     (last,) = [each for each in said if 'user="\\\\u202eeve' in each]
     assert last.endswith(f"{where} outcome=failed state=28P01")
     assert not any("\n" in each or PASSWORD in each for each in said)
-    assert 'dpsql_sign_ins_total{method="wire",outcome="failed"} 3' in counted
-    assert 'dpsql_sign_ins_total{method="wire",outcome="in"} 1' in counted
+    assert 'dpsql_sign_ins_total{method="wire",outcome="failed",database="clinic"} 3' in counted
+    assert 'dpsql_sign_ins_total{method="wire",outcome="in",database="clinic"} 1' in counted
 
 
 def test_who_is_no_analyst_of_the_catalog_stays_out(site: Server) -> None:
@@ -295,10 +288,8 @@ def test_every_address_is_looked_at_before_anything_starts(
 
 
 def test_a_port_in_use_is_refused(catalog: Path, site: Server) -> None:
-    from dpsql.dbapi.site import open_site
-
     with pytest.raises(UsageError, match="cannot listen"):
-        Server(open_site(catalog), Users(catalog), Address("127.0.0.1", site.port))
+        Server(Databases(database(catalog)), Address("127.0.0.1", site.port))
 
 
 def test_users_are_added_changed_and_removed(tmp_path: Path) -> None:

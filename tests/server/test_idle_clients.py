@@ -165,7 +165,7 @@ class World:
         self.patch.undo()
         os.utime(self.catalog.with_name("t.parquet"))
         for server in self.servers:
-            server.site.engine.reopen()
+            server.databases.first.site.engine.reopen()
 
     def _tomorrow(self) -> None:
         self.days += 1
@@ -194,14 +194,14 @@ def two(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Server
     with ExitStack() as stack:
         quick = stack.enter_context(served(catalog))
         plain = stack.enter_context(served(catalog))
-        admit = plain.site.admit
+        admit = plain.databases.first.site.admit
 
         def forgetful(analyst: str | None) -> tuple[Connection, Repetitions]:
             connection, repeats = admit(analyst)
             monkeypatch.setattr(repeats, "key", lambda *_: None)
             return connection, repeats
 
-        monkeypatch.setattr(plain.site, "admit", forgetful)
+        monkeypatch.setattr(plain.databases.first.site, "admit", forgetful)
         yield quick, plain
 
 
@@ -230,7 +230,9 @@ def test_sequences_are_answered_as_without_it(
             _compare(world.pairs[0], _say(SELECTS[0]), "the end")
             time.sleep(0.012)
     assert found
-    assert len(quick.site.engine.entries()) == len(plain.site.engine.entries())
+    assert len(quick.databases.first.site.engine.entries()) == len(
+        plain.databases.first.site.engine.entries()
+    )
 
 
 @pytest.fixture

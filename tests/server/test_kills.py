@@ -24,10 +24,10 @@ import pytest
 import dpsql
 from dpsql.dbapi.site import open_site
 from dpsql.server.address import Address
+from dpsql.server.databases import Databases
 from dpsql.server.server import Server
-from dpsql.server.users import Users
 from tests.support.effort import effort, first_seed
-from tests.support.served import Client, rows, told
+from tests.support.served import Client, database, rows, told
 
 KILLS = effort(6)
 LONGEST_TURN = 6
@@ -38,8 +38,7 @@ pytestmark = pytest.mark.slow
 
 def serve(catalog: Path, port: Pipe) -> None:
     """Serve a catalog in a process of its own, until it is killed."""
-    users = Users(catalog.with_suffix(".users"))
-    server = Server(open_site(catalog), users, Address("127.0.0.1", 0))
+    server = Server(Databases(database(catalog)), Address("127.0.0.1", 0))
     port.send(server.port)
     server.serve()
 

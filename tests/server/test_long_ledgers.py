@@ -83,7 +83,7 @@ def test_what_an_act_reads_of_the_ledger_is_the_same_whatever_its_length(
         folder.mkdir()
         catalog = write_served(folder)
         with served(catalog) as server:
-            lengthen(server.site, entries)
+            lengthen(server.databases.first.site, entries)
             read = {name: counted.during(ask, server, *ACTS[name]) for name in ACTS}
             raise_budget(catalog, Fraction(200))  # the curator's own process reads all of it
             read["sign in after a raise"] = counted.during(ask, server, "SHOW budget")

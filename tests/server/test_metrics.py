@@ -19,18 +19,18 @@ def test_metrics_and_health(catalog: Path) -> None:
         client.ask("SET epsilon = 0.5")
         client.ask("SELECT COUNT(*) FROM t")
         client.ask("SELECT nope FROM t")
-        http = open_metrics("127.0.0.1", 0, server.events, lambda: server.sessions, server.site)
+        http = open_metrics("127.0.0.1", 0, server)
         try:
             url = f"http://127.0.0.1:{http.server_address[1]}"
             with urllib.request.urlopen(f"{url}/metrics") as found:
                 lines = found.read().decode().splitlines()
             assert {
-                "dpsql_sessions 1",
-                "dpsql_statements_total 3",
-                'dpsql_errors_total{state="42703"} 1',
-                "dpsql_charges_total 1",
-                'dpsql_epsilon{what="remaining"} 99.5',
-                'dpsql_epsilon{what="remaining",analyst="ana"} 89.5',
+                'dpsql_sessions{database="clinic"} 1',
+                'dpsql_statements_total{database="clinic"} 3',
+                'dpsql_errors_total{state="42703",database="clinic"} 1',
+                'dpsql_charges_total{database="clinic"} 1',
+                'dpsql_epsilon{database="clinic",what="remaining"} 99.5',
+                'dpsql_epsilon{database="clinic",what="remaining",analyst="ana"} 89.5',
             } <= set(lines)
             with urllib.request.urlopen(f"{url}/health") as found:
                 assert found.read() == b"ok\n"
@@ -45,7 +45,7 @@ def test_metrics_and_health(catalog: Path) -> None:
             assert missing.value.code == 404
             missing.value.close()
             with pytest.raises(UsageError, match="cannot listen"):
-                open_metrics("127.0.0.1", http.server_address[1], server.events, int, server.site)
+                open_metrics("127.0.0.1", http.server_address[1], server)
         finally:
             http.shutdown()
             http.server_close()

@@ -17,17 +17,18 @@ import pytest
 import sqlalchemy
 
 from dpsql.dbapi.connection import migrate_ledger, raise_budget
-from dpsql.dbapi.site import open_site
 from dpsql.errors import LedgerError, OperationalError
 from dpsql.server.address import Address
 from dpsql.server.analyst_session import AnalystSession
 from dpsql.server.catalog_twin import open_twin
+from dpsql.server.databases import Databases
 from dpsql.server.reload import Certificate
 from dpsql.server.server import Server
 from dpsql.server.users import Users
 from tests.support.served import (
     PASSWORD,
     Client,
+    database,
     kinds,
     rows,
     served,
@@ -171,22 +172,22 @@ def test_what_is_new_can_be_used_without_a_restart(catalog: Path) -> None:
 def test_a_raise_reads_no_row_again(catalog: Path) -> None:
     with served(catalog) as server, Client(server.port) as ana:
         begin(ana, "idle")
-        vaults = server.site.engine.vaults
+        vaults = server.databases.first.site.engine.vaults
         rows_of = vaults.tables.found["t"]
         raise_budget(catalog, Fraction(200))
         assert rows(ana.ask("SELECT COUNT(*) FROM t WHERE size > 4"))
-        assert server.site.engine.vaults is vaults
+        assert server.databases.first.site.engine.vaults is vaults
         assert vaults.tables.found["t"] is rows_of
 
 
 def test_a_price_that_was_shown_holds_over_a_raise(catalog: Path) -> None:
     """What is refused as too dear before a catalog changes is refused after it."""
     with served(catalog) as server:
-        caller = AnalystSession(server.site, "ana")
+        caller = AnalystSession(server.databases.first.site, "ana")
         caller.connection.set("epsilon", "0.5")
         with caller.connection.at_most(Fraction(1, 10)):
             raise_budget(catalog, Fraction(200))
-            server.site.refresh()
+            server.databases.first.site.refresh()
             caller.follow()
             with pytest.raises(OperationalError, match="E_PRICE"):
                 caller.run(COUNT, False)
@@ -198,7 +199,7 @@ def test_nothing_that_was_charged_for_is_asked_again(
 ) -> None:
     """A statement that is refused half way, after a charge, is told so and not repeated."""
     with served(catalog) as server:
-        caller = AnalystSession(server.site, "ana")
+        caller = AnalystSession(server.databases.first.site, "ana")
         caller.connection.set("epsilon", "0.5")
         asked: list[str] = []
 
@@ -250,7 +251,7 @@ def test_who_is_taken_out_is_out_within_a_moment(catalog: Path) -> None:
             client.socket.settimeout(30)
             kind, body = client.message()
             assert (kind, told([(kind, body)])[0]["C"]) == (b"E", "57P01")
-        assert wait_for(lambda: server.sessions == 0)
+        assert wait_for(lambda: server.count() == 0)
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 30.0) -> bool:
@@ -379,8 +380,7 @@ def test_a_watch_may_be_closed_while_it_starts(
 
     wrong: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda told: wrong.append(told.exc_value))
-    site = open_site(catalog)
-    server = Server(site, users(catalog), Address("127.0.0.1", 0))
+    server = Server(Databases(database(catalog)), Address("127.0.0.1", 0))
     monkeypatch.setattr(threading.Thread, "start", start)
     server.watch.start()
     closing[0].join()

@@ -90,9 +90,10 @@ def ask(connection: PGconn, sql: str, form: int) -> Outcome:
 
 def differences(seed: int, server: Server, dsn: str) -> list[object]:
     """Ask the same of both until they differ; returns the statements and the two outcomes then."""
-    assert server.twin is not None
+    twin = server.databases.first.twin
+    assert twin is not None
     chosen, said = random.Random(seed), []
-    with psycopg.connect(server.twin.admin) as real, psycopg.connect(dsn) as ours:
+    with psycopg.connect(twin.server.admin) as real, psycopg.connect(dsn) as ours:
         for each in (real, ours):
             each.pgconn.notice_handler = None
         for _ in range(40):

@@ -78,7 +78,7 @@ def test_no_failure_of_accept_ends_the_server(
 def test_a_socket_that_is_gone_is_told_and_is_no_success(catalog: Path, number: int) -> None:
     with served(catalog) as server:
         gone = Flaky(server._socket, [OSError(number, "gone")])
-        other = Server(server.site, server.users, Address("127.0.0.1", 0))
+        other = Server(server.databases, Address("127.0.0.1", 0))
         other._socket.close()
         other._socket = gone  # type: ignore[assignment]
         with pytest.raises(OperationalError, match=errno.errorcode[number]) as caught:
@@ -112,14 +112,14 @@ def test_threads_and_sockets_that_cannot_be_had(
 SCRIPT = """
 import resource, sys
 from pathlib import Path
-from dpsql.dbapi.site import open_site
 from dpsql.server.preload import import_all
 from dpsql.server.address import Address
+from dpsql.server.databases import Databases
 from dpsql.server.server import Server
-from dpsql.server.users import Users
+from tests.support.served import database
 path = Path(sys.argv[1])
 import_all()
-server = Server(open_site(path), Users(path.with_suffix(".users")), Address("127.0.0.1", 0))
+server = Server(Databases(database(path)), Address("127.0.0.1", 0))
 resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
 print(server.port, flush=True)
 server.serve()
@@ -156,7 +156,7 @@ def test_the_page_has_room_for_who_signs_in(catalog: Path, more: int) -> None:
 
 def test_metrics_have_a_limit_and_are_there_again(catalog: Path) -> None:
     with served(catalog) as server:
-        http = open_metrics("127.0.0.1", 0, server.events, lambda: 0, server.site)
+        http = open_metrics("127.0.0.1", 0, server)
         port = http.server_address[1]
         before = threading.active_count()
         try:

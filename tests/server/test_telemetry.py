@@ -82,10 +82,7 @@ def test_a_collector_gets_events_and_metrics(
     catalog: Path, collector: Collector, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO), served(catalog) as server:
-        site = server.site
-        sent = Telemetry(
-            f"{collector.url}/", "t", lambda: list(metrics(server.events, server.sessions, site))
-        )
+        sent = Telemetry(f"{collector.url}/", "t", lambda: list(metrics(server)))
         with Client(server.port) as client:
             client.start()
             client.ask("SET epsilon = 0.5")
@@ -98,9 +95,10 @@ def test_a_collector_gets_events_and_metrics(
     assert (charge["user"].string_value, charge["entry"].int_value) == ("ana", 1)
     assert "COUNT" not in str(collector.logs())
     found = collector.values()
-    assert found["dpsql_sessions", frozenset()] == 1
-    assert found["dpsql_errors", frozenset({("state", "42703")})] == 1
-    assert found["dpsql_epsilon", frozenset({("what", "remaining")})] == 99.5
+    own = ("database", "clinic")
+    assert found["dpsql_sessions", frozenset({own})] == 1
+    assert found["dpsql_errors", frozenset({own, ("state", "42703")})] == 1
+    assert found["dpsql_epsilon", frozenset({own, ("what", "remaining")})] == 99.5
     assert any(b"service.name" in body and b"dpsql" in body for _, body in collector.sent)
 
 

@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import OperationalError, UsageError
-from dpsql.server import catalog_twin as twins
 from dpsql.server import own_postgres
-from dpsql.server.catalog_twin import Twin, TwinError, open_twin
+from dpsql.server import twin_server as servers
+from dpsql.server.catalog_twin import Twin, open_twin
 from dpsql.server.own_postgres import (
     OwnPostgres,
     PackagedPostgres,
     SystemPostgres,
     find_postgres,
 )
+from dpsql.server.twin_connection import TwinError, last_of
 
 ASKED = "SELECT relname FROM pg_class WHERE relname = 'visits'"
 TABLES = (("visits", "privacy unit: row", (("age", "integer", "0 to 9"),)),)
@@ -38,10 +39,10 @@ def packaged() -> OwnPostgres:
 @contextmanager
 def opened(own: OwnPostgres) -> Iterator[Twin]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(twins, "find_postgres", lambda: own)
+        patch.setattr(servers, "find_postgres", lambda: own)
         found = open_twin("auto", "clinic")
-    assert found.folder is not None
-    folder = found.folder.path
+    assert found.server.folder is not None
+    folder = found.server.folder.path
     found.declare(TABLES)
     yield found
     found.close()
@@ -59,15 +60,15 @@ def twin() -> Iterator[Twin]:
 
 @pytest.fixture(autouse=True)
 def _never_started(twin: Twin) -> None:
-    twin._starts.clear()
+    twin.server._starts.clear()
 
 
 def end_all(twin: Twin) -> None:
-    assert twin.folder is not None
-    assert twin.own is not None
-    number = int((twin.folder.path / "postmaster.pid").read_text().split()[0])
+    assert twin.server.folder is not None
+    assert twin.server.own is not None
+    number = int((twin.server.folder.path / "postmaster.pid").read_text().split()[0])
     os.kill(number, signal.SIGKILL)
-    while twin.own.is_running(twin.folder.path):
+    while twin.server.own.is_running(twin.server.folder.path):
         pass
 
 
@@ -93,7 +94,7 @@ def test_whoever_needs_it_gets_one_that_lives(twin: Twin, what: str, how: str) -
                 ended.append(True)
                 ENDS[what](twin)
             connection.send_query(ASKED.encode())  # type: ignore[attr-defined]
-            return int(twins._last_of(connection).ntuples)  # type: ignore[arg-type]
+            return int(last_of(connection).ntuples)  # type: ignore[arg-type]
 
         ended: list[bool] = []
         assert reader._asked(ASKED, ask) == 1
@@ -111,14 +112,14 @@ def test_whoever_needs_it_gets_one_that_lives(twin: Twin, what: str, how: str) -
 def test_one_that_dies_again_and_again_is_given_up_for_a_while(
     twin: Twin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(twins, "STARTS", 1)
+    monkeypatch.setattr(servers, "STARTS", 1)
     end_all(twin)
     assert twin.is_alive()
     end_all(twin)
     assert not twin.is_alive()
     with pytest.raises(OperationalError, match="has died 1 times"):
         twin.reader("ana").run(ASKED)
-    twin._starts.clear()  # as time does
+    twin.server._starts.clear()  # as time does
     assert twin.reader("ana").run(ASKED)[0] is not None
 
 
@@ -127,12 +128,12 @@ def test_analysts_are_roles_that_neither_see_nor_end_each_other(twin: Twin) -> N
     with twin.lent("ana") as ana, twin.lent("bo") as bo:
         for connection, text in ((ana, "SELECT 'of ana'"), (bo, seen)):
             connection.send_query(text.encode())
-            found = twins._last_of(connection)
+            found = last_of(connection)
         told = [found.get_value(row, 1) or b"" for row in range(found.ntuples)]
         assert not any(b"of ana" in text for text in told)
         bo.send_query(f"SELECT pg_terminate_backend({ana.backend_pid})".encode())
         with pytest.raises(TwinError) as refused:
-            twins._last_of(bo)
+            last_of(bo)
         assert refused.value.state == "42501"
     assert twin.role("ana") != twin.role("bo")
     assert "ana" not in twin.role("ana")

@@ -48,11 +48,15 @@ class Caught:
 
 @dataclass
 class Knocker:
-    """One client; ``cookie`` is what it sends, and keeps when it signs in."""
+    """One client; ``cookie`` is what it sends, and keeps when it signs in.
+
+    ``path`` is that of a catalog, empty for the first.
+    """
 
     port: int
     cookie: str = ""
     tls: ssl.SSLContext | None = None
+    path: str = ""
 
     def send(
         self, method: str, path: str, body: bytes | None = None, **changed: str | None
@@ -72,7 +76,7 @@ class Knocker:
         connection = self._connect()
         try:
             sent = {name: value for name, value in found.items() if value is not None}
-            connection.request(method, path, body, sent)
+            connection.request(method, self.path + path, body, sent)
             reply = connection.getresponse()
             headers = {name.lower(): value for name, value in reply.getheaders()}
             return Caught(reply.status, headers, reply.read())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,8 @@ from pathlib import Path
 from dpsql.dbapi.site import open_site
 from dpsql.server.address import Address
 from dpsql.server.binding import end_point
-from dpsql.server.catalog_twin import Twin
+from dpsql.server.catalog_twin import Twin, twin_of
+from dpsql.server.databases import Database, Databases
 from dpsql.server.handshake import Failures
 from dpsql.server.preload import import_all
 from dpsql.server.server import Server, read_tls
@@ -76,6 +78,14 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
+def database(catalog: Path, twin: Twin | None = None) -> Database:
+    """A database of a catalog; its twin is one in the PostgreSQL of another's."""
+    name, users = catalog.stem, Users(catalog.with_suffix(".users"))
+    if twin is not None and twin.database != name:
+        twin = twin_of(twin.server, name)
+    return Database(name, open_site(catalog), users, twin)
+
+
 @contextmanager
 def served(
     catalog: Path,
@@ -83,8 +93,9 @@ def served(
     tls: tuple[Path, Path] | None = None,
     most: int = 200,
     first_delay: float = 0.0,
+    others: Sequence[Path] = (),
 ) -> Iterator[Server]:
-    """A server of a catalog in a thread, on a port that the kernel chooses.
+    """A server of a catalog, and of others, in a thread, on a port that the kernel chooses.
 
     All modules are imported before, as the command does: none is while a statement may end.
     Sign-ins that fail cost no time unless a first delay is given.
@@ -92,10 +103,12 @@ def served(
     import_all()
     address = Address("127.0.0.1", 0)
     context = None if tls is None else read_tls(*tls, address)
-    users = Users(catalog.with_suffix(".users"))
     binding = None if tls is None else end_point(tls[0])
     server = Server(
-        *(open_site(catalog), users, address, context, twin, most),
+        Databases(*(database(each, twin) for each in (catalog, *others))),
+        address,
+        context,
+        most,
         binding=binding,
         failures=Failures(first=first_delay, of_name=first_delay),
     )
@@ -214,6 +227,22 @@ class Client:
     def sync(self) -> list[tuple[bytes, bytes]]:
         self.send(b"S")
         return self.until_ready()
+
+
+def salt_of(port: int, name: str, **options: str) -> bytes:
+    """The salt that a stranger is told of a name."""
+    with Client(port, name, "wrong") as client:
+        heard = []
+        hear = client.message
+
+        def listen() -> tuple[bytes, bytes]:
+            heard.append(hear())
+            return heard[-1]
+
+        client.message = listen  # type: ignore[method-assign]
+        client.start(**options)
+    (found,) = re.findall(rb"s=([^,]+),i=4096", b"".join(body for _, body in heard))
+    return bytes(found)
 
 
 def kinds(found: list[tuple[bytes, bytes]]) -> str:

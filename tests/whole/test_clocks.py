@@ -36,7 +36,8 @@ READERS = {
     "server/signed_in.py": "tells how long sessions have been open and idle",
     "server/server.py": "waits for sessions at the end",
     "server/answer_ticks.py": "tells the age of sessions, and slows down after wrong passwords",
-    "server/catalog_twin.py": "ends questions about the catalog that take too long",
+    "server/twin_connection.py": "ends questions about the catalog that take too long",
+    "server/twin_server.py": "tells when the twin was started, and ends waits for it",
     "ui/session.py": "tells how long a statement took",
     "ui/narration.py": "tells how long a run has gone on",
 }

@@ -8,10 +8,13 @@ export class Failure extends Error {
   }
 }
 
+// Where the catalog of this page is: the first of a server has no path.
+export const base = location.pathname.replace(/\/[^/]*$/, "");
+
 async function send(path, options) {
   let reply, told;
   try {
-    reply = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+    reply = await fetch(base + path, { credentials: "same-origin", cache: "no-store", ...options });
     told = await reply.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;

@@ -41,7 +41,7 @@ function complain(box, error) {
 async function begin(who) {
   me = who;
   find("#user").textContent = seen(me.user);
-  find("#catalog").textContent = seen(me.catalog);
+  choose(me.catalog, me.catalogs);
   document.title = seen(`dpsql · ${me.catalog}`);
   find("#to-ask").hidden = find("#to-history").hidden = !me.asks;
   find("#to-curator").hidden = !me.curator;
@@ -56,6 +56,14 @@ async function begin(who) {
   } catch (error) {
     complain(find("#results"), error);
   }
+}
+
+function choose(here, all) {
+  const box = find("#catalogs"), others = all.length > 1;
+  find("#catalog").textContent = others ? "" : seen(here);
+  box.hidden = !others;
+  box.replaceChildren(...all.map((each) => make("option", { value: each }, each)));
+  box.value = here;
 }
 
 function end() {
@@ -182,6 +190,7 @@ function colour(step) {
 
 find("#enter").addEventListener("submit", enter);
 find("#leave").addEventListener("click", leave);
+find("#catalogs").addEventListener("change", (event) => location.assign(`/catalogs/${encodeURIComponent(event.target.value)}/`));
 find("#run").addEventListener("click", run);
 find("#stop").addEventListener("click", () => running?.abort());
 find("#theme").addEventListener("click", () => colour(1));

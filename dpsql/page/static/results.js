@@ -1,5 +1,6 @@
 // Results: a table with the error of every number, a chart with whiskers, and a file of all of it.
 
+import { base } from "./api.js";
 import { chart, drawable } from "./chart.js";
 import { make } from "./dom.js";
 import { plain, spread, told } from "./numbers.js";
@@ -86,7 +87,7 @@ function card(result, number, alone) {
   const views = { Table: () => table(result) };
   if (found.length && result.count <= result.rows.length) views.Chart = () => charts(result, found);
   const [list, panel] = tabs(views);
-  const save = make("a", { class: "save", href: `/api/results/${number}.csv`, download: "" }, "Save CSV");
+  const save = make("a", { class: "save", href: `${base}/api/results/${number}.csv`, download: "" }, "Save CSV");
   const text = result.sql.split(/\s+/).join(" ");
   return make("article", { class: "card result" },
     alone ? null : make("p", { class: "sql" }, text.length > 140 ? `${text.slice(0, 140)}…` : text),

@@ -254,6 +254,7 @@ _ALL = (
         "epsilon",
         "what each request costs",
         EVERYWHERE,
+        # none: what a request spends is for who asks to say
         _EPSILON,
         command_line=CommandLine(
             "E", "Epsilon of every request.", "Epsilon of the whole file.", ("-e",)
@@ -264,6 +265,7 @@ _ALL = (
         "what each request costs beside epsilon where its noise is Gaussian",
         EVERYWHERE,
         _DELTA,
+        # pure epsilon, the stronger promise, unless a delta is given
         Fraction(0),
         command_line=CommandLine(
             "D", "Delta of every Gaussian request.", "Delta of the whole file (Gaussian noise)."
@@ -274,6 +276,7 @@ _ALL = (
         "the law of the noise; auto has the least expected error",
         EVERYWHERE,
         _NOISE,
+        # the error of each law is forecast exactly, and the smallest is taken (decision 51)
         "auto",
         command_line=CommandLine("NOISE", "laplace or gaussian."),
     ),
@@ -282,6 +285,7 @@ _ALL = (
         "the family of strategies to choose from, or how a model is learned that answers",
         BOTH,
         _words(*MECHANISMS, offered=("auto", *sorted({*FAMILIES, *LEARNED} - _SELDOM))),
+        # the plan of least error that was found: never far off plain noise (decision 40)
         "auto",
         alike="model",
     ),
@@ -290,6 +294,7 @@ _ALL = (
         "how a synthetic table is learned",
         Taker.CREATE,
         _words(*MODELS),
+        # by public facts of the workload alone (learn/choose.py)
         "auto",
         alike="mechanism",
         error=ProgrammingError,
@@ -299,6 +304,7 @@ _ALL = (
         "which error is to be small: each beside what it is alone, the mean, or the largest",
         BOTH | Taker.CREATE,
         _words("fair", "mean", "max"),
+        # nobody's answer is worse for being asked beside others (decision 195)
         "fair",
     ),
     Setting(
@@ -306,6 +312,7 @@ _ALL = (
         "how often a mechanism that learns a model looks",
         BOTH | Taker.CREATE,
         _count("count", *WORDS),
+        # as many as suit a mechanism and its candidates (learn/schedule.py)
         AUTO,
         early=True,
     ),
@@ -322,6 +329,7 @@ _ALL = (
         "how much to search for a better strategy; it changes planning time, not the cost",
         BOTH,
         _EFFORT,
+        # 1 is the counted work of decision 72: seconds for most statements, and more gains little
         Fraction(1),
         command_line=CommandLine("N", "How much to search for a better strategy; default 1."),
     ),
@@ -330,6 +338,7 @@ _ALL = (
         "when an earlier release answers: where it is as accurate as a new one, always, never",
         Taker.SET,
         _words("auto", "always", "never"),
+        # budget is never spent on numbers that are no better than those at hand (decision 31)
         "auto",
     ),
     Setting(
@@ -345,6 +354,7 @@ _ALL = (
         "project counts to what counts can be",
         Taker.SET,
         switch(lambda is_on, given: is_on, bool),
+        # projected counts are biased, and have no standard errors
         False,
         error=ProgrammingError,
     ),
@@ -353,6 +363,7 @@ _ALL = (
         "whose SQL statements are in; a server's sessions begin with postgres",
         Taker.SET,
         _words(*DIALECTS),
+        # the dialect in which answers are evaluated: nothing to translate (decision 237)
         "duckdb",
         error=ProgrammingError,
     ),
@@ -360,10 +371,13 @@ _ALL = (
         "memory_limit",
         "the memory that a request may need, by a forecast: half of the machine's by default",
         Taker.SET,
+        # no number: half of this machine's, as rows have the other half (decision 93)
         _BYTES,
         command_line=CommandLine("SIZE", "Memory that a request may need, as 8GB."),
     ),
+    # 1: every statement counts alike
     _own("weight", "how much the errors of this statement count in a workload", _POSITIVE, 1.0),
+    # none of those below: a statement is promised, bounded or clipped only where it says so
     _own("max_stddev", "the least epsilon at which no number shown has a larger error", _POSITIVE),
     _own(
         "within", "the least epsilon at which no count shown is further off than this part", _PART
@@ -385,6 +399,7 @@ _ALL = (
         "discovery_delta",
         "the chance with which keys may be released that only one privacy unit has",
         Taker.FIND | Taker.SELECT,
+        # none: the catalog says how much there is, a request takes a part of it (decision 185)
         _DELTA,
     ),
     Setting(
@@ -398,10 +413,13 @@ _ALL = (
         "files",
         "the one folder whose files SQL may name",
         Taker.CONNECT,
+        # none: no file is reached unless its folder was granted (decision 33)
         _TEXT,
         command_line=CommandLine("DIR", "Whose files SQL may name; default: here."),
     ),
+    # off: a column more changes what tools expect of a SELECT (decision 86)
     Setting("show_stddev", "errors in rows, as columns or text", Taker.CONNECT, _SHOWN, "off"),
+    # qmark, which DuckDB and sqlite3 have
     Setting("paramstyle", "marks of parameters, as in PEP 249", Taker.CONNECT, _STYLES, "qmark"),
 )
 

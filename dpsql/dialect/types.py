@@ -173,6 +173,14 @@ FUNCTIONS: dict[type[exp.Expr], _Rule] = {
     **dict.fromkeys((exp.Round, exp.Trunc), _rounded),
     **dict.fromkeys((exp.Stddev, exp.StddevPop, exp.StddevSamp), _mean),
     **dict.fromkeys((exp.Variance, exp.VariancePop), _mean),
+    **dict.fromkeys((exp.Acos, exp.Acosh, exp.Asin, exp.Asinh, exp.Atan, exp.Atan2), "float8"),
+    **dict.fromkeys((exp.Atanh, exp.Cbrt, exp.Cos, exp.Cosh, exp.Cot, exp.Degrees), "float8"),
+    **dict.fromkeys((exp.Pi, exp.Radians, exp.Sin, exp.Sinh, exp.Tan, exp.Tanh), "float8"),
+    **dict.fromkeys((exp.RegrSlope, exp.RegrIntercept, exp.RegrR2, exp.RegrAvgx), "float8"),
+    **dict.fromkeys((exp.RegrAvgy, exp.RegrSxx, exp.RegrSyy, exp.RegrSxy), "float8"),
+    exp.RegrCount: "int8",
+    exp.Factorial: "numeric",
+    exp.MakeInterval: "interval",
     exp.PercentileDisc: _same,
     exp.Sum: _sum,
     exp.Avg: _mean,
@@ -180,11 +188,13 @@ FUNCTIONS: dict[type[exp.Expr], _Rule] = {
     exp.Grouping: "int4",
     exp.ArrayAgg: _array,
     **dict.fromkeys((exp.Length, exp.StrPosition, exp.WidthBucket, exp.Unicode), "int4"),
+    **dict.fromkeys((exp.Ascii, exp.BitLength), "int4"),
     exp.Extract: "numeric",
     **dict.fromkeys((exp.Lower, exp.Upper, exp.Substring, exp.Left, exp.Right, exp.Trim), "text"),
     **dict.fromkeys((exp.Replace, exp.SplitPart, exp.Concat, exp.ConcatWs, exp.Pad), "text"),
     **dict.fromkeys((exp.Repeat, exp.Reverse, exp.TimeToStr, exp.GroupConcat, exp.MD5), "text"),
     **dict.fromkeys((exp.RegexpReplace, exp.Initcap, exp.Format, exp.Chr, exp.Overlay), "text"),
+    exp.Translate: "text",
     **dict.fromkeys((exp.LogicalAnd, exp.LogicalOr, exp.StartsWith), "bool"),
     **dict.fromkeys((exp.CurrentDate, exp.Date, exp.DateFromParts), "date"),
     exp.CurrentTimestamp: "timestamptz",
@@ -195,22 +205,16 @@ FUNCTIONS: dict[type[exp.Expr], _Rule] = {
     exp.Boolean: "bool",
     exp.Null: "unknown",
 }
-"""The types of functions and constants, by those of what they are given."""
+"""Result types of functions and constants, each alone or by the types of its arguments."""
 NAMED: dict[str, _Rule] = {
-    **dict.fromkeys(("make_date", "current_date"), "date"),
-    **dict.fromkeys(("bool_and", "bool_or", "every"), "bool"),
-    **dict.fromkeys(("div",), "numeric"),
-    **dict.fromkeys(("cbrt", "degrees", "radians", "sin", "cos", "tan", "pi", "atan2"), "float8"),
-    **dict.fromkeys(("octet_length", "bit_length"), "int4"),
-    **dict.fromkeys(
-        ("regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy"), "float8"
-    ),
-    **dict.fromkeys(("regr_sxx", "regr_syy", "regr_sxy"), "float8"),
-    "regr_count": "int8",
-    **dict.fromkeys(("age", "make_interval"), "interval"),
-    **dict.fromkeys(("translate", "btrim", "strip"), "text"),
+    "make_date": "date",
+    "every": "bool",
+    "isfinite": "bool",
+    "octet_length": "int4",
+    "bit_count": "int8",
+    "age": "interval",
 }
-"""Those of functions that the parser has no class for."""
+"""Result types of functions that the parser has no class for, by name."""
 
 
 def result(node: exp.Expr, given: Sequence[Type]) -> Type:

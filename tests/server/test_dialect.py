@@ -13,13 +13,14 @@ from typing import Any
 import duckdb
 import psycopg
 import pytest
-from sqlglot import exp
+from sqlglot import ParseError, exp, parse_one
 
 import dpsql
-from dpsql.dialect import meaning
+from dpsql.dialect import meaning, types
 from dpsql.server.messages import BINARY, TEXT
 from dpsql.server.users import Users
 from dpsql.server.values import POSTGRES, decode
+from dpsql.sql.functions import names as functions
 from tests.support import postgres
 from tests.support.common_sql import EMPTY, KINDS, TABLES, draw, write_common
 from tests.support.effort import effort, first_seed
@@ -59,6 +60,41 @@ def both(
                 ours.execute("SET epsilon = 10")
                 ours.execute("SET mechanism = identity")  # how it is measured is not asked about
                 yield ours, theirs
+
+
+RETURNED = """
+SELECT proname, min(typname), min(pronargs - pronargdefaults) FROM pg_proc
+JOIN pg_type t ON t.oid = prorettype
+WHERE pronamespace = 'pg_catalog'::regnamespace AND NOT proretset
+GROUP BY proname HAVING count(DISTINCT typname) = 1 AND min(typname) NOT LIKE 'any%'
+"""
+OTHERWISE = {"char": "a type of its own", "date_add": "of dates, too", "regexp_like": "a predicate"}
+"""Functions of another type here, by the reason."""
+
+
+def called(name: str, count: int) -> exp.Expr | None:
+    """Parse a call with as few arguments as the parser takes."""
+    for more in range(3):
+        try:
+            return parse_one(f"{name}({', '.join('x' * (count + more))})", read="postgres")
+        except ParseError:
+            continue
+    return None
+
+
+def test_functions_of_one_type_have_it(both: Both) -> None:
+    """Every name of the table of functions that PostgreSQL has, by its own catalog."""
+    found = {name: (kind, count) for name, kind, count in both[1].execute(RETURNED)}
+    asked = found.keys() & set(functions("rows", "groups", "windows")) - OTHERWISE.keys()
+    trees = {name: called(name, found[name][1]) for name in asked}
+    told = {name: types.result(tree, []) for name, tree in trees.items() if tree is not None}
+    assert len(told) > 50
+    assert told == {name: found[name][0] for name in told}
+
+
+def test_types_by_name_are_of_functions_without_a_class() -> None:
+    for name in types.NAMED:
+        assert isinstance(parse_one(f"{name}(x)", read="postgres"), exp.Anonymous), name
 
 
 def _collation(kind: str) -> str:

@@ -345,7 +345,7 @@ class Engine(Planner):
 
 
 class Membrane:
-    """The two doors of one engine, for one job."""
+    """The three doors of one engine, for one job."""
 
     def __init__(self, planner: Planner, ledger: Ledger, vaults: Vaults) -> None:
         self._planner = planner

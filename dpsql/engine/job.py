@@ -67,7 +67,7 @@ class Charge(NamedTuple):
 
 
 class Doors(Protocol):
-    """The membrane as a job meets it: what would be refused, and two doors to noisy numbers."""
+    """The membrane as a job meets it: what would be refused, and three doors to noisy numbers."""
 
     def afford(self, price: Price) -> Charge:
         """Return the charge. Refuses what the ledger would, and noise that cannot be drawn.

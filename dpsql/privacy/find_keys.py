@@ -1,6 +1,6 @@
-"""A look of the membrane of its own kind: the keys that enough privacy units have.
+"""The membrane's third door: the keys that enough privacy units have, and their noisy counts.
 
-Keys and counts stay inside; out come the keys that a release chose, in sorted order.
+All keys and exact counts stay inside; out come the keys that a release chose, in sorted order.
 """
 
 from __future__ import annotations

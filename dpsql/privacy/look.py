@@ -1,8 +1,8 @@
 """The membrane's second door: a run that looks several times, within what one receipt paid.
 
-The other door measures a plan that was fixed beforehand. An adaptive mechanism chooses what to
-measure by what it has seen, so it is given a handle: it asks, the handle looks, and a filter adds
-up what every look costs. Only indices and noisy counts leave.
+The first door, ``measure``, is for plans that were fixed beforehand. An adaptive mechanism chooses
+what to measure by what it has seen, so it is given a handle: it asks, the handle looks, and a
+filter adds up what every look costs. Only indices and noisy counts leave.
 """
 
 from __future__ import annotations

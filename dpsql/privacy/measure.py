@@ -1,8 +1,8 @@
-"""The membrane's only door: a plan and a receipt in, noisy integers out.
+"""The membrane's first door: a plan and a receipt in, noisy integers out.
 
-Nothing else imports the vault or the samplers. Sensitivities are recomputed here, in Python
-integers, from the very matrices that are about to be applied, and compared with what the receipt
-paid for, in exact fractions, before any row is touched.
+Two others are ``look`` and ``find_keys``; beside these three nothing draws noise. Sensitivities are
+recomputed here, in Python integers, from the very matrices that are about to be applied, and
+compared with what the receipt paid for, in exact fractions, before any row is touched.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ Room: which blocks one search may use, and how much work it may do.
 WeightSearch: descents over few blocks at a time, each to a LocalOptimum, and hops between them.
 Traces: what the residual planner knows of an attribute.
 Reach: which blocks may come in where shares are tried anew.
-Few: queries of which combinations are measured, where they are fewer than the cells.
+LowRank: queries of which combinations are measured, where they are fewer than the cells.
 Reduction: a workload less its symmetry. Symmetric: the optimum there.
 CellBasis: eigenvectors that the Grams of an attribute have in common, for lower bounds.
-Member: a group of products with a block of its own.
+Group: products over the same attributes, with a block of their own.
 Selection: the strategy that is taken, with a lower bound on all others.
 
 ``select`` tries the families one by one, cheapest first; ``cache`` remembers what it found.

@@ -6,11 +6,11 @@
    finds which SELECTs are made flat (``inline``, ``split``), which are measured (``bind``), and
    which are the outer shell. ``relations`` reads FROM and JOIN for all of them, ``names`` resolves
    names, in a measured SELECT by its ``scope``, which binds its conditions too. ``keys`` are of
-   GROUP BY, ``aggregates`` of ``sums``; ``language`` lists what may be written, ``edges`` what fits
-   the declared cells.
+   GROUP BY, ``aggregates`` of ``sums``; ``language`` lists what may be written, ``cell_edges``
+   what fits the declared cells.
 3. ``Query`` -> ``Compiled`` (``compiled``): ``products`` writes every answer as a sum of products,
    conditions by ``evaluate`` on the declared values, keys by ``group``. The outer shell becomes SQL
-   over noisy tables: its ``expressions`` (``over_cells``, ``over_tables``, ``hoisted`` sub-queries)
+   over noisy tables: its ``expressions`` (``over_cells``, ``over_tables``, ``hoisted_subqueries``)
    stand in ``layers`` around ``tables``, with slopes by ``derivative`` and whole numbers by
    ``whole``. ``compose`` walks all three.
 

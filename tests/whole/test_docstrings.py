@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,26 @@ def test_few_docstrings_begin_with_a_paraphrase(inside: bool) -> None:
     assert len(found) / count < most, "\n".join(
         ["begin with a noun, or True if, or a verb:", *found]
     )
+
+
+def named(text: str) -> set[str]:
+    """Names in the docstring of a package: in backticks, or before a colon at the start."""
+    quoted = re.findall(r"``(\w+)``", text)
+    return {*quoted, *(n for n in re.findall(r"^([A-Z]\w+):", text, re.M) if n not in PLAIN)}
+
+
+PLAIN = {"Rules", "Strategies"}
+"""Words before a colon that are none but words."""
+
+
+def test_packages_name_what_they_hold() -> None:
+    for path in PACKAGE.rglob("*/__init__.py"):
+        modules = [each for each in path.parent.rglob("*.py") if each != path]
+        held = {each.stem for each in modules} | {each.parent.name for each in modules}
+        code = "\n".join(each.read_text("utf-8") for each in modules)
+        held |= set(re.findall(r"^ *(?:class |def )?(\w+)(?: =|[:(\[])", code, re.M))
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        assert named(text) - held - {"reconstruct"} == set(), path.parent.name
 
 
 def test_paraphrases_are_found_wherever_docstrings_stand() -> None:

@@ -1,18 +1,12 @@
-"""The only code that sees rows: it turns a table into exact integer counts, and nothing else.
+"""The only code that reads rows: it turns a table into exact integer counts, and nothing else.
 
-- data_engine: what a data engine is, and what it hands over; plugged: those of other packages;
-  conformance: their promises, tried
-- servers: the engines of servers; postgresql, with postgresql_session, postgresql_sql and copied;
-  spark, with spark_session, spark_footers and spark_sql
-- counter: engines that count where the rows are; dialect: the leaves of their SQL; code_sql: codes
-  of rows; group_sql: one covering set; pushed: what a vault lets a server keep and count
-- held: one snapshot for a request; versions: of tables that change while they are read
-- duckdb: the engine of files; source: files, their schema and the locked DuckDB; arrow_stream: what
-  it hands over, as arrays; lines: CSV
-- encode: fetched numbers to cells; rows: the rows of a table, and their view; tally: what they add;
-  node_weights: how that is split between the nodes of a number
-- distinct: which privacy units have which keys of a column that nobody listed
-- vault: the vault over any engine
+- ``data_engine``: what a data engine is, and what it hands over; ``plugins``: those of other
+  packages; ``conformance``: their promises, tried
+- ``files``: the engine of files, with ``formats`` for those that come as batches of Arrow
+- ``servers``: the engines of servers, which count where the rows are
+- ``codes``: fetched values to cells, and what these add up to
+- ``unit``: the rows of a privacy unit, bounded, and brought together within it
+- ``vault``: the vault over any engine; ``pushed_vault``: that of a table that a server counts
 
-Only the doors and ``dpsql.privacy.vaults`` may import this package.
+Who beside it sees rows is written in ``.importlinter``, under ``rows``.
 """

@@ -136,10 +136,13 @@ class Engine(Planner):
 
         Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
         """
-        job = job.decided(self)
-        found, free = self.settle(job)
-        after = job.following(self, found, free)
-        return self._marked(job.results(self, found, free)) if after is None else self.run(after)
+        with self.vaults.one_listing():
+            job = job.decided(self)
+            found, free = self.settle(job)
+            after = job.following(self, found, free)
+            if after is not None:
+                return self.run(after)
+            return self._marked(job.results(self, found, free))
 
     def _marked(self, results: tuple[Result, ...]) -> tuple[Result, ...]:
         """Results, each with a note that it is a draft where this is for drafts."""

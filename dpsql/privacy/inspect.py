@@ -31,6 +31,7 @@ from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.files.duckdb import FileTable
 from dpsql.privacy.vault.files.lines import REMEDIES
 from dpsql.privacy.vault.files.spellings import spelling
+from dpsql.privacy.vault.files.stores import one_listing
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.stored_rows import (
     ask_all,
@@ -176,7 +177,7 @@ def inspect_rows(table: Table, known: Mapping[str, Table] | None = None) -> Figu
     constant text, when the rows cannot be read.
     """
     tables = _related(table, known or {})
-    with one_snapshot():
+    with one_snapshot(), one_listing():
         stored = {each.name.casefold(): open_table(_plain(each)) for each in tables}
         check_keys(tables, stored)
         return sealed(lambda: _count(table, tables, stored))

@@ -20,6 +20,7 @@ from dpsql.privacy.chain import subkey
 from dpsql.privacy.vault.codes.spill import MOST_DERIVED, fit_beside
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.privacy.vault.files import readers
+from dpsql.privacy.vault.files.stores import one_listing
 from dpsql.privacy.vault.open_tables import OpenTables, Reads, close_all
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.stored_rows import find_engine
@@ -118,6 +119,10 @@ class Vaults:
     def one_snapshot(self) -> AbstractContextManager[None]:
         """Within it, all that is read of one server is of one snapshot."""
         return one_snapshot()
+
+    def one_listing(self) -> AbstractContextManager[None]:
+        """Within it, no store of objects is asked twice what it holds."""
+        return one_listing()
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
         """Tell, in a forecast, of tables on servers; a function of public facts alone."""

@@ -247,6 +247,41 @@ def test_a_table_is_charged_by_the_addresses_of_its_objects(bucket: Any, tmp_pat
         answers(tmp_path / "two", f'"s3://{BUCKET}/claim/a.parquet"')
 
 
+def test_a_script_asks_a_store_once_what_it_holds(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    listed = stores._list
+
+    def counted_list(root: str, folder: str) -> list[Any]:
+        asked.append((root, folder))
+        return listed(root, folder)
+
+    monkeypatch.setattr(stores, "_list", counted_list)
+    rows = arrow(rows_of(random.Random(5), 9))
+    for name in ("a1", "a2", "b1"):
+        put(bucket, f"once/{name}.parquet", as_parquet(rows))
+    head, table = HEAD[: HEAD.index("[table")], HEAD[HEAD.index("[table") :]
+    texts = [
+        table.format(unit='"row"', source=f'"s3://{BUCKET}/once/{name}*.parquet"').replace(
+            "[table.t", f"[table.{name}"
+        )
+        for name in "ab"
+    ]
+    (tmp_path / "c.toml").write_text(head + "".join(texts))
+    script = "".join(f"SELECT ward, COUNT(*) FROM {name} GROUP BY ward; " for name in "ab")
+    with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
+        connection.executescript(script)
+        assert asked == [(f"s3://{BUCKET}", "once")]
+        connection.executescript(script.replace("ward", "age"))
+        assert asked == [(f"s3://{BUCKET}", "once")] * 2
+    asked.clear()
+    (one, other) = examine(chosen_tables(tmp_path / "c.toml", None))
+    assert isinstance(one, Figures)
+    assert isinstance(other, Figures)
+    assert len(asked) == 2
+
+
 def test_an_object_that_is_written_again_is_another_version(bucket: Any, tmp_path: Path) -> None:
     rows = rows_of(random.Random(2), 9)
     put(bucket, "again.parquet", as_parquet(arrow(rows)))

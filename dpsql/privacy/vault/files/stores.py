@@ -4,6 +4,8 @@ A source in a store is a source of files whose opener is another: what a format 
 count and what a value means is decided of the copy, by the code that reads files. So an object
 cannot change while it is read, and everything that a network can do to a reader happens before.
 
+Within :func:`one_listing`, all who ask what a store holds are told the same, and it is asked once.
+
 Guarantee: an object is known by address, size and time of writing, and never by an ETag, which is
 made of its bytes. No word of a store is passed on: it may hold a value or a credential.
 """
@@ -17,21 +19,24 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from dpsql.catalog.catalog import is_stored
 from dpsql.files import ScratchFolder
 from dpsql.forks import fresh, in_child
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.records import dataclass
 
-__all__ = ["Copy", "StoredObject", "copy_objects", "find_objects", "is_stored", "list_folder"]
+__all__ = [
+    *("Copy", "StoredObject", "copy_objects", "find_objects", "is_stored", "list_folder"),
+    "one_listing",
+]
 
 MOST = 100_000
 """Objects below a folder that are listed, at most."""
@@ -106,7 +111,8 @@ def find_objects(source: str) -> tuple[StoredObject, ...]:
     """
     root, key = _parts(source)
     if "*" not in key:
-        return (_object(root, _asked(root, lambda store, api: api.head(store, key))),)
+        found = _once((root, key), lambda: _asked(root, lambda store, api: api.head(store, key)))
+        return (_object(root, found),)
     folder = key[: key.index("*")].rpartition("/")[0]
     pattern = re.compile(_pattern(key))
     named = [each for each in _listed(root, folder) if pattern.fullmatch(each["path"])]
@@ -267,6 +273,10 @@ def _of_name(name: str) -> str:
 
 def _listed(root: str, folder: str) -> list[Any]:
     """Return the descriptions of all objects below a folder. Raises: Unreadable."""
+    return _once((root, folder, ""), lambda: _list(root, folder))
+
+
+def _list(root: str, folder: str) -> list[Any]:
     if urlsplit(root).scheme == "https":
         raise Unreadable("a web server lists no files", "name one file")
     found: list[Any] = []
@@ -275,6 +285,33 @@ def _listed(root: str, folder: str) -> list[Any]:
         found += some
         if len(found) > MOST:
             raise Unreadable(f"more than {MOST:,} objects are there", "name a folder with fewer")
+    return found
+
+
+_told_once: ContextVar[dict[Hashable, Any] | None] = ContextVar("told_once", default=None)
+
+
+@contextmanager
+def one_listing() -> Iterator[None]:
+    """Ask no store twice for the same, until the end: objects are as they are when it is asked."""
+    if _told_once.get() is not None:
+        yield
+        return
+    token = _told_once.set({})
+    try:
+        yield
+    finally:
+        _told_once.reset(token)
+
+
+def _once(key: Hashable, ask: Callable[[], T]) -> T:
+    """Return what a store tells, from before where it was asked within :func:`one_listing`."""
+    known = _told_once.get()
+    if known is None:
+        return ask()
+    if key not in known:
+        known[key] = ask()
+    found: T = known[key]
     return found
 
 

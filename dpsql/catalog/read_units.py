@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.catalog.catalog import SERVERS, Reference, Table, Unit
+from dpsql.catalog.catalog import Reference, Table, Unit
 from dpsql.catalog.read_place import Place, show
 from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import printable
@@ -158,13 +158,6 @@ def relate(path: Path, tables: Mapping[str, Table]) -> dict[str, Table]:
             _check_reference(place, table, each, found[each.table])
         found[key] = table
     keyed = {key: replace(found[key], keys=_keys(key, found)) for key in tables}
-    for table in keyed.values():
-        if table.keys and table.engine not in (None, *SERVERS):
-            Place(path, table.name).fail(
-                f"its source is {show(table.source)}, and rows are matched by other columns than "
-                "the unit",
-                "keys are read from files and servers",
-            )
     return {key: _labelled(table, keyed) for key, table in keyed.items()}
 
 
@@ -265,8 +258,6 @@ def _met_units(table: Table, tables: Mapping[str, Table]) -> tuple[str, ...]:
     """The unit column of a table, where columns of some table hold ids of its units."""
     if table.unit.name is None or table.unit.through is not None or table.unit.column is None:
         return ()
-    if table.engine not in (None, *SERVERS):
-        return ()  # keys are read from files and servers
     named = (each for each in tables.values() if each.unit.name == table.unit.name)
     return (table.unit.column,) if any(each.unit_columns for each in named) else ()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
-from dpsql.catalog.catalog import SERVERS, Table, Unit, kind_of
+from dpsql.catalog.catalog import SERVERS, Table, Unit, engine_of, kind_of
 from dpsql.catalog.codebook import Codebook
 from dpsql.catalog.codebooks.read import read_codebook
 from dpsql.catalog.draft import VOUCHED, DraftedTable, draft
@@ -35,7 +36,8 @@ def draft_catalog(
 
     ``data`` are files, folders of files, database files with all of their tables, or of a table of
     a server its engine and name, as in postgresql:public.visits, or postgresql:public.* for all
-    of a schema; ``options`` are those of its source, such as dsn_env. The catalog is meant for
+    of a schema; ``options`` are those of its source, such as dsn_env. A source of an installed
+    engine is written as in a catalog, name://rest. The catalog is meant for
     ``folder``. Raises: UsageError (E_DATA, E_POLICY) for what cannot be read as data.
     """
     found: list[DraftedTable] = []
@@ -43,6 +45,8 @@ def draft_catalog(
         engine, _, name = each.partition(":")
         if engine in SERVERS:
             found += _describe_server({"engine": engine, **options, "table": name})
+        elif engine_of(each) is not None:
+            found.append(_describe_plugged(each))
         else:
             found += _describe_data(each, Path(folder), blind)
     return draft(found, None if codebook is None else _codebook(os.fspath(codebook)))
@@ -79,6 +83,15 @@ def _describe_server(source: dict[str, str]) -> list[DraftedTable]:
             raise UsageError("E_DATA", what, hint="check its name, and the rights of the role")
         return [_describe_one({**source, "table": each}, is_view) for each, is_view in listed]
     except (DataUnavailable, CatalogError) as error:
+        raise UsageError(error.code, error.message, hint=error.hint) from None
+
+
+def _describe_plugged(source: str) -> DraftedTable:
+    """The table of a source of an installed engine."""
+    name = re.split(r"[^\w]+", source)[-1] or "data"
+    try:
+        return DraftedTable(name, source, describe_server(Table(name, source, Unit(), {})))
+    except DataUnavailable as error:
         raise UsageError(error.code, error.message, hint=error.hint) from None
 
 

@@ -118,10 +118,6 @@ REFUSED = {
         'day = { type = "integer", domain = [0, 9] }\n',
         "public table is joined as it is",
     ),
-    "of another engine": (
-        LINES + VISITS.replace('"visits.parquet"', '"sql://x"'),
-        "read from files",
-    ),
 }
 
 

@@ -354,6 +354,8 @@ def test_the_promises_of_an_engine_are_tried(tmp_path: Path, site: Path) -> None
         "raising": "assert not any(b.columns[0].missing.any() for b in super().read(asked, unit))",
         "reaching": "for b in super().read(asked, unit): yield Batch(b.rows, [Values64(v.numbers,"
         " v.missing | v.missing.any(), v.unknown & False) for v in b.columns], b.units, b.owned)",
+        "turning": "for b in super().read(asked, unit): yield b if unit else Batch(b.rows, ["
+        "Values64(v.numbers[::-1], v.missing[::-1], v.unknown[::-1]) for v in b.columns])",
     }
     for name, body in faulty.items():
         module = BROKEN.format(engine="pass", table=READ + body + "\n        yield from ()")

@@ -75,7 +75,7 @@ def test_the_rows_of_a_format_are_those_of_its_parts(end: str, tmp_path: Path) -
         def told(rows: Sequence[Any], first: Any = first, asked: Asked = asked) -> Counter[object]:
             path = tmp_path / f"{next(numbers)}.{end}"
             WRITERS[end](path, names, [first, *rows])
-            return rows_told(engine.open(Table("t", str(path), Unit(), {})), asked, "v")
+            return Counter(rows_told(engine.open(Table("t", str(path), Unit(), {})), asked, "v"))
 
         alone, rows = told([]), [["k", value] for value in values]
         whole = told(rows)

@@ -91,18 +91,20 @@ class StoredArrow:
     def untyped(self) -> bool:
         return False
 
+    @property
+    def source(self) -> Source:
+        """The rows as those of files are read."""
+        return Source("", "arrow", ("",), self.types, opened=lambda _: self.rows)
+
     def fingerprint(self) -> str:
         return self.rows.fingerprint()
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         with connect() as connection:
             harden(connection, ())
-            yield from fetch_rows(connection, self._source(), asked, unit)
+            yield from fetch_rows(connection, self.source, asked, unit)
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         with connect() as connection:
             harden(connection, ())
-            yield from fetch_texts(connection, self._source(), column)
-
-    def _source(self) -> Source:
-        return Source("", "arrow", ("",), self.types, opened=lambda _: self.rows)
+            yield from fetch_texts(connection, self.source, column)

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.errors import DataUnavailable
@@ -85,8 +86,9 @@ def _try(
     if schemas != {(("v", told), ("u", told))}:
         yield f"columns are told as {schemas}, by what they hold or as of other families"
     try:
-        found, nothing, *parts = [rows_told(each, asked, "u") for each in tables]
-        bare = rows_told(tables[0], asked, None)
+        found, nothing, *parts = [Counter(rows_told(each, asked, "u")) for each in tables]
+        bare, owned = rows_told(tables[0], asked, None), rows_told(tables[0], asked, "u")
+        missing = [is_missing for texts in tables[0].texts("v") for is_missing in _masked(texts)]
     except Exception as failure:
         yield f"a stored value makes it fail: {failure!r}"
         return
@@ -94,8 +96,10 @@ def _try(
         yield "a table has another number of rows than were written"
     if found != sum(parts[:2], Counter()) or found != sum(parts[2:], Counter()):
         yield "the rows of a table are not those of its parts"
-    if bare != _unowned(found):
-        yield "the values of a row are others where its unit is asked for"
+    if bare != [(*told, repr(None)) for *told, _ in owned]:
+        yield "the values of a row, or its place, are others where its unit is asked for"
+    if missing != [is_missing for _, is_missing, *_ in bare]:
+        yield "its texts are missing elsewhere, or in another order"
     try:
         engine.open(_table(f"{whole}-not-there"))
         yield "a source that is not there opens"
@@ -109,24 +113,21 @@ def _table(source: str) -> Table:
     return Table("t", source, Unit(), {})
 
 
-def rows_told(stored: StoredTable, asked: Asked, unit: str | None) -> Counter[object]:
-    """Return the rows of a table as what is told of each, with how often it is told."""
-    told: Counter[object] = Counter()
+def rows_told(stored: StoredTable, asked: Asked, unit: str | None) -> list[tuple[Any, ...]]:
+    """Return what is told of each row of a table, in the order of rows."""
+    told: list[tuple[Any, ...]] = []
     for batch in stored.read([asked], unit):
         batch.check([asked], unit is not None)
-        told.update(_told(batch))
+        told += _told(batch)
     return told
 
 
-def _unowned(rows: Counter[Any]) -> Counter[object]:
-    """Return rows without what is told of their units."""
-    bare: Counter[object] = Counter()
-    for (*told, _), times in rows.items():
-        bare[(*told, repr(None))] += times
-    return bare
+def _masked(texts: npt.NDArray[np.object_]) -> list[bool]:
+    found: list[bool] = np.ma.getmaskarray(texts).tolist()
+    return found
 
 
-def _told(batch: Batch) -> Iterator[object]:
+def _told(batch: Batch) -> Iterator[tuple[Any, ...]]:
     (values,) = batch.columns
     is_known = ~(values.missing | values.unknown)
     numbers = np.where(is_known, values.numbers, 0)

@@ -43,8 +43,8 @@ TYPE_FAMILIES = (
 Form = Literal["number", "whole", "boolean", "day", "clock", "time", "place", "key"]
 """Forms of values handed over: doubles (NaN is missing), or integers: whole numbers, 0 and 1, days
 since 1970 in UTC, microseconds since 1970 on a clock, or since midnight of a time of day, the place
-of a text in a list. A key, which files alone are asked for, is handed over as a unit is, among the
-``keys`` of a batch."""
+of a text in a list. A key, which engines of other packages are not asked for, is handed over as a
+unit is, among the ``keys`` of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,14 @@ class StoredTable(Protocol):
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
         """Yield all rows, a few at a time, with the privacy unit in a column of that name.
 
+        Every reading has the same order of rows, whatever is asked.
+
         Guarantee: what is yielded of a row is a function of that row alone, and no stored value
         can make it fail. Raises: anything when the data are no longer those that were opened.
         """
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
-        """Yield all values of a column as text in the order of ``read``, for the curator alone."""
+        """Yield all values of a column as text in the order of ``read``, masked where missing."""
 
 
 class DataEngine(Protocol):

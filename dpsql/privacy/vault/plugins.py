@@ -12,16 +12,19 @@ import numpy.typing as npt
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.installed import plugged
 from dpsql.errors import Error, OperationalError, printable
+from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.privacy.vault.codes.prefetch import read_apart
 from dpsql.privacy.vault.data_engine import (
     TYPE_FAMILIES,
     VERSION,
     Asked,
     Batch,
+    Flags,
     StoredTable,
     unavailable,
 )
-from dpsql.records import dataclass
+from dpsql.privacy.vault.files.source import Source
+from dpsql.records import dataclass, replace
 
 GROUP = "dpsql.data_engines"
 """The entry points by which other packages add engines: the name before :// of their sources."""
@@ -50,7 +53,11 @@ class PluggedEngine:
 
 @dataclass(frozen=True, slots=True)
 class PluggedTable:
-    """A table that the engine of another package holds, as it described it when it was opened."""
+    """A table that the engine of another package holds, as it described it when it was opened.
+
+    Its ``source`` are batches of Arrow, where it has them. An engine that works out numbers of its
+    own is asked for keys as it is for units, in a reading for each.
+    """
 
     engine: str
     stored: StoredTable
@@ -59,6 +66,7 @@ class PluggedTable:
     table: str
     columns: tuple[tuple[str, str], ...]
     untyped: bool
+    source: Source | None = None
 
     def fingerprint(self) -> str:
         """Hash the engine's own fingerprint with its name. Raises: OSError, OperationalError."""
@@ -66,10 +74,58 @@ class PluggedTable:
         return hashlib.sha256(f"{self.engine} {found}".encode()).hexdigest()
 
     def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
-        return read_apart(self.stored.read(asked, unit))
+        names = [each.column for each in asked if each.form == "key"]
+        if self.source is not None or not names:
+            return read_apart(self.stored.read(asked, unit))
+        plain = [each for each in asked if each.form != "key"]
+        keys = [_Units(self.stored.read([], name)) for name in names]
+        return read_apart(_with_keys(self.stored.read(plain, unit), keys))
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         return read_apart(self.stored.texts(column))
+
+
+class _Units:
+    """The units of a reading, some rows at a time."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self._names: npt.NDArray[Any] = np.zeros(0, np.int64)
+        self._known = np.zeros(0, np.bool_)
+
+    def take(self, rows: int) -> tuple[npt.NDArray[Any], Flags]:
+        """Return those of the next rows, (rows,), and where there is one. Raises: ValueError."""
+        while len(self._known) < rows:
+            self._fetch()
+        taken = self._names[:rows], self._known[:rows]
+        self._names, self._known = self._names[rows:], self._known[rows:]
+        return taken
+
+    def end(self) -> None:
+        """Make sure that no row is left. Raises: ValueError."""
+        if len(self._known) or any(batch.rows for batch in self._batches):
+            raise ValueError(DIFFERENT)
+
+    def _fetch(self) -> None:
+        batch = next(self._batches, None)
+        if batch is None:
+            raise ValueError(DIFFERENT)
+        batch.check([], by_unit=True)
+        found = batch.units
+        names = found.objects() if isinstance(found, ByteTexts) else np.asarray(found)
+        self._names = np.concatenate([self._names, names]) if len(self._names) else names
+        self._known = np.concatenate([self._known, np.asarray(batch.owned)])
+
+
+DIFFERENT = "two readings of a table have different rows"
+
+
+def _with_keys(batches: Iterator[Batch], keys: Sequence[_Units]) -> Iterator[Batch]:
+    """Yield batches with keys beside them: all readings have the same order of rows."""
+    for batch in batches:
+        yield replace(batch, keys=[each.take(batch.rows) for each in keys])
+    for each in keys:
+        each.end()
 
 
 def find_plugged(table: Table) -> PluggedEngine:
@@ -97,7 +153,8 @@ def _described(engine: str, stored: StoredTable) -> PluggedTable | None:
     if not known or not stored.paths or not all(isinstance(word, str) for word in words):
         return None
     facts = stored.kind, tuple(stored.paths), stored.table, columns, bool(stored.untyped)
-    return PluggedTable(engine, stored, *facts)
+    source = getattr(stored, "source", None)
+    return PluggedTable(engine, stored, *facts, source if isinstance(source, Source) else None)
 
 
 def guarded(engine: str, work: Callable[[], T]) -> T:

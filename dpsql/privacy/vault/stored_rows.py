@@ -22,6 +22,7 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.files.duckdb import FILES, FileTable
 from dpsql.privacy.vault.files.fetched_columns import identity_of
+from dpsql.privacy.vault.files.source import Source
 from dpsql.privacy.vault.servers.versions import stated_version
 from dpsql.privacy.vault.unit.rows import Rows, ask, declared, line_up, load_rows
 from dpsql.privacy.vault.unit.unit_numbers import Digest
@@ -100,7 +101,7 @@ def open_table(table: Table) -> StoredTable:
         unavailable(table.name, table.source, problem)
     for column in apart(table).columns.values():
         untyped = stored.untyped or _is_apart(table, stored, column.name)
-        _check_type(table, column, _family(table, stored, column.name), untyped)
+        _check_type(table, column, stored, untyped)
     named = {"privacy unit": [table.unit.column] if table.unit.column else [], "key": table.keys}
     for what, names in named.items():
         for name in names:
@@ -195,10 +196,10 @@ def _batches(stored: StoredTable, table: Table) -> Iterator[Batch]:
         yield batch
 
 
-def _check_type(table: Table, column: Column, family: str, untyped: bool) -> None:
-    accepted = ACCEPTED[column.type]
+def _check_type(table: Table, column: Column, stored: StoredTable, untyped: bool) -> None:
+    accepted, family = ACCEPTED[column.type], _family(table, stored, column.name)
     if isinstance(column.domain, Labels) and column.domain.is_numeric:
-        accepted = (*ACCEPTED["integer"], *(("text",) if table.engine is None else ()))
+        accepted = (*ACCEPTED["integer"], *(("text",) if _source(stored) is not None else ()))
     if untyped or family in accepted:
         return
     unavailable(
@@ -217,14 +218,22 @@ def _family(table: Table, stored: StoredTable, name: str) -> str:
 
 def _is_apart(table: Table, stored: StoredTable, name: str) -> bool:
     """True if a column is in no file, and a text that is read as those of CSV are."""
-    return isinstance(stored, FileTable) and stored.source.is_apart(position(table, stored, name))
+    source = _source(stored)
+    return source is not None and source.is_apart(position(table, stored, name))
 
 
 def _identity(table: Table, stored: StoredTable, name: str) -> str:
     """Return what has to be the same of two columns whose values tell the same units apart."""
-    if isinstance(stored, FileTable):
-        return identity_of(stored.source.columns[position(table, stored, name)][1])
+    source = _source(stored)
+    if source is not None:
+        return identity_of(source.columns[position(table, stored, name)][1])
     return _family(table, stored, name)
+
+
+def _source(stored: StoredTable) -> Source | None:
+    """Return the rows as files have them, or batches of Arrow; None where an engine has others."""
+    found: Source | None = getattr(stored, "source", None)
+    return found
 
 
 def position(table: Table, stored: StoredTable, name: str) -> int:

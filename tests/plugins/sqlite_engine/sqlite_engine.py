@@ -75,7 +75,8 @@ class SQLiteTable:
 
     def texts(self, column: str) -> Iterator[NDArray[np.object_]]:
         for rows in self._rows([column]):
-            yield np.array([str(value) for (value,) in rows], dtype=object)
+            texts = np.array([str(value) for (value,) in rows], dtype=object)
+            yield np.ma.array(texts, mask=[value is None for (value,) in rows])
 
     def _rows(self, wanted: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         listed = ", ".join(map(identifier, wanted)) or "0"

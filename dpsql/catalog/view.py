@@ -28,9 +28,9 @@ TYPED = (
     *SERVERS,
 )
 """Sources whose columns have types, so that a number is a number."""
-NO_LINES = "lines that are not CSV in UTF-8 with as many fields as the header are left out"
+NO_LINES = "lines that are CSV in UTF-8 with as many fields as the header count, others do not"
 """A line that is no row in no way depends on what is asked, nor do others on it."""
-NO_OBJECTS = "lines that are not one object of JSON in UTF-8 are left out"
+NO_OBJECTS = "lines that are one object of JSON in UTF-8 count, others do not"
 LEFT_OUT = {"csv": NO_LINES, "json": NO_OBJECTS, None: NO_LINES}
 """Sentences on lines that are no rows, by the kind of a source; None where its name says none."""
 

@@ -15,6 +15,7 @@ from dpsql.answer.result import Result
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import InternalError, Interrupted
 from dpsql.integrations import notebook
+from tests.support.pages import DOCS, blocks
 
 interactiveshell: Any = import_module("IPython.core.interactiveshell")
 CATALOG = """
@@ -52,6 +53,17 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         held.close()
     found.history_manager.end_session()
     made.clear_instance()
+
+
+def test_the_cells_of_the_guide_run(
+    shell: Any, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(demo)
+    (block,) = blocks(DOCS / "python.md", "")
+    with mock.patch("dpsql.integrations.magic.display"):
+        for cell in block.split("\n\n"):
+            assert shell.run_cell(cell).success
+    assert shell.user_ns["counts"].columns == ("education", "income", "n")
 
 
 def test_a_cell_is_a_workload(shell: Any, catalog: Path) -> None:

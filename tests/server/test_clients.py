@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import files
@@ -19,9 +20,11 @@ import pytest
 import sqlalchemy as sa
 
 from dpsql.server.catalog_twin import Twin, open_twin
+from dpsql.server.result_stream import STDDEV
 from dpsql.server.server import Server
 from dpsql.server.twin_connection import TwinError
 from tests.support.jdbc import java, read
+from tests.support.pages import DOCS, blocks
 from tests.support.served import PASSWORD, served, write_served
 
 COUNT = "SELECT kind, COUNT(*) AS n FROM t GROUP BY kind"
@@ -74,6 +77,33 @@ def test_psycopg(dsn: str) -> None:
         with pytest.raises(psycopg.errors.UndefinedColumn) as refused:
             connection.execute("SELECT COUNT(nope) FROM t")
         assert refused.value.diag.statement_position == "14"
+
+
+@pytest.mark.parametrize("page", ["analyst.md", "howto/tools.md"])
+def test_the_address_of_the_guide_is_one(server: Server, page: str) -> None:
+    (address,) = re.findall(r"^postgresql.*$", "".join(blocks(DOCS / page, "")), re.MULTILINE)
+    place = f"ana:{quote(PASSWORD)}@127.0.0.1:{server.port}"
+    assert "ana@clinic.example" in address
+    engine = sa.create_engine(address.replace("ana@clinic.example", place))
+    with engine.connect() as connection:
+        assert [*connection.execute(sa.text(COUNT)).keys()] == ["kind", "n", f"n{STDDEV}"]
+    engine.dispose()
+
+
+def test_the_session_of_the_guide_is_told_what_it_shows(dsn: str) -> None:
+    (block,) = [each for each in blocks(DOCS / "server.md", "") if "=> " in each]
+    told: list[str] = []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.add_notice_handler(
+            lambda each: told.append(
+                f"NOTICE:  {each.message_primary}\nDETAIL:  {each.message_detail}"
+            )
+        )
+        for sql in re.findall("^hospital=> (.*)$", block, re.MULTILINE):
+            connection.execute(sql.replace("visits", "t").replace("ward", "kind").encode())
+    shown = re.escape(block[block.index("NOTICE") :].strip())
+    form = re.sub(r"entry\\ \d+", r"entry\\ \\d+", shown).replace(r"41e0\.\.\.", "[0-9a-f]+")
+    assert re.fullmatch(form, told[0])
 
 
 def test_psycopg2(dsn: str) -> None:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ import duckdb
 import pandas
 import pyreadstat
 import pytest
+import sqlalchemy
 
 import dpsql
 from dpsql.catalog.catalog import Catalog
@@ -55,6 +57,7 @@ WAITS = ("serve",)
 GUIDE = "tests/whole/test_guide.py"
 HERE = "tests/whole/test_examples.py"
 TUTORIAL = "tests/ui/test_tutorial.py"
+CLIENTS = "tests/server/test_clients.py"
 RUN_BY = {
     ("", "console"): HERE,
     ("", "toml"): HERE,
@@ -73,19 +76,19 @@ RUN_BY = {
     ("docs/keys.md", "sql"): HERE,
     ("docs/tables.md", "sql"): HERE,
     ("docs/engines.md", "sh"): HERE,
-    ("docs/sql.md", "sql"): "tests/grammar",
+    ("docs/sql.md", "sql"): "tests/grammar/test_docs.py",
     ("docs/howto/tools.md", "python"): "tests/integrations/test_ibis.py",
-    ("docs/howto/tools.md", ""): "tests/server, tests/integrations: addresses and a magic",
-    ("docs/python.md", ""): "tests/integrations: a magic",
-    ("docs/analyst.md", ""): "an answer, and an address as in howto/tools.md",
+    ("docs/howto/tools.md", ""): CLIENTS,
+    ("docs/python.md", ""): "tests/integrations/test_magic.py",
+    ("docs/analyst.md", ""): CLIENTS,
     ("docs/server.md", "text"): "tests/server/test_events.py",
-    ("docs/server.md", ""): f"{HERE}, tests/server",
+    ("docs/server.md", ""): CLIENTS,
     ("docs/threat-model.md", ""): HERE,
-    ("docs/options.md", "json"): "tests/sql: a report",
-    ("docs/architecture.md", ""): "a picture",
-    ("docs/speed.md", ""): "commands of benchmarks",
+    ("docs/options.md", "json"): GUIDE,
+    ("docs/architecture.md", ""): HERE,
+    ("docs/speed.md", ""): "tests/plan/test_cut_short.py",
 }
-"""Which test runs the blocks of a page, by page (of any where it is empty) and language."""
+"""The test that runs the blocks of a page, by page (any where it is empty) and language."""
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +223,45 @@ def test_every_block_has_a_test_that_runs_it() -> None:
         for language, text in fences(page):
             runner = RUN_BY.get((name(page), language)) or RUN_BY.get(("", language))
             assert runner is not None, (name(page), language, text)
+
+
+def test_the_tests_that_run_blocks_read_their_pages() -> None:
+    for (page, _), runner in RUN_BY.items():
+        text = (ROOT / runner).read_text("utf-8")
+        assert not page or f'"{Path(page).stem}' in text or page in text or Path(page).name in text
+
+
+def test_the_unit_of_systemd_starts_what_there_is() -> None:
+    (unit,) = [each for each in blocks(DOCS / "server.md", "") if each.startswith("[Service]")]
+    read = ConfigParser(interpolation=None)
+    read.optionxform = str  # type: ignore[assignment,method-assign]
+    read.read_string(unit)
+    program, _, line = read["Service"]["ExecStart"].partition(" ")
+    assert Path(program).name == "dpsql"
+    understand(line)
+
+
+def test_the_picture_of_the_house_shows_folders_and_modules_that_there_are() -> None:
+    (picture,) = blocks(DOCS / "architecture.md", "")
+    shown = re.findall(r"\b[a-z_]+/[a-z_]*", picture)
+    assert len(shown) > 10
+    for each in shown:
+        path = ROOT / "dpsql" / each
+        assert path.is_dir() or path.with_suffix(".py").is_file(), each
+
+
+def test_a_notebook_of_another_package_reaches_a_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The magic of jupysql opens its address by SQLAlchemy, and runs what stands beside it."""
+    monkeypatch.chdir(tmp_path)
+    exec(blocks(DOCS / "tutorial.md", "python")[0], {})
+    (catalog,) = blocks(DOCS / "curator.md", "toml")
+    Path("clinic.toml").write_text(catalog)
+    (cell,) = [each for each in blocks(DOCS / "howto" / "tools.md", "") if "%sql" in each]
+    address, sql = re.findall(r"^%sql (.*)$", cell, re.MULTILINE)
+    with sqlalchemy.create_engine(address).connect() as connection:
+        assert connection.execute(sqlalchemy.text(sql)).fetchall()
 
 
 def test_the_statements_about_keys_run(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,8 +18,11 @@ from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.sql.lexemes import split_statements
-from tests.support.pages import DOCS, ROOT, blocks, name
+from dpsql.ui.formats import Style, encode
+from dpsql.ui.grid import Grid
+from tests.support.pages import DOCS, ROOT, blocks, fences, name
 from tests.support.seam import zero_noise
+from tests.support.shown import WIDE, assert_shown
 
 pytestmark = pytest.mark.slow
 
@@ -61,28 +66,65 @@ def test_sql_examples(opened: Callable[[str], Connection], sql: str) -> None:
         assert opened(found.group(1)).execute(sql).fetchall()
 
 
-def answered(connection: Connection, sql: str) -> Result | Error:
-    """The answer to a statement, or its refusal."""
+def printed(connection: Connection, sql: str) -> str:
+    """The answer to a statement, or its refusal, as the prompt prints it."""
     try:
-        return connection.execute(sql).result
+        answer = connection.execute(sql).result
     except Error as error:
-        return error
+        return f"error: {error}"
+    assert isinstance(answer, Result)
+    notes = [f"note: {note}" for note in answer.notes]
+    table = encode(Grid.of(answer), "box", Style()).decode()
+    return "\n".join([table, *notes, "charged ε 0.5 (laplace)"])
 
 
-def test_sessions_at_the_prompt(opened: Callable[[str], Connection]) -> None:
-    """What is typed in a session has the columns, or the refusal, that are shown under it."""
-    seen = 0
-    for block in [each for page in DOCUMENTS for each in blocks(page, "") if "ε 99> " in each]:
-        typed = re.findall(r"^(?:adult ε [\d.]+|   \.\.\.)> (.*)$", block, re.MULTILINE)
-        for fragment in split_statements("\n".join(typed)):
-            seen += 1
-            answer = answered(opened("adult"), fragment.body)
-            if isinstance(answer, Error):
-                assert f"error: {answer.message} [{answer.code}]" in block
-            else:
-                shown = (*answer.columns, *(str(row[0]) for row in answer.rows))
-                assert all(re.search(f"│ +{re.escape(each)} ", block) for each in shown)
-    assert seen == 3
+def shown(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield statements of a page, each with what the page shows under it."""
+    asked = ""
+    for language, text in fences(page):
+        if language == "sql":
+            asked = text
+        elif language == "" and (typed := re.split(r"^adult ε [\d.]+> ", text, flags=re.M)[1:]):
+            for each in typed:
+                lines = each.splitlines(keepends=True)
+                end = next(i for i, line in enumerate(lines, 1) if line.endswith(";\n"))
+                yield "".join(lines[:end]).replace("   ...> ", ""), "".join(lines[end:])
+        elif language == "" and "┌" in text:
+            yield asked, text
+
+
+SHOWN = [(name(page), *each) for page in DOCUMENTS for each in shown(page)]
+
+
+@pytest.mark.parametrize(("page", "sql", "answer"), SHOWN)
+def test_answers_are_those_on_the_page_but_for_the_noise(
+    opened: Callable[[str], Connection], page: str, sql: str, answer: str
+) -> None:
+    with zero_noise():
+        assert_shown(answer, printed(opened("adult"), sql))
+
+
+def test_answers_are_shown_on_three_pages() -> None:
+    assert {page for page, _, _ in SHOWN} == {"README.md", "docs/analyst.md", "docs/index.md"}
+
+
+def test_a_report_is_the_one_on_the_page_but_for_the_noise(
+    opened: Callable[[str], Connection],
+) -> None:
+    page = DOCS / "options.md"
+    ((sql, wanted),) = [
+        (before, text)
+        for (_, before), (language, text) in itertools.pairwise(fences(page))
+        if language == "json"
+    ]
+    with zero_noise():
+        ((told,),) = opened("adult").execute(sql).fetchall()
+    report, found = json.loads(wanted), json.loads(told)
+    error = report["result"]["standard_deviation"]
+    assert abs(report["result"].pop("value") - found["result"].pop("value")) < WIDE * error
+    assert report["bounding_report"] == found["bounding_report"]
+    for part, facts in report["result"].items():
+        assert facts == pytest.approx(found["result"][part], rel=1e-5)
 
 
 @pytest.mark.parametrize("document", [p for p in DOCUMENTS if blocks(p, "python")], ids=name)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 from dpsql.errors import Error, UsageError
@@ -96,6 +97,10 @@ def open_metrics(host: str, port: int, server: Server) -> ThreadingHTTPServer:
 
         daemon_threads = True
         places = threading.BoundedSemaphore(MOST_WATCHING)
+
+        def server_bind(self) -> None:
+            TCPServer.server_bind(self)  # no question for a resolver, as HTTP's own asks
+            self.server_name, self.server_port = host, port
 
         def get_request(self) -> Any:
             try:

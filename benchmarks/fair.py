@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.plan.request import Request, make_plan
 from dpsql.plan.shown_columns import shown_columns
 from dpsql.sql.compiled import Compiled

@@ -32,7 +32,7 @@ import numpy as np
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.errors import Error
 from dpsql.plan.baselines import plain_sensitivity, plain_variance
 from dpsql.plan.limits import FAIR

@@ -36,6 +36,7 @@ TEXTS = {
 COMPILE = """
 import resource, sys, time
 import sqlglot
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog import Catalog
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.collector import uncollected
@@ -45,7 +46,7 @@ from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
 
 text = open(sys.argv[2], encoding="utf-8").read()
-catalog = Catalog.load(sys.argv[1])
+catalog = read_catalog(sys.argv[1])
 start = time.process_time()
 compiler = Compiler(catalog)
 with uncollected():

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 FREE = 10_000
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--sql", action="store_true", help="print the workload and stop")
     options = parser.parse_args()
     if options.sql:
-        catalog = Catalog.load(DEMO / "adult.toml")
+        catalog = read_catalog(DEMO / "adult.toml")
         print(workload(catalog, options.order, options.exact), end="")
         return
     with tempfile.TemporaryDirectory() as name:

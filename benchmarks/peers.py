@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.floor import DEMO
-from dpsql.catalog.catalog import Catalog
 from dpsql.catalog.domain import Values
+from dpsql.catalog.read import read_catalog
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "peers"
@@ -100,7 +100,7 @@ def count(codes: dict[str, Table], keys: Sequence[str], shape: Sequence[int]) ->
 
 def columns() -> tuple[dict[str, int], dict[str, str]]:
     """How many codes each column has, and the SQL that makes them."""
-    (table,) = Catalog.load(DEMO / "adult.toml").tables.values()
+    (table,) = read_catalog(DEMO / "adult.toml").tables.values()
     sizes = {name: size for name, (_, size) in NUMBERS.items()}
     coded = {name: sql for name, (sql, _) in NUMBERS.items()}
     for column in table.columns.values():

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.site import Site, open_site
 from dpsql.privacy import ledger_file
 from dpsql.privacy.accounting import laplace_cost
@@ -76,7 +76,7 @@ def main(lengths: tuple[int, ...]) -> None:
 
 def lengthen(path: Path, entries: int) -> None:
     """Charge so many small requests of one analyst to the ledger of a catalog, and anchor it."""
-    catalog = Catalog.load(path)
+    catalog = read_catalog(path)
     ledger = open_ledger(catalog, path.parent / "anchors")
     cost, state = laplace_cost(ledger.policy, Fraction(1, 10**6)), ledger.check()
     ledger.close()

@@ -79,7 +79,7 @@ What `dpsql` and `dpsql.dbapi` offer (PEP 249), from their docstrings.
 .. autofunction:: dpsql.dbapi.drafting.draft_catalog
 .. autoclass:: dpsql.dbapi.connection.Connection
    :members:
-.. autoclass:: dpsql.dbapi.cursor.Cursor
+.. autoclass:: dpsql.dbapi.connection.Cursor
    :members:
 .. autoclass:: dpsql.answer.result.Result
    :members:

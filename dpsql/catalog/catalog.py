@@ -302,16 +302,6 @@ class Catalog:
     scratch: Fraction | None = None
     visibility: str = ALL
 
-    @classmethod
-    def load(cls, path: str | Path) -> Catalog:
-        """Read and validate a TOML catalog.
-
-        Raises: CatalogError naming file, table, column, what is wrong and what would be right.
-        """
-        from dpsql.catalog.read import read_catalog  # which makes catalogs
-
-        return read_catalog(Path(path))
-
     def find(self, name: str) -> Table:
         """The table of a case-folded name, a declared or a derived one. Raises: KeyError."""
         return self.tables[name] if name in self.tables else self.derived[name]

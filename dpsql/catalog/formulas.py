@@ -10,49 +10,18 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
+from dpsql.catalog.unit_local import FormulaRows, Multiple
 from dpsql.errors import ProgrammingError, printable
-from dpsql.records import dataclass
-
-if TYPE_CHECKING:
-    from dpsql.catalog.unit_local import UnitLocal
 
 MOST_TERMS = 32
 """Products of one formula."""
 LARGEST = 2**52
 """Bound below which numbers are, so that whole numbers stay whole."""
 NUMBERS = ("integer", "number", "decimal")
-
-
-@dataclass(frozen=True, slots=True)
-class Multiple:
-    """A number times the values of some columns of a row, each as often as it is named."""
-
-    times: Fraction
-    columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FormulaRows:
-    """The rows with a formula column: a sum of products, NULL where a column of it is.
-
-    NULL in one that is ``filled`` is a number in its place. ``column`` has bounds or bins: what is
-    beyond is taken for the nearest of them. Rows with an undeclared value in one of these columns
-    have none in this one.
-    """
-
-    rows: UnitLocal
-    column: Column
-    terms: tuple[Multiple, ...]
-    filled: tuple[tuple[str, Fraction], ...] = ()
-
-    @property
-    def of(self) -> tuple[str, ...]:
-        """The columns that it is made of, case-folded, each once."""
-        return tuple(dict.fromkeys(name for term in self.terms for name in term.columns))
 
 
 def is_number(column: Column | None) -> bool:

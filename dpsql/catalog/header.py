@@ -14,7 +14,7 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.cell_maps import MOST_CELLS, fault_of
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Periods, Values
-from dpsql.catalog.formulas import FormulaRows, check_formula
+from dpsql.catalog.formulas import check_formula
 from dpsql.catalog.unit_facts import follows
 from dpsql.catalog.unit_local import (
     FRAMED,
@@ -25,6 +25,7 @@ from dpsql.catalog.unit_local import (
     AnyOf,
     DifferRows,
     FilterRows,
+    FormulaRows,
     FramedRows,
     HasValue,
     InOrder,

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.cell_maps import CELLS
-from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.header import joined_column, partner_column, united_column
 from dpsql.catalog.origins import named
 from dpsql.catalog.unit_local import (
@@ -32,6 +31,7 @@ from dpsql.catalog.unit_local import (
     DerivedTable,
     DifferRows,
     FilterRows,
+    FormulaRows,
     HasValue,
     InOrder,
     JoinRows,

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dpsql.catalog.catalog import Table
-from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import (
     DerivedTable,
     DifferRows,
     FilterRows,
+    FormulaRows,
     JoinRows,
     MapRows,
     MeetRows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
@@ -51,11 +52,13 @@ BUDGET_KEYS = (
 )
 
 
-def read_catalog(path: Path) -> Catalog:
+def read_catalog(path: str | os.PathLike[str]) -> Catalog:
     """Read the catalog at ``path``; sources and domain files are relative to its folder.
 
-    Raises: CatalogError with code E_POLICY, E_EPSILON, E_DELTA or E_DEGENERATE_BOUNDS.
+    Raises: CatalogError with code E_POLICY, E_EPSILON, E_DELTA or E_DEGENERATE_BOUNDS, naming file,
+    table, column, what is wrong and what would be right.
     """
+    path = Path(path)
     place = Place(path)
     if path.name.lower().endswith(tuple(KINDS)):
         name = printable(path.name)

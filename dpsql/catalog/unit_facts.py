@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpsql.catalog.catalog import Table
-from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import (
     DifferRows,
     FilterRows,
+    FormulaRows,
     JoinRows,
     MapRows,
     MeetRows,

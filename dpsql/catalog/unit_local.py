@@ -37,11 +37,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.formulas import FormulaRows
 from dpsql.records import dataclass
 
 Amount = TypeVar("Amount", bound=Any)
@@ -326,6 +326,34 @@ class PickColumns:
 
     rows: UnitLocal
     names: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """A number times the values of some columns of a row, each as often as it is named."""
+
+    times: Fraction
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaRows:
+    """The rows with a formula column: a sum of products, NULL where a column of it is.
+
+    NULL in one that is ``filled`` is a number in its place. ``column`` has bounds or bins: what is
+    beyond is taken for the nearest of them. Rows with an undeclared value in one of these columns
+    have none in this one.
+    """
+
+    rows: UnitLocal
+    column: Column
+    terms: tuple[Multiple, ...]
+    filled: tuple[tuple[str, Fraction], ...] = ()
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """The columns that it is made of, case-folded, each once."""
+        return tuple(dict.fromkeys(name for term in self.terms for name in term.columns))
 
 
 UnitLocal: TypeAlias = (

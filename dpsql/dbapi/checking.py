@@ -10,10 +10,10 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpsql.catalog import Catalog, Table
+from dpsql.catalog import Table
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import RowView, leaves_out
 from dpsql.engine.matrix import Measuring
 from dpsql.engine.planner import Planner
@@ -93,7 +93,7 @@ def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table
     Raises: CatalogError; ProgrammingError (E_UNKNOWN_TABLE); DataUnavailable (E_DATA) where it
     states more rows than there is room for.
     """
-    tables = share_room(Catalog.load(Path(path))).tables
+    tables = share_room(read_catalog(path)).tables
     if name is None:
         return tuple(tables.values())
     if name.casefold() not in tables:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError, LedgerError
 from dpsql.privacy.chain import Entry as LedgerEntry
 from dpsql.privacy.curator import anchor_folder, ledger_file, open_ledger, user_folder
@@ -43,7 +43,7 @@ def read_past(path: str | os.PathLike[str]) -> PastEntries:
     place, anchors = Path(path).with_suffix(".ledger"), user_folder()
     problem: CatalogError | LedgerError | None = None
     try:
-        catalog = Catalog.load(Path(path))
+        catalog = read_catalog(path)
         place, anchors = ledger_file(catalog), anchor_folder(catalog)
         open_ledger(catalog, anchors).close()
     except (CatalogError, LedgerError) as error:

@@ -6,10 +6,9 @@ Every charge is one of the real ledger, to the whole budget and to that part of 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection, connect
 from dpsql.privacy.curator import follow_draft
 
@@ -22,7 +21,7 @@ def connect_scratch(catalog: str | os.PathLike[str], **options: Any) -> tuple[Co
     Guarantee: that of ``dpsql.connect``, for real answers and drafts together; drafts alone have
     the epsilon of [scratch], where the catalog has one.
     """
-    change = follow_draft(Catalog.load(Path(catalog)))
+    change = follow_draft(read_catalog(catalog))
     connection = connect(catalog, **options)
     connection.engine.scratch = True
     return connection, change

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from dpsql.engine.planner import Planner
 from dpsql.engine.statements import explain_workload
 from dpsql.engine.terms import Terms
-from dpsql.errors import ProgrammingError, decimal_text
+from dpsql.errors import InterfaceError, ProgrammingError, decimal_text
 from dpsql.records import replace
-from dpsql.settings import BOTH, taken_by
+from dpsql.settings import BOTH, SETTINGS, taken_by
+from dpsql.sql.collector import uncollected
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.lexemes import lex
-from dpsql.sql.parse import Statement
+from dpsql.sql.lexemes import lex, split_statements
+from dpsql.sql.parse import Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.engine.discover import Finding
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from dpsql.engine.learn import LearningTable
     from dpsql.sql.synthetic import Creation
     from dpsql.sql.unlisted import Search
+
+Parameters = Sequence[object] | Mapping[str, object] | None
 
 
 def asked_now(statements: Sequence[Statement]) -> dict[int, Statement]:
@@ -248,3 +251,40 @@ def check_order(statements: Sequence[Statement], is_open: bool) -> None:
                 "a script is one workload: BEGIN WORKLOAD and RUN WORKLOAD can only enclose it",
                 span=statement.fragment.span(0, 5),
             )
+
+
+def refuse_unknown(options: dict[str, object]) -> None:
+    """Refuse keyword arguments that do not exist, and say why seeds and true answers do not.
+
+    Raises: ProgrammingError (E_SEED, E_DEBUG); TypeError for any other name.
+    """
+    for name in options:
+        if name in ("seed", "rng", "random_state", "generator"):
+            raise ProgrammingError("E_SEED", "noise has no seed: a known seed subtracts the noise")
+        if name in ("debug", "include_true", "true", "exact", "raw"):
+            raise ProgrammingError("E_DEBUG", "true answers cannot be asked for")
+        raise TypeError(f"unexpected keyword argument {name!r}")
+
+
+def parse_script(
+    sql: str, planner: Planner | None = None, dialect: str = "duckdb"
+) -> list[Statement]:
+    """Read every statement of a script before any of them runs, each in the dialect set by then.
+
+    It is read by a desk, or by its text alone.
+    """
+    found = []
+    with uncollected():
+        for fragment in split_statements(sql):
+            statement = parse(fragment) if planner is None else planner.read(fragment, dialect)
+            found.append(statement)
+            if statement.kind == "set" and statement.words[0] == "dialect":
+                dialect = SETTINGS["dialect"].read(statement.words[1].lower())
+    return found
+
+
+def check_text(sql: object) -> str:
+    """Return SQL that is text. Raises: InterfaceError (E_PARSE) for anything else."""
+    if not isinstance(sql, str):
+        raise InterfaceError("E_PARSE", f"SQL must be text, not {type(sql).__name__}")
+    return sql

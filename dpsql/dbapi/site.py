@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection, open_catalog
 from dpsql.dbapi.repetitions import Repetitions
 from dpsql.engine.engine import Engine
@@ -84,7 +85,7 @@ class Site:
             if not fully and touched == self._read_at and self.engine.is_in_force():
                 return False
             self._read_at = touched
-            if self.engine.is_in_force() and Catalog.load(self.catalog.path) == self.catalog:
+            if self.engine.is_in_force() and read_catalog(self.catalog.path) == self.catalog:
                 return False
             self._renew()
             return True

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.derive import bases_of
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError, DataError, LedgerError, decimal_text, printable
 from dpsql.privacy.accounting import Policy
 from dpsql.privacy.anchor import anchor_path
@@ -151,7 +152,7 @@ def verify_ledger(path: str | os.PathLike[str]) -> Status:
 
     Raises: CatalogError; LedgerError.
     """
-    return _open(Catalog.load(Path(path))).verify()
+    return _open(read_catalog(path)).verify()
 
 
 def find_entry(path: str | os.PathLike[str], head: str) -> Entry:
@@ -159,7 +160,7 @@ def find_entry(path: str | os.PathLike[str], head: str) -> Entry:
 
     Raises: CatalogError; LedgerError, with E_RECEIPT when there is no such entry.
     """
-    ledger = _open(Catalog.load(Path(path)))
+    ledger = _open(read_catalog(path))
     ledger.verify()
     for entry in ledger.entries():
         if entry.hash == head:
@@ -177,7 +178,7 @@ def migrate_ledger(path: str | os.PathLike[str], note: str = "") -> Status | Non
     What was spent stays spent. Raises: CatalogError; LedgerError, with E_POLICY_CHANGED when the
     past does not fit the new budget.
     """
-    catalog = Catalog.load(Path(path))
+    catalog = read_catalog(path)
     terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
     preset = Preset.of(catalog)
     lifted = _lifted(catalog, terms)
@@ -207,7 +208,7 @@ def raise_budget(path: str | os.PathLike[str], epsilon: Fraction, note: str = ""
     Raises: DataError (E_EPSILON) unless it is more than the total in force; CatalogError when the
     file cannot be edited; LedgerError, with E_POLICY_CHANGED when more than the total has changed.
     """
-    catalog = Catalog.load(Path(path))
+    catalog = read_catalog(path)
     terms = Ledger.terms_in_force(ledger_file(catalog), anchor_folder(catalog))
     total = terms.policy.epsilon
     if with_epsilon(catalog, total).policy_hash() != terms.policy_hash:
@@ -234,7 +235,7 @@ def adopt_ledger(path: str | os.PathLike[str], note: str = "") -> Status:
 
     Raises: CatalogError; LedgerError.
     """
-    catalog = Catalog.load(Path(path))
+    catalog = read_catalog(path)
     return Ledger.adopt(ledger_file(catalog), anchor_folder(catalog), _plain(note)).status()
 
 
@@ -262,7 +263,7 @@ def rewrite_epsilon(catalog: Catalog, wanted: Catalog) -> None:
     try:
         with open(fresh, "xb") as file:
             file.write("".join(lines).encode())
-        if replace(Catalog.load(fresh), path=catalog.path) != wanted:
+        if replace(read_catalog(fresh), path=catalog.path) != wanted:
             raise _uneditable(catalog)
         shutil.copymode(catalog.path, fresh)
         os.replace(fresh, catalog.path)
@@ -317,7 +318,7 @@ def open_ledger(
 
 def _is_on_disk(catalog: Catalog, preset: Preset) -> bool:
     """True if a catalog is what its file says by now: who has an older one follows nothing."""
-    return Catalog.load(catalog.path).policy_hash() == preset.policy_hash
+    return read_catalog(catalog.path).policy_hash() == preset.policy_hash
 
 
 def _open(catalog: Catalog) -> Ledger:

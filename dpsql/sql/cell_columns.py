@@ -23,8 +23,7 @@ from dpsql.catalog.domain import (
     count_periods,
     floor_period,
 )
-from dpsql.catalog.formulas import FormulaRows
-from dpsql.catalog.unit_local import MapRows, Scan, UnitLocal
+from dpsql.catalog.unit_local import FormulaRows, MapRows, Scan, UnitLocal
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.bind import bind

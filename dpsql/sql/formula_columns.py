@@ -12,14 +12,8 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.formulas import (
-    MOST_TERMS,
-    FormulaRows,
-    Multiple,
-    formula_column,
-    is_number,
-)
-from dpsql.catalog.unit_local import Scan
+from dpsql.catalog.formulas import MOST_TERMS, formula_column, is_number
+from dpsql.catalog.unit_local import FormulaRows, Multiple, Scan
 from dpsql.records import replace
 from dpsql.sql.functions import REAL_TYPES
 

@@ -18,15 +18,16 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, BoundedBins
-from dpsql.catalog.formulas import FormulaRows, Multiple
 from dpsql.catalog.unit_local import (
     STEPS,
     DerivedTable,
     DifferRows,
     FilterRows,
+    FormulaRows,
     JoinRows,
     MapRows,
     MeetRows,
+    Multiple,
     PerUnit,
     PickColumns,
     Scan,

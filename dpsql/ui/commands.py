@@ -14,7 +14,6 @@ from dpsql.ui.grid import Grid
 from dpsql.ui.narration import speaks_unicode, tell
 from dpsql.ui.session import Quit, Session
 from dpsql.ui.streams import read_text
-from dpsql.ui.texts import run_text
 
 OTHERS = (public_facts, output)
 """Modules with more commands, which register themselves when they are imported."""
@@ -42,15 +41,6 @@ def edit(session: Session, argument: str) -> None:
     from dpsql.ui.editor import edit_text  # with it comes subprocess
 
     session.draft = edit_text(text)
-
-
-@command(".read", "FILE", ("\\i",), paths)
-def read_file(session: Session, argument: str) -> None:
-    """Run an SQL file; its statements are answered together."""
-    words = split_words(argument)
-    if len(words) != 1:
-        raise UsageError("E_COMMAND", ".read takes one file")
-    run_text(session, read_text(os.path.expanduser(words[0])), os.path.basename(words[0]))
 
 
 @command(".timer", "[on|off]", ("\\timing",), on_or_off)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import UsageError, printable
 from dpsql.ui.connect import WIDE
 from dpsql.ui.narration import tell, tell_note
@@ -296,11 +297,10 @@ def passwd(catalog: str, name: str, users: str | None) -> int:
 
 
 def _put(catalog: str, name: str, users: str | None, new: bool, curator: bool = False) -> int:
-    from dpsql.catalog import Catalog
     from dpsql.server.users import Users
 
     known = Users(users_path(catalog, users))
-    analysts = Catalog.load(Path(catalog)).analysts
+    analysts = read_catalog(catalog).analysts
     is_lost = bool(analysts) and name.casefold() not in analysts
     if is_lost and not curator and name.casefold() not in known.curators():
         what = f"{printable(name)} is no analyst of {catalog}, and could not sign in"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from dpsql.engine.defects import unexpected
 from dpsql.errors import Error, UsageError
+from dpsql.ui.command import command, paths, split_words
 from dpsql.ui.session import Quit, Session
-from dpsql.ui.streams import is_command, split_input
+from dpsql.ui.streams import is_command, read_text, split_input
 
 MAX_DEPTH = 8
 """Files that read files that read files: beyond this they are taken to read themselves."""
@@ -55,3 +57,12 @@ def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
         if session.bail:
             raise unexpected(error) from None
         session.report(unexpected(error))
+
+
+@command(".read", "FILE", ("\\i",), paths)
+def read_file(session: Session, argument: str) -> None:
+    """Run an SQL file; its statements are answered together."""
+    words = split_words(argument)
+    if len(words) != 1:
+        raise UsageError("E_COMMAND", ".read takes one file")
+    run_text(session, read_text(os.path.expanduser(words[0])), os.path.basename(words[0]))

@@ -17,7 +17,7 @@ import pytest
 import dpsql
 from dpsql.answer.change_counter import change_counter
 from dpsql.answer.store import File, Store
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.files import keep_private
 from dpsql.privacy.curator import ledger_file, verify_ledger
 from tests.support.world import catalog_text, write_data
@@ -121,7 +121,7 @@ def test_a_session_leaves_the_locks_of_others(tmp_path: Path) -> None:
     catalog.write_text(catalog_text(), encoding="utf-8")
     with dpsql.connect(catalog, epsilon=1) as connection:
         connection.execute(COUNT)
-        for path in (tmp_path / "x.releases", ledger_file(Catalog.load(catalog))):
+        for path in (tmp_path / "x.releases", ledger_file(read_catalog(catalog))):
             with closing(sqlite3.connect(path, isolation_level=None)) as db:
                 db.execute("BEGIN")
                 db.execute("SELECT * FROM sqlite_master").fetchall()

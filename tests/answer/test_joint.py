@@ -17,8 +17,7 @@ from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.answer.assemble import read_answers
 from dpsql.answer.covariance import _rows
 from dpsql.answer.result import Result
-from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import Cursor
+from dpsql.dbapi.connection import Connection, Cursor
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
 from dpsql.privacy.noise import discrete_gaussian, discrete_laplace

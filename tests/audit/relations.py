@@ -16,7 +16,7 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS, VALUES
 from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.catalog.formulas import FormulaRows, Multiple, formula_column, is_number
+from dpsql.catalog.formulas import formula_column, is_number
 from dpsql.catalog.header import (
     Header,
     has_single_values,
@@ -33,12 +33,14 @@ from dpsql.catalog.unit_local import (
     AnyOf,
     DifferRows,
     FilterRows,
+    FormulaRows,
     FramedRows,
     HasValue,
     InOrder,
     JoinRows,
     MapRows,
     MeetRows,
+    Multiple,
     PerKey,
     PerUnit,
     PickColumns,

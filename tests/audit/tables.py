@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.algebra.integer_rows import KronRows
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy import exact
 from dpsql.privacy.vault.vault import TableVault
@@ -82,7 +82,7 @@ def folder(place: Path, rows: Sequence[Row], by_unit: bool = False, catalog: str
 
 def counts(catalog: Path) -> NDArray[np.int64]:
     """Return the exact cells of a table, which no user can ask for."""
-    table = Catalog.load(catalog).tables["t"]
+    table = read_catalog(catalog).tables["t"]
     sizes = [np.arange(column.size) for column in table.columns.values()]
     return TableVault(table, SALT).count(list(table.columns), sizes)
 
@@ -102,7 +102,7 @@ def sums(place: Path) -> None:
 
 def node_sums(catalog: Path) -> dict[int, NDArray[np.int64]]:
     """Return the exact sums of the nodes of x, and of its NULL cell where there is one."""
-    table = Catalog.load(catalog).tables["t"]
+    table = read_catalog(catalog).tables["t"]
     others = (0,) if table.columns["x"].null else ()
     opened = TableVault(table, SALT)
     return {degree: opened.tally([Nodes("x", degree, 1, GRID, others)]) for degree in (1, 2)}

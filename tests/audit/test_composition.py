@@ -20,7 +20,7 @@ from dpsql.catalog.catalog import Budget, Catalog, Table, View
 from dpsql.catalog.read_units import relate
 from dpsql.catalog.unit_local import DerivedTable
 from dpsql.catalog.view import RowView
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request, make_plan
 from dpsql.privacy.exact import apply_rows_unbounded, checked

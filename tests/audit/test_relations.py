@@ -16,9 +16,16 @@ from dpsql.catalog import cell_maps
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.cell_maps import CELLS
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.formulas import FormulaRows, Multiple
 from dpsql.catalog.header import read_header
-from dpsql.catalog.unit_local import Among, FilterRows, JoinRows, MapRows, UnitLocal
+from dpsql.catalog.unit_local import (
+    Among,
+    FilterRows,
+    FormulaRows,
+    JoinRows,
+    MapRows,
+    Multiple,
+    UnitLocal,
+)
 from dpsql.privacy.vault.unit import frame as frames
 from dpsql.privacy.vault.unit import local_rows, matching, shared_units, unit_sums
 from dpsql.privacy.vault.unit.frame import Frame, Lane

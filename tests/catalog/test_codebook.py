@@ -13,10 +13,10 @@ import pandas as pd
 import pyreadstat
 import pytest
 
-from dpsql.catalog import Catalog
 from dpsql.catalog.codebooks import ddl
 from dpsql.catalog.codebooks.read import read_codebook
 from dpsql.catalog.draft import draft
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import UsageError
 from dpsql.privacy.vaults import describe_data
@@ -108,7 +108,7 @@ def test_any_codebook_makes_a_catalog(tmp_path: Path) -> None:
         ]
         (tmp_path / "schema.json").write_text(json.dumps({"fields": fields}))
         text = draft([table], read_codebook(tmp_path / "schema.json"))
-        Catalog.load(decided(tmp_path, text))
+        read_catalog(decided(tmp_path, text))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"fields": 3}', '{"properties": []}', "\xff"])
@@ -148,7 +148,7 @@ DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
 def declared(folder: Path, codebook: str, rows: str) -> dict[str, Any]:
     (folder / "t.csv").write_text(rows)
     text = draft_catalog(folder / "t.csv", folder=folder, codebook=folder / codebook)
-    Catalog.load(decided(folder, text))
+    read_catalog(decided(folder, text))
     found: dict[str, Any] = {}
     for line in text.splitlines():
         if "# from the codebook" in line:

@@ -20,8 +20,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
-from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS
+from dpsql.catalog.read import BUDGET_KEYS, COLUMN_KEYS, TABLE_KEYS, read_catalog
 from tests.support.effort import effort
 
 CORRUPTED = effort(150)
@@ -293,8 +292,8 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
     }
     path = tmp_path / "c.toml"
     path.write_text("\n".join(lines), encoding="utf-8")
-    Catalog.load(path)
+    read_catalog(path)
     for number, text in wrong.items():
         path.write_text("\n".join([*lines[: number - 1], text, *lines[number:]]), "utf-8")
         with pytest.raises(dpsql.CatalogError, match=rf"c\.toml, line {number}\b"):
-            Catalog.load(path)
+            read_catalog(path)

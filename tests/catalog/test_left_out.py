@@ -21,8 +21,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Column, Table
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import NO_LINES, RowView, leaves_out, left_out
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable
@@ -175,7 +175,7 @@ def test_values_that_are_left_out_are_named_and_no_others(kind: str, tmp_path: P
             f'[budget]\nepsilon = 1\n[table.t{number}]\nsource = {source}\nprivacy_unit = "row"\n'
             f"[table.t{number}.column]\nx = {{ {facts} }}\n"
         )
-        (table,) = Catalog.load(path).tables.values()
+        (table,) = read_catalog(path).tables.values()
         kept = view(read_rows(open_table(table), table, ""), table, RowView(("x",)))
         gone = {name for name, is_kept in zip(stored, kept, strict=True) if not is_kept}
         for each in (table, found_of(table)):
@@ -288,7 +288,7 @@ def test_a_line_of_a_public_file_that_is_no_row_is_refused_by_number(
         '[table.p.column]\nx = { type = "text" }\n'
     )
     with pytest.raises(DataUnavailable, match="line 3 is no row, it has ") as caught:
-        read_public(Catalog.load(path).tables["p"])
+        read_public(read_catalog(path).tables["p"])
     assert caught.value.hint
 
 

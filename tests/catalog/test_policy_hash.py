@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import Catalog, Column
+from dpsql.catalog import Column
 from dpsql.catalog.domain import Values
+from dpsql.catalog.read import read_catalog
 from dpsql.records import replace
 
 TEXT = """
@@ -87,7 +88,7 @@ def hash_of(folder: Path, text: str) -> str:
     folder.mkdir(exist_ok=True)
     path = folder / "c.toml"
     path.write_text(text, encoding="utf-8")
-    return Catalog.load(path).policy_hash()
+    return read_catalog(path).policy_hash()
 
 
 def change(old: str, new: str) -> str:
@@ -108,7 +109,7 @@ def test_it_stays_when_only_the_writing_changes(tmp_path: Path, old: str, new: s
 def test_ledgers_know_booleans_without_domains_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(change(", domain = [false, true]", ""))
-    catalog = Catalog.load(path)
+    catalog = read_catalog(path)
     column = catalog.tables["u"].columns["a"]
     assert column.domain == Values((False, True))
     bare = replace(catalog.tables["u"], columns={"a": Column("a", "boolean")})

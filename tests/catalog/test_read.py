@@ -22,6 +22,7 @@ from dpsql.catalog.domain import (
     Times,
     Values,
 )
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError
 
 GOOD = 'a = { type = "integer", domain = [0, 9] }'
@@ -45,7 +46,7 @@ def catalog(
 def load(folder: Path, text: str | bytes) -> Catalog:
     path = folder / "c.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return Catalog.load(path)
+    return read_catalog(path)
 
 
 def column(folder: Path, facts: str) -> Column:
@@ -328,7 +329,7 @@ def test_what_is_no_catalog(tmp_path: Path, text: bytes) -> None:
 def test_what_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path, Path("a\0b"), Path("~nobody-here/c.toml")):
         with pytest.raises(CatalogError) as caught:
-            Catalog.load(path)
+            read_catalog(path)
         assert caught.value.code == "E_POLICY"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError
 
 CATALOG = """
@@ -26,7 +27,7 @@ GOOD = '{ engine = "postgresql", dsn_env = "D", table = "public.visits" }'
 def load(folder: Path, source: str, unit: str = 'privacy_unit = "row"') -> Catalog:
     path = folder / "c.toml"
     path.write_text(CATALOG.format(source=source, unit=unit), encoding="utf-8")
-    return Catalog.load(path)
+    return read_catalog(path)
 
 
 def test_a_table_of_a_server_is_named_without_how_it_is_reached(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Reference, Unit
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import CatalogError
 
@@ -41,7 +42,7 @@ drug = { type = "text", domain = ["x", "y"] }
 def load(folder: Path, *parts: str) -> Catalog:
     path = folder / "c.toml"
     path.write_text("".join(parts))
-    return Catalog.load(path)
+    return read_catalog(path)
 
 
 def refusal(folder: Path, *parts: str) -> str:

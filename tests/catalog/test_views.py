@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError
 
 BASE = """
@@ -25,7 +26,7 @@ a = { type = "integer", domain = [0, 9] }
 def load(folder: Path, text: str) -> Catalog:
     path = folder / "c.toml"
     path.write_text(BASE + text)
-    return Catalog.load(path)
+    return read_catalog(path)
 
 
 def test_a_view_has_a_name_and_sql(tmp_path: Path) -> None:

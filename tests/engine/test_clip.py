@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.clip import Clipping, plan_clipping
 from dpsql.engine.terms import Terms
@@ -543,10 +543,10 @@ def test_loose_bounds_are_advice_alone(tmp_path: Path) -> None:
         before = connection.catalog.policy_hash()
         path = connection.catalog.path
     path.write_text(path.read_text().replace(', bounds_are = "loose"', ""))
-    assert Catalog.load(path).policy_hash() == before
+    assert read_catalog(path).policy_hash() == before
     path.write_text(path.read_text().replace("null = true }", 'bounds_are = "big" }', 1))
     with pytest.raises(dpsql.Error, match="bounds_are"):
-        Catalog.load(path)
+        read_catalog(path)
 
 
 def test_a_run_that_fails_stays_paid_and_stores_nothing(

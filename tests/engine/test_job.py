@@ -10,8 +10,7 @@ from unittest import mock
 import pytest
 
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
-from dpsql.dbapi.script import joint_terms
+from dpsql.dbapi.script import joint_terms, parse_script
 from dpsql.engine.clip import Clipping
 from dpsql.engine.clipped_workload import ClippedWorkload
 from dpsql.engine.engine import Membrane

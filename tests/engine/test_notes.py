@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.bind import bind
 from dpsql.sql.lexemes import split_statements
@@ -157,7 +157,7 @@ def compiled(compiler: Compiler, sql: str) -> Any:
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
     path = tmp_path_factory.mktemp("notes") / "visits.toml"
     path.write_text(CATALOG, encoding="utf-8")
-    found = Compiler(Catalog.load(path))
+    found = Compiler(read_catalog(path))
     yield found
     found.evaluator.close()
 

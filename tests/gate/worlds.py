@@ -17,6 +17,7 @@ import duckdb
 
 import dpsql
 from dpsql.catalog.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import Error
 from dpsql.sql.lexemes import split_statements
 from tests.gate.collect import ARCHIVE, DEMO, ROOT
@@ -87,7 +88,7 @@ def _suite(name: str) -> GateWorld:
 
 def _demo(name: str) -> GateWorld:
     """A demonstration catalog: its scripts, and what the pages ask of its tables."""
-    catalog = Catalog.load(DEMO / f"{name}.toml")
+    catalog = read_catalog(DEMO / f"{name}.toml")
     found: list[str] = []
     for page in PAGES:
         for block in _FENCED.findall((ROOT / page).read_text("utf-8")):

@@ -20,7 +20,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.plan.request import Request, make_plan
 from dpsql.privacy.accounting import laplace_cost
 from dpsql.privacy.measure import measure

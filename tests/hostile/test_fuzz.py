@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 from tests.support.effort import effort
 from tests.support.world import BOOK, cases
@@ -202,7 +202,7 @@ def load(folder: Path, text: bytes) -> None:
     path = folder / "c.toml"
     path.write_bytes(text)
     try:
-        catalog = Catalog.load(path)
+        catalog = read_catalog(path)
     except dpsql.CatalogError as error:
         known, shown = error.code in BOOK["codes"], str(error)
     else:

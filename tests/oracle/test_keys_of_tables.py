@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.catalog import Catalog
 from dpsql.catalog.derive import derive
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.unit_local import JoinRows, Scan
 from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
@@ -84,7 +84,7 @@ def test_a_unit_leaves_all_files(tmp_path: Path) -> None:
                 database.execute(f"DELETE FROM bills WHERE who = {gone or -1}")
                 for table in ("lines", "visits", "bills"):
                     database.execute(f"COPY {table} TO '{folder / table}.parquet'")
-            made = derive(Catalog.load(folder / "t.toml"), relation, name, 4)
+            made = derive(read_catalog(folder / "t.toml"), relation, name, 4)
             columns = [key for key, column in made.columns.items() if column.domain]
             vault = TableVault(made, SALT).within(RowView(tuple(columns)))
             sizes = [np.arange(made.columns[key].size) for key in columns]

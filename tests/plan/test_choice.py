@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.plan import choice
 from dpsql.plan.answer_weights import Reached
 from dpsql.plan.candidate_plan import CandidatePlan

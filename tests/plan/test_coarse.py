@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import floor
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.errors import ProgrammingError
 from dpsql.plan.choice import Chooser
 from dpsql.plan.drawn_variance import _coarse_of

@@ -15,7 +15,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.engine.explanation import Explanation
 from dpsql.plan import division, request
 from dpsql.plan.candidate_plan import CandidatePlan

@@ -16,7 +16,7 @@ from benchmarks import accuracy, floor, growing_marginals
 from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.plan.baselines import plain_sensitivity
 from dpsql.plan.candidate_plan import least_error, worst_of
 from dpsql.plan.choice import Chooser

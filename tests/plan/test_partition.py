@@ -18,7 +18,7 @@ import pytest
 import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan import division
 from dpsql.plan.candidate_plan import CandidatePlan

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import Error
@@ -142,7 +142,7 @@ def refused(work: Callable[[], object]) -> Error:
 @pytest.mark.parametrize("unit", [BY_ROW, BY_PERSON])
 def test_vectors_are_those_of_the_same_rows_in_files(unit: str, stored: Path, site: Path) -> None:
     paths = sqlite_catalog(stored, unit), catalog(stored, "files", "visits.parquet", unit)
-    tables = [Catalog.load(path).tables["visits"] for path in paths]
+    tables = [read_catalog(path).tables["visits"] for path in paths]
     one, other = (TableVault(table, SALT) for table in tables)
     columns = tables[0].columns
     asked: list[tuple[str, list[AnyResolution]]] = [("", [])]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import migrate_ledger, verify_ledger
 from dpsql.dbapi.scratch import connect_scratch
 from dpsql.errors import Error, LedgerError
@@ -209,10 +209,10 @@ def test_who_has_an_older_catalog_changes_nothing(folder: Path) -> None:
     """A process that read the file before it was edited does not put it back in force."""
     path = folder / "v.toml"
     write(path, DRAFTED)
-    old = Catalog.load(path)
+    old = read_catalog(path)
     open_ledger(old, folder / "anchors").close()
     write(path, {**DRAFTED, "epsilon": "3"})
-    new = Catalog.load(path)
+    new = read_catalog(path)
     open_ledger(new, folder / "anchors").close()
     with pytest.raises(LedgerError, match="is not the one this ledger was created for"):
         open_ledger(old, folder / "anchors")

@@ -14,8 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import dpsql
-from dpsql.catalog.catalog import Catalog, Column, Table, Unit
+from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
@@ -97,9 +98,9 @@ def test_a_session_counts_one_version_and_pays_for_the_next(tmp_path: Path) -> N
         again = connection.execute(COUNT).result
         assert again.cost is not None
         assert again.cost.free
-    policy = Catalog.load(first).policy_hash()
+    policy = read_catalog(first).policy_hash()
     later = catalog(tmp_path, '{ delta = "t", version = 1 }')
-    assert Catalog.load(later).policy_hash() == policy
+    assert read_catalog(later).policy_hash() == policy
     with zero_noise(), dpsql.connect(later, epsilon=1) as connection:
         assert dict(connection.execute(COUNT).result.rows) == {"A": 0, "B": 10, "other": 10}
         assert connection.budget.entries == 2
@@ -171,7 +172,7 @@ def test_what_files_do_not_show_is_refused(which: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_version_is_stated(said: str, tmp_path: Path) -> None:
-    assert refused(lambda: Catalog.load(catalog(tmp_path, said))).code == "E_POLICY"
+    assert refused(lambda: read_catalog(catalog(tmp_path, said))).code == "E_POLICY"
 
 
 def test_a_catalog_is_drafted_and_checked(tmp_path: Path) -> None:

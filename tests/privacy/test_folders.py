@@ -16,7 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
 from tests.support.effort import effort
@@ -158,7 +158,7 @@ def test_a_folder_of_folders_is_drafted(tmp_path: Path) -> None:
     assert {"n", "year", "ward"} <= {*table["column"]}
     path = tmp_path / "c.toml"
     path.write_text(text.replace('# privacy_unit = "row"', 'privacy_unit = "row"'))
-    assert Catalog.load(path).tables["t"].kind == "parquet"
+    assert read_catalog(path).tables["t"].kind == "parquet"
     assert "2024/" not in text  # names of folders are values
     assert "=A" not in text
 
@@ -220,4 +220,4 @@ def test_folders_that_do_not_fit_are_refused_without_their_names(
 @pytest.mark.parametrize("said", ['["a/b"]', "[]", '["a", "A"]', "[1]", '"a=b"'])
 def test_names_of_folders_are_names(said: str, tmp_path: Path) -> None:
     with pytest.raises(Error, match="partitions"):
-        Catalog.load(catalog(tmp_path, f'{{ file = "t/*/*.parquet", partitions = {said} }}'))
+        read_catalog(catalog(tmp_path, f'{{ file = "t/*/*.parquet", partitions = {said} }}'))

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import RowView
 from dpsql.dbapi.connection import raise_budget
 from dpsql.errors import DataUnavailable
@@ -187,7 +187,7 @@ def write(folder: Path, ending: str, how: Write) -> Path:
 
 def counts(path: Path) -> dict[str, list[int]]:
     """The rows of each cell, column by column."""
-    table = Catalog.load(path).tables["t"]
+    table = read_catalog(path).tables["t"]
     vault = TableVault(table, b"0123456789abcdef")
     return {
         name: vault.within(RowView((name,))).count([name], [np.arange(column.size or 0)]).tolist()

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.catalog.catalog import Catalog, Column, Table, Unit
+from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
@@ -111,7 +112,7 @@ def test_a_session_counts_one_snapshot_and_pays_for_the_next(tmp_path: Path) -> 
     table = create(tmp_path, SCHEMA)
     table.append(rows_in(ROWS))
     first = catalog(tmp_path, LATEST.format(number(table)))
-    policy = Catalog.load(first).policy_hash()
+    policy = read_catalog(first).policy_hash()
     with zero_noise(), dpsql.connect(first, epsilon=1) as connection:
         assert dict(connection.execute(COUNT).result.rows) == {"A": 10, "B": 10, "other": 10}
         table.delete("ward = 'A'")
@@ -119,7 +120,7 @@ def test_a_session_counts_one_snapshot_and_pays_for_the_next(tmp_path: Path) -> 
         assert again.cost is not None
         assert again.cost.free
     later = catalog(tmp_path, LATEST.format(number(table)))
-    assert Catalog.load(later).policy_hash() == policy
+    assert read_catalog(later).policy_hash() == policy
     with zero_noise(), dpsql.connect(later, epsilon=1) as connection:
         assert dict(connection.execute(COUNT).result.rows) == {"A": 0, "B": 10, "other": 10}
         assert connection.budget.entries == 2
@@ -327,7 +328,7 @@ NAMES = """[{"field-id": 1, "names": ["who"]}, {"field-id": 2, "names": ["ward"]
     ],
 )
 def test_a_snapshot_is_stated(said: str, tmp_path: Path) -> None:
-    error = refused(lambda: Catalog.load(catalog(tmp_path, said)))
+    error = refused(lambda: read_catalog(catalog(tmp_path, said)))
     assert error.code == "E_POLICY"
 
 

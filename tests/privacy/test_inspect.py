@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import ROOM
 from dpsql.dbapi.checking import chosen_tables
 from dpsql.errors import DataUnavailable
@@ -69,7 +69,7 @@ MORE_ROOM = "`spill` names a folder with room for more"
 
 
 def figures(path: Path, name: str = "t") -> Figures:
-    tables = Catalog.load(path).tables
+    tables = read_catalog(path).tables
     return inspect_rows(tables[name], tables)
 
 
@@ -156,7 +156,7 @@ def test_every_remedy_works(column: str, tmp_path: Path) -> None:
     assert told.outside
     assert sum(each.rows for each in told.remedies) == told.undeclared
     day = {"date": "2024-12-31", "timestamp": "2024-12-31 08:30"}.get(kind, "")
-    named = Catalog.load(path).tables["t"].columns["c0"]
+    named = read_catalog(path).tables["t"].columns["c0"]
     cured = []
     for value, _ in told.values:
         words = inspect.remedy_for(named, "text", value)
@@ -286,7 +286,7 @@ def test_the_curator_is_told_how_many_rows_there_is_room_for(
 ) -> None:
     path = write(tmp_path, ['type = "integer", domain = [0, 9]'], [[str(i)] for i in range(10)])
     path.write_text(path.read_text().replace("[table.t]", f"[table.t]\n{stated}"))
-    table = Catalog.load(path).tables["t"]
+    table = read_catalog(path).tables["t"]
     monkeypatch.setattr(spill, "memory", lambda: 2 * room * spill.bytes_of_row(table))
     if stated and room < int(stated.split()[-1]):
         with pytest.raises(DataUnavailable, match="more than is left"):

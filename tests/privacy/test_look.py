@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.algebra.blocks import Dense
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.learn.handle import Candidate, Handle
 from dpsql.privacy import look, true_answers
@@ -463,7 +463,7 @@ def test_a_run_over_a_real_table_and_a_real_ledger(noise: Noise, tmp_path: Path)
         'privacy_unit = { column = "who", max_rows = 2 }\n[table.t.column]\n'
         'a = { type = "integer", domain = [0, 2] }\nb = { type = "text", domain = ["x", "y"] }\n'
     )
-    catalog = Catalog.load(tmp_path / "t.toml")
+    catalog = read_catalog(tmp_path / "t.toml")
     policy = Policy(catalog.budget.epsilon, catalog.budget.delta)
     ledger = Ledger.create(tmp_path / "ledger", tmp_path / "anchors", policy, "catalog")
     vaults = Vaults(catalog, ledger.salt)

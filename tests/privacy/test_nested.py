@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import inspect, migrate_ledger, raise_budget
 from dpsql.ui.cli import run_command_line
 
@@ -88,12 +88,12 @@ def test_gaussian_requests_are_charged_at_the_nested_order(two: Path) -> None:
 
 
 def test_a_section_says_the_same(two: Path) -> None:
-    inline = Catalog.load(two)
+    inline = read_catalog(two)
     text = two.read_text().replace("budget = { epsilon = 1.0 }\n", "")
     two.write_text(
         text.replace("[table.A.column]", "[table.A.budget]\nepsilon = 1\n[table.A.column]")
     )
-    assert Catalog.load(two) == inline
+    assert read_catalog(two) == inline
     assert inline.tables["a"].budget == 1
 
 
@@ -115,7 +115,7 @@ def test_another_budget_of_a_table_is_another_catalog(two: Path) -> None:
 def test_budgets_that_make_no_sense(two: Path, budget: str) -> None:
     two.write_text(two.read_text().replace("{ epsilon = 1.0 }", budget))
     with pytest.raises(dpsql.CatalogError, match=r"table 'A'|\[budget\]"):
-        Catalog.load(two)
+        read_catalog(two)
 
 
 def declare(catalog: Path, text: str) -> Path:
@@ -238,7 +238,7 @@ def test_the_command_line(shared: Path, capfd: pytest.CaptureFixture[str]) -> No
 )  # fmt: skip
 def test_analysts_that_make_no_sense(two: Path, text: str) -> None:
     with pytest.raises(dpsql.CatalogError):
-        Catalog.load(declare(two, text))
+        read_catalog(declare(two, text))
 
 
 def test_declaring_an_analyst_is_a_migration(two: Path) -> None:

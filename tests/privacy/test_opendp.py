@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.algebra.integer_rows import KronRows
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import OperationalError
 from dpsql.privacy import opendp_noise
 from dpsql.privacy.exact import apply_rows, apply_rows_unbounded, apply_unbounded
@@ -132,4 +132,4 @@ def test_without_opendp_nothing_is_charged(other: Path, monkeypatch: pytest.Monk
 def test_other_backends_do_not_exist(other: Path, section: str) -> None:
     other.write_text(other.read_text().replace('backend = "opendp"', section))
     with pytest.raises(dpsql.CatalogError, match="E_POLICY"):
-        Catalog.load(other)
+        read_catalog(other)

@@ -14,8 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import dpsql
-from dpsql.catalog.catalog import Catalog, Column, Table, Unit
+from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import Error
 from dpsql.privacy.inspect import Figures
@@ -103,9 +104,9 @@ def test_one_version_is_counted_and_has_one_ledger(tmp_path: Path) -> None:
         again = connection.execute(COUNT).result
         assert again.cost is not None
         assert again.cost.free
-    policy = Catalog.load(first).policy_hash()
+    policy = read_catalog(first).policy_hash()
     later = catalog(tmp_path / "one", of("../t", 1, ', read = "stream"'))
-    assert Catalog.load(later).policy_hash() == policy
+    assert read_catalog(later).policy_hash() == policy
     with zero_noise(), dpsql.connect(later, epsilon=1) as connection:
         assert dict(connection.execute(COUNT).result.rows) == {"A": 0, "B": 10, "other": 10}
         assert connection.budget.entries == 2
@@ -191,4 +192,4 @@ def test_names_of_folders_are_no_values(tmp_path: Path) -> None:
 )
 def test_what_a_source_says_is_checked(version: str, more: str, tmp_path: Path) -> None:
     path = catalog(tmp_path, of("t", version, more))
-    assert refused(lambda: Catalog.load(path)).code == "E_POLICY"
+    assert refused(lambda: read_catalog(path)).code == "E_POLICY"

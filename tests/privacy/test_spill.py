@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.catalog.catalog import Catalog, Column, Table, Unit
+from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError, DataUnavailable
 from dpsql.privacy.vault.codes import row_texts, spill, tally
 from dpsql.privacy.vault.files import duckdb as files
@@ -421,7 +422,7 @@ def test_a_folder_that_is_none_is_refused(spill: str, why: str, tmp_path: Path) 
     else:
         catalog(tmp_path, spill)
     with pytest.raises(CatalogError, match=why):
-        Catalog.load(tmp_path / "c.toml")
+        read_catalog(tmp_path / "c.toml")
 
 
 def test_a_folder_that_is_not_there_is_told_before_any_charge(tmp_path: Path) -> None:

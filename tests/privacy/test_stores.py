@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.catalog.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import CatalogError, DataUnavailable, Error
@@ -104,7 +104,7 @@ def counted(folder: Path, source: str, unit: str = UNITS[0]) -> list[Any]:
     """Count the rows of a source by ward and age, and the units of each ward."""
     catalog = folder / "counted.toml"
     catalog.write_text(HEAD.format(unit=unit, source=source))
-    vault = TableVault(Catalog.load(catalog).tables["t"], SALT)
+    vault = TableVault(read_catalog(catalog).tables["t"], SALT)
     ward, age = cells_of("ward", np.arange(3)), cells_of("age", np.arange(11))
     return [vault.tally([ward, age]).tolist(), vault.tally([ward], unit != UNITS[0]).tolist()]
 
@@ -454,7 +454,7 @@ def test_addresses_with_secrets_or_of_two_names_are_refused(address: str, tmp_pa
         catalog = tmp_path / "c.toml"
         catalog.write_text(HEAD.format(unit='"row"', source=source))
         with pytest.raises(CatalogError) as raised:
-            Catalog.load(catalog)
+            read_catalog(catalog)
         assert SECRET not in f"{raised.value} {raised.value.hint}"
 
 
@@ -464,7 +464,7 @@ def test_other_places_of_a_catalog_do_not_change_the_policy(tmp_path: Path) -> N
         (tmp_path / name).mkdir()
         catalog = tmp_path / name / "c.toml"
         catalog.write_text(HEAD.format(unit='"row"', source='"s3://bucket/x.parquet"'))
-        hashes.add(Catalog.load(catalog).policy_hash())
+        hashes.add(read_catalog(catalog).policy_hash())
     assert len(hashes) == 1
 
 
@@ -485,7 +485,7 @@ def test_a_vault_that_is_open_outlives_what_the_store_does(bucket: Any, tmp_path
     catalog = tmp_path / "c.toml"
     source = f'{{ file = "s3://{BUCKET}/later.parquet", version = "1" }}'
     catalog.write_text(HEAD.format(unit='"row"', source=source))
-    table = Catalog.load(catalog).tables["t"]
+    table = read_catalog(catalog).tables["t"]
     vault = TableVault(table, SALT)
     vault.load(["ward"])
     bucket.delete_object(Bucket=BUCKET, Key="later.parquet")

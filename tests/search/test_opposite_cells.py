@@ -14,7 +14,7 @@ import pytest
 import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.errors import ProgrammingError
 from dpsql.plan.request import Planned, Request, make_plan
 from dpsql.privacy.vault.unit.rows import fits

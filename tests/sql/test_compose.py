@@ -10,6 +10,7 @@ from sqlglot import exp
 
 import dpsql
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.sql import compose
@@ -30,7 +31,7 @@ BY_SEX = "SELECT sex, COUNT(*) AS n FROM adult GROUP BY sex"
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
     path: Path = tmp_path_factory.mktemp("compose") / "c.toml"
     path.write_text(CATALOG)
-    return Compiler(Catalog.load(path))
+    return Compiler(read_catalog(path))
 
 
 @pytest.fixture

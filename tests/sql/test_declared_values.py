@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import Span
 from dpsql.sql.evaluate import Evaluator, Operand
 from dpsql.sql.query import Expression
@@ -50,7 +50,7 @@ def test_values_are_those_that_duckdb_gives_back(tmp_path: Path, seed: int) -> N
         f"[table.t.column]\n{columns}",
         encoding="utf-8",
     )
-    evaluator, table = Evaluator(), Catalog.load(path).tables["t"]
+    evaluator, table = Evaluator(), read_catalog(path).tables["t"]
     for name, column in table.columns.items():
         source = Operand("t", column)
         kind, values = evaluator.values(source, Expression(name, "v", HERE))

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpsql.catalog import Catalog, Table
+from dpsql.catalog import Table
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import Error
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
@@ -60,7 +61,7 @@ def bands(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
     path: Path = tmp_path_factory.mktemp("inline") / "c.toml"
     path.write_text(CATALOG)
-    compiler = Compiler(Catalog.load(path))
+    compiler = Compiler(read_catalog(path))
     yield compiler
     compiler.evaluator.close()
 

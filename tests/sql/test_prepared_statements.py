@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.errors import Error, ProgrammingError
 from dpsql.sql import compose
 from dpsql.sql.bind import no_public_rows
@@ -79,7 +80,7 @@ TESTS = (
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     path: Path = tmp_path_factory.mktemp("parts") / "c.toml"
     path.write_text(CATALOG)
-    return Catalog.load(path)
+    return read_catalog(path)
 
 
 @pytest.fixture(name="pair")

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import dpsql as package
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import RowView
 from dpsql.dbapi import checking
 from dpsql.dbapi import connection as dbapi
@@ -110,7 +110,7 @@ def bounded(rows: list[tuple[Any, ...]], most: int) -> int:
 
 
 def figures(path: Path) -> Figures:
-    return inspect_rows(Catalog.load(path).tables["visits"])
+    return inspect_rows(read_catalog(path).tables["visits"])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -170,7 +170,7 @@ def test_lines_that_are_no_rows_are_counted(seed: int, tmp_path: Path) -> None:
         '[table.t.column]\nward = { type = "text", domain = ["a", "b"] }\n',
         encoding="utf-8",
     )
-    found = inspect_rows(Catalog.load(tmp_path / "t.toml").tables["t"])
+    found = inspect_rows(read_catalog(tmp_path / "t.toml").tables["t"])
     faults = dict(zip(bad, [FIELDS, FIELDS, UNCLOSED, UNCLOSED, NOT_UTF8, STRAY], strict=True))
     at = [(faults[line], n) for n, line in enumerate(lines, start=2) if line in bad]
     told = {each.why: (each.count, each.first) for each in found.unread}
@@ -220,7 +220,7 @@ def test_the_estimate_has_the_noise_that_its_views_need(
     catalog: Path, rows: list[tuple[Any, ...]]
 ) -> None:
     """Five views and the units share epsilon; three rows of a unit move each view by three."""
-    tables = [Catalog.load(catalog).tables["visits"]]
+    tables = [read_catalog(catalog).tables["visits"]]
     with package.connect(catalog) as connection:
         for bad in (Fraction(6), Fraction(0)):
             with pytest.raises(DataError):

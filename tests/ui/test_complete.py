@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.ui.complete import complete_sql
 from dpsql.ui.highlight import tokens
 from dpsql.ui.streams import file_names
@@ -32,7 +32,7 @@ seen = { type = "date", domain = ["2024-01-01", "2024-03-31"], by = "month" }
 def words(tmp_path: Path) -> Vocabulary:
     (tmp_path / "people.csv").write_text("sex\n")
     (tmp_path / "people.toml").write_text(CATALOG)
-    return Vocabulary.of(Catalog.load(tmp_path / "people.toml"))
+    return Vocabulary.of(read_catalog(tmp_path / "people.toml"))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def two(tmp_path: Path) -> Vocabulary:
     for name in ("people", "visits"):
         (tmp_path / f"{name}.csv").write_text("age\n")
     (tmp_path / "two.toml").write_text(MORE)
-    return Vocabulary.of(Catalog.load(tmp_path / "two.toml"))
+    return Vocabulary.of(read_catalog(tmp_path / "two.toml"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.operator import Operator
-from dpsql.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.lexemes import Fragment, split_statements
@@ -34,7 +34,7 @@ def fragments(name: str) -> list[Fragment]:
 
 def terms(statements: list[Fragment]) -> Iterator[Term]:
     """The products of statements: one each."""
-    compiler = Compiler(Catalog.load(DEMO / "census.toml"))
+    compiler = Compiler(read_catalog(DEMO / "census.toml"))
     for fragment in statements:
         (select,) = compile_statement(parse(fragment), compiler, no_public_rows).selects
         (answer,) = select.answers

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.catalog.catalog import Catalog
+from dpsql.catalog.read import read_catalog
 
 DEMO = Path(__file__).parents[2] / "demo_data"
 
@@ -116,7 +116,7 @@ def test_adult_lines_are_cleaned() -> None:
 
 @pytest.mark.parametrize("name", ["adult", "rand_hie", "census"])
 def test_catalog_loads_and_names_columns_of_its_file(name: str) -> None:
-    catalog = Catalog.load(DEMO / f"{name}.toml")
+    catalog = read_catalog(DEMO / f"{name}.toml")
     (table,) = catalog.tables.values()
     rows = duckdb.connect().execute("DESCRIBE SELECT * FROM read_parquet(?)", [table.source])
     present = {row[0] for row in rows.fetchall()}
@@ -126,7 +126,7 @@ def test_catalog_loads_and_names_columns_of_its_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["adult", "rand_hie", "census"])
 def test_declared_domains_cover_the_shipped_rows(name: str) -> None:
-    (table,) = Catalog.load(DEMO / f"{name}.toml").tables.values()
+    (table,) = read_catalog(DEMO / f"{name}.toml").tables.values()
     relation = duckdb.connect()
     for column in table.columns.values():
         if column.domain is None or column.type == "number":

@@ -19,8 +19,7 @@ import pytest
 import sqlalchemy
 
 import dpsql
-from dpsql.catalog.catalog import Catalog
-from dpsql.catalog.read import COLUMN_KEYS, TABLE_KEYS
+from dpsql.catalog.read import COLUMN_KEYS, TABLE_KEYS, read_catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.lexemes import split_statements
 from dpsql.ui.cli import choose_command, run_command_line
@@ -124,7 +123,7 @@ def test_whole_catalogs_are_read(tmp_path: Path) -> None:
             text = '[table.sales]\nsource = "s.csv"\nprivacy_unit = "row"\n' + text
         path = tmp_path / "any.toml"
         path.write_text(text)
-        assert Catalog.load(path).tables
+        assert read_catalog(path).tables
 
 
 def test_parts_of_catalogs_have_known_keys() -> None:

@@ -18,7 +18,7 @@ import pytest
 import dpsql
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.sql.query import Output
 from tests.support.seam import zero_noise
 from tests.support.world import BUILT, cases, catalog_text, write_data

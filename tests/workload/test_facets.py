@@ -13,7 +13,7 @@ import pytest
 import dpsql
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
-from dpsql.dbapi.cursor import parse_script
+from dpsql.dbapi.script import parse_script
 from dpsql.workload import facets
 from dpsql.workload.layout import Layout
 from dpsql.workload.target import find_targets, find_views

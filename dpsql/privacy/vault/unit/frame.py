@@ -22,12 +22,12 @@ from dpsql.catalog.domain import (
     Values,
     decimal_places,
 )
-from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.unit_local import (
     AllOf,
     Among,
     AnyOf,
     DifferRows,
+    FormulaRows,
     HasValue,
     InOrder,
     MapRows,

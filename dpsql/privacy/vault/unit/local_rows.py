@@ -12,12 +12,12 @@ from itertools import pairwise
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.formulas import FormulaRows
 from dpsql.catalog.header import united_column
 from dpsql.catalog.unit_local import (
     MOST_OF_UNIT,
     DifferRows,
     FilterRows,
+    FormulaRows,
     JoinRows,
     MapRows,
     MeetRows,

@@ -502,6 +502,13 @@ def has(node: exp.Expr, *facts: Fact) -> bool:
     return found is not None and not found.facts.isdisjoint(facts)
 
 
+def is_aggregate(node: exp.Expr) -> bool:
+    """True if a node is a call of an aggregate, without what stands around it."""
+    if isinstance(node, exp.Anonymous):
+        return has(node, "aggregate")
+    return isinstance(node, exp.AggFunc) and not has(node, "per_row")
+
+
 def kinds(*facts: Fact) -> tuple[type[exp.Expr], ...]:
     """The parser's classes of all functions that any of some facts holds of."""
     return tuple(

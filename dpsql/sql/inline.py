@@ -17,7 +17,7 @@ from dpsql.records import dataclass
 from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import has
 from dpsql.sql.joined import INSTEAD
-from dpsql.sql.language import KEPT_ROWS, Locate, over_parts, quantified, refuse
+from dpsql.sql.language import KEPT_ROWS, KEPT_SIDES, Locate, over_parts, quantified, refuse
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
@@ -138,8 +138,11 @@ class Flat:
     def side(self, join: Join, number: int) -> str:
         if not join.is_plain:
             self.refuse(join.node, "E_JOIN", f"{join.method or join.kind} JOIN", INSTEAD)
-        if join.side == "FULL" or (join.side == "RIGHT" and number > 1):
-            self.refuse(join.node, "E_JOIN", f"this {join.side} JOIN")
+        if join.side == "FULL":
+            what = "a FULL JOIN, whose rows of either side may be without a partner,"
+            self.refuse(join.node, "E_JOIN", what, KEPT_SIDES)
+        if join.side == "RIGHT" and number > 1:
+            self.refuse(join.node, "E_JOIN", "a RIGHT JOIN after another join", KEPT_SIDES)
         if join.using and join.side:
             self.refuse(join.node, "E_JOIN", "an outer join by USING", "write ON left = right")
         return join.side

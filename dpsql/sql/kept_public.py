@@ -18,7 +18,7 @@ from dpsql.records import dataclass, field, replace
 from dpsql.sql.combinations import Given
 from dpsql.sql.evaluate import Evaluator
 from dpsql.sql.functions import SETS, has, is_null_where
-from dpsql.sql.language import Locate, check_scalar, refuse
+from dpsql.sql.language import Locate, check_scalar, refuse, written_name
 from dpsql.sql.names import has_name
 from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of
 from dpsql.sql.scope import conjuncts
@@ -110,14 +110,15 @@ class KeptPublic:
             is_count = isinstance(node, exp.Count) and isinstance(node.this, exp.Star)
             is_one = isinstance(node, exp.Min | exp.Max | exp.AnyValue)
             asked = [] if self.node.args.get("where") is None else [self.node.args["where"]]
-            hint = ""
-            if (
-                is_one
-                and True not in self.sides(node)
-                and any(True in self.sides(t) for t in asked)
-            ):
-                hint = "private rows decide which public ones stay: one row decides it"
-            self.refuse(node, "COUNT(*)" if is_count else "this aggregate", hint)
+            what, hint = "COUNT(*)" if is_count else "this aggregate", ""
+            if is_one and True not in self.sides(node):
+                group = self.node.args.get("group")
+                if any(True in self.sides(test) for test in asked):
+                    hint = "private rows decide which public ones stay: one row decides it"
+                elif group is not None and group.find(*SETS) is not None:
+                    what = f"{written_name(node, self.locate)}() by several sets of keys"
+                    hint = "a statement of its own for each set works, GROUP BY columns of theirs"
+            self.refuse(node, what, hint)
 
     def check_keys(self) -> None:
         """Refuse conditions of a join that are about several private columns, each by itself.

@@ -12,7 +12,16 @@ from typing import Any, NoReturn
 from sqlglot import ErrorLevel, exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.functions import RANDOM, TYPES, Function, find, has, is_function, nearest_function
+from dpsql.sql.functions import (
+    RANDOM,
+    TYPES,
+    Function,
+    find,
+    has,
+    is_aggregate,
+    is_function,
+    nearest_function,
+)
 from dpsql.sql.lexemes import Fragment
 
 WORKS = (
@@ -23,6 +32,11 @@ MAX_TITLE = 40
 """Characters of a part of a statement that a message quotes."""
 EACH_COLUMN = "each column by its name: AVG(a), AVG(b)"
 """The remedy for COLUMNS."""
+KEPT_SIDES = (
+    "private LEFT JOIN public has all private rows, public LEFT JOIN private all groups of public "
+    "rows: a statement for each"
+)
+"""The remedies for joins of which rows of both sides stay."""
 KEPT_ROWS = (
     "public rows that stay are one table or sub-query: FROM (SELECT ...) AS p LEFT JOIN t ON .."
 )
@@ -88,6 +102,29 @@ def check_calls(tree: exp.Expr, locate: Locate) -> None:
         if node.error_messages() or not _is_writable(node):
             name = written_name(node, locate)
             raise _refuse(node, f"{name}() of these arguments", locate)
+
+
+def check_nested(tree: exp.Expr, locate: Locate) -> None:
+    """Refuse an aggregate within another, which is of rows; that of a window is of groups.
+
+    Raises: ProgrammingError (E_AGGREGATE).
+    """
+    for node in filter(is_aggregate, tree.find_all(exp.AggFunc, exp.Anonymous)):
+        outer = node.parent
+        while outer is not None and not is_aggregate(outer):
+            outer = None if isinstance(outer, exp.Query | exp.Window) else outer.parent
+        around = None if outer is None else outer.parent
+        while isinstance(around, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+            around = around.parent
+        if outer is not None and not isinstance(around, exp.Window):
+            own, name = (written_name(each, locate) for each in (node, outer))
+            raise ProgrammingError(
+                "E_AGGREGATE",
+                f"{own}() stands within {name}(), an aggregate of rows, not of aggregates",
+                hint=f"{own}() AS x in a sub-query in FROM, by keys of its own, and {name}() of x "
+                "outside",
+                span=locate(node),
+            )
 
 
 def check_inverted(tree: exp.Expr, locate: Locate) -> None:

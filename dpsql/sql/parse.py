@@ -27,7 +27,7 @@ from dpsql.sql.constants import constants_of
 from dpsql.sql.current_date import dated
 from dpsql.sql.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.item_texts import note_texts
-from dpsql.sql.language import check_calls, check_inverted, locate
+from dpsql.sql.language import check_calls, check_inverted, check_nested, locate
 from dpsql.sql.lexemes import (
     MAX_NUMBER,
     MAX_TEXT,
@@ -401,6 +401,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
     here = partial(locate, fragment=fragment)
     check_inverted(tree, here)
+    check_nested(tree, here)
     tree = plain(tree, NodeLimit(len(lexemes)))
     check_calls(tree, here)
     if fragment.reader is None:

@@ -20,6 +20,8 @@ from dpsql.sql.spellings import respell_all
 _Test = Callable[[exp.Expr, exp.Expr], exp.Expr]
 _Tests = Callable[[exp.Expr, list[exp.Expr]], exp.Expr]
 
+_AROUND = (exp.Window, exp.Filter, exp.WithinGroup)
+"""Clauses around an aggregate of a key by which it is another value than the key."""
 COPIES = 3
 """Times that a part of a tuple is written where tuples are compared, at most."""
 
@@ -105,8 +107,9 @@ def _name_keys(node: exp.Select) -> None:
     for item in [*node.expressions, *filter(None, [node.args.get("having")])]:
         for called in list(item.find_all(exp.AnyValue, exp.Min, exp.Max)):
             outer = called.parent if isinstance(called.parent, exp.IgnoreNulls) else called
-            plain = not called.expressions and called.find_ancestor(exp.Select) is node
-            if plain and called.this in keys and not isinstance(outer.parent, exp.Window):
+            alone = not any(v for name, v in called.args.items() if name != "this")
+            plain = alone and called.find_ancestor(exp.Select) is node
+            if plain and called.this in keys and not isinstance(outer.parent, _AROUND):
                 value = called.this.copy()
                 if outer.parent is node:  # the item keeps its name
                     name = outer.sql("duckdb", comments=False).lower()

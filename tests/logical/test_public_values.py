@@ -66,6 +66,13 @@ DECIDED = (
     " LEFT JOIN visits v ON v.ward = w.ward",
     "SELECT MAX(w.beds), MIN(beds + 1) AS b FROM {s} w LEFT JOIN visits v ON v.ward = w.ward",
 )
+BOTH = (
+    "SELECT {a}(w.beds) AS b FROM {s} w FULL JOIN visits v ON v.ward = w.ward",
+    "SELECT {a}(w.beds + 1) AS b FROM visits v FULL JOIN {s} w USING (ward) WHERE w.floor = 1",
+    "SELECT {a}(w.beds) AS b FROM visits v FULL JOIN {s} w USING (ward) LEFT JOIN wards x"
+    " ON x.ward = v.ward AND x.floor = 7",
+)
+"""Joins in which public rows stay, and private ones, too: extremes alone."""
 WHOLE = [
     f"SELECT {keys}COUNT(v.ward) AS n, {{a}}(w.beds) AS b FROM {join}{where}{group}"
     for join in KEPT
@@ -107,7 +114,8 @@ def spelled(form: str, source: str, called: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("form", "source"), [*product(DECIDED, SOURCES), *zip(WHOLE, cycle(SOURCES), strict=False)]
+    ("form", "source"),
+    [*product((*DECIDED, *BOTH), SOURCES), *zip(WHOLE, cycle(SOURCES), strict=False)],
 )
 def test_what_public_rows_decide_is_answered(
     connection: Connection, database: duckdb.DuckDBPyConnection, form: str, source: str
@@ -121,6 +129,26 @@ def test_what_public_rows_decide_is_answered(
     ]
     rows = [row for row in found.fetchall() if row[-1] != 0]  # declared groups without rows
     assert rows == expected.fetchall()
+
+
+SETS = ("ROLLUP (w.floor)", "CUBE (w.floor, w.ward)", "GROUPING SETS ((w.floor), ())")
+UNANSWERED = [
+    *((f"SELECT w.floor, {{a}}(w.beds), COUNT(v.ward) FROM {join} GROUP BY {sets}",
+       "by several sets of keys") for join in KEPT[:2] for sets in SETS),
+    *((f"SELECT {{a}}({of}) AS b FROM {{s}} w FULL JOIN visits v USING (ward){rest}",
+       "rows of either side") for of, rest in
+      (("ward", ""), ("v.ward", ""), ("w.beds", " GROUP BY w.floor"))),
+    ("SELECT {a}(w.beds) AS b, COUNT(v.ward) AS n FROM {s} w FULL JOIN visits v USING (ward)",
+     "rows of either side"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "reason"), UNANSWERED)
+def test_what_is_refused_beside_has_a_reason_of_its_own(
+    connection: Connection, form: str, reason: str
+) -> None:
+    with pytest.raises(dpsql.NotSupportedError, match=reason):
+        connection.execute(spelled(form, "wards", "MAX"))
 
 
 @pytest.mark.parametrize(("form", "called"), [*product(OPEN, ("MAX", "MIN", "ANY_VALUE"))])

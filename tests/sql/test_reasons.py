@@ -9,6 +9,9 @@ import pytest
 import dpsql
 from dpsql.sql.absent_groups import NOTE
 from dpsql.sql.constant_conditions import LIMITED
+from dpsql.sql.functions import names
+from dpsql.sql.lexemes import split_statements
+from dpsql.sql.parse import parse
 from tests.support.tables import Tables, World, open_tables
 
 CATALOG = """
@@ -183,3 +186,33 @@ def test_places_that_empty_groups_take_are_noted_in_all_spellings(
 def test_first_rows_that_empty_groups_may_be_are_noted(world: World, sql: str) -> None:
     notes = world[0].execute(sql).result.notes
     assert LIMITED in notes or NOTE in notes
+
+
+OUTER = [name for name in names("groups") if name != "grouping"]
+INNER = ("COUNT(*)", "SUM(m) FILTER (WHERE b)", "1 + AVG(m)", "ABS(MAX(c))", "MEDIAN(binned)")
+
+
+@pytest.mark.parametrize("outer", OUTER)
+def test_an_aggregate_within_an_aggregate_is_refused_as_such(outer: str) -> None:
+    for inner in INNER:
+        told = []
+        for form in (f"({inner})", f"({inner}, 0.5)", f"({inner}, c)"):
+            (fragment,) = split_statements(f"SELECT {outer}{form} FROM v GROUP BY c")
+            try:
+                told.append(str(parse(fragment).tree))
+            except dpsql.Error as error:
+                told.append(str(error))
+        assert any("stands within" in each for each in told), told
+
+
+@pytest.mark.parametrize("outer", ["SUM(n)", "AVG(n)", "MAX(n)", "COUNT(n)", "MEDIAN(n)"])
+def test_a_sub_query_works_for_an_aggregate_of_aggregates(world: World, outer: str) -> None:
+    world[0].explain(f"SELECT {outer} AS s FROM (SELECT c, COUNT(*) AS n FROM v GROUP BY c) AS x")
+    world[0].explain(f"SELECT c, {outer.replace('n', 'COUNT(*)')} OVER () AS s FROM v GROUP BY c")
+
+
+@pytest.mark.parametrize("called", ["MAX(c, 2)", "MAX(c) FILTER (WHERE b)", "SUM(MAX(c))"])
+def test_an_extreme_of_a_key_is_the_key_where_it_stands_alone(world: World, called: str) -> None:
+    world[0].explain("SELECT c, MAX(c), MIN(c) + 1, COUNT(*) FROM v GROUP BY c")
+    with pytest.raises(dpsql.Error):
+        world[0].explain(f"SELECT c, {called} AS x, COUNT(*) FROM v GROUP BY c")

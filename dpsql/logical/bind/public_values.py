@@ -92,7 +92,7 @@ class _PublicValues:
                 continue
             if decided[source]:
                 value = each.this
-            elif whole[source] and keys[source]:
+            elif whole[source] and keys[source] and "FULL" not in sides:
                 value = values.get(each) or self.of_groups(source, each, keys[source])
                 values[each.copy()] = value
             else:
@@ -165,10 +165,11 @@ class _PublicValues:
         elements = self.elements
         place = next(i for i, each in enumerate(elements) if each.alias == source)
         kinds = [_kind(each) for each in elements]
-        kept = place == 0 or kinds[place] == "RIGHT" or set(kinds[: place + 1]) <= {"", "CROSS"}
+        kept = place == 0 or set(kinds[: place + 1]) <= {"", "CROSS"}
+        kept = kept or kinds[place] in ("RIGHT", "FULL")
         where = self.select.args.get("where")
         tests = [] if where is None else tests_of(where.this)
-        after = set(kinds[place + 1 :]) <= {"LEFT", "CROSS"}
+        after = set(kinds[place + 1 :]) <= {"LEFT", "CROSS", "FULL"}
         return kept and after and all(map(self.own(source), tests))
 
     def own(self, source: str) -> Callable[[exp.Expr], bool]:

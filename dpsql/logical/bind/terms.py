@@ -29,7 +29,7 @@ from dpsql.logical.expressions import (
 )
 from dpsql.logical.nodes import ApplyKind, LogicalApply, Plan
 from dpsql.records import replace
-from dpsql.sql.functions import has
+from dpsql.sql.functions import has, is_aggregate
 
 _CONSTANT = (
     *(exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Var, exp.Identifier),
@@ -49,13 +49,6 @@ class Stage(Enum):
 
     ROWS = "rows"
     SHOWN = "shown"
-
-
-def is_aggregate(node: exp.Expr) -> bool:
-    """True if a node is a call of an aggregate, without what stands around it."""
-    if isinstance(node, exp.Anonymous):
-        return has(node, "aggregate")
-    return isinstance(node, exp.AggFunc) and not has(node, "per_row")
 
 
 def has_aggregate(node: exp.Expr) -> bool:

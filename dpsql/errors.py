@@ -126,6 +126,17 @@ def escaped(character: str) -> str:
     return character if is_seen(character) else character.encode("unicode_escape").decode()
 
 
+def printable_fields(text: str) -> str:
+    """Escape what is not seen, as ``printable`` does, but for line ends and tabs.
+
+    >>> printable_fields("a\\x1b[31m\\tb\\r\\n")
+    'a\\\\x1b[31m\\tb\\\\r\\n'
+    """
+    if is_seen(text):
+        return text
+    return "".join(each if each in "\n\t" else escaped(each) for each in text)
+
+
 def printable(text: str) -> str:
     """Escape what is not seen, so that text of the data neither drives nor deceives who reads it.
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from dpsql.errors import printable
+from dpsql.errors import printable, printable_fields
 
 MAX_DECIMALS = 12
 """Decimal places that are shown: a float of ordinary size has no more to tell."""
@@ -54,15 +54,19 @@ def short(value: float) -> str:
     return fixed(value, 0) if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def without_formulas(text: str) -> str:
-    """A text that no spreadsheet computes: one that begins like a formula gets an apostrophe.
+def for_spreadsheets(text: str) -> str:
+    """Escape a text for people's files: no spreadsheet computes it, and all of it is seen.
+
+    One that begins like a formula gets an apostrophe, and what is not seen stands by its number.
 
     Source: OWASP, CSV Injection.
 
-    >>> without_formulas("=HYPERLINK(1)"), without_formulas("eye"), without_formulas("-5 to 0")
+    >>> for_spreadsheets("=HYPERLINK(1)"), for_spreadsheets("eye"), for_spreadsheets("-5 to 0")
     ("'=HYPERLINK(1)", 'eye', "'-5 to 0")
+    >>> for_spreadsheets("a\\u202eb")
+    'a\\\\u202eb'
     """
-    return f"'{text}" if FORMULA.match(text) else text
+    return printable_fields(f"'{text}" if FORMULA.match(text) else text)
 
 
 def plain(value: object) -> str:

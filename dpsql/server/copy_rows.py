@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from dpsql.answer.digits import without_formulas
+from dpsql.answer.digits import for_spreadsheets
+from dpsql.errors import printable_fields
 from dpsql.server.result_stream import ResultStream
 from dpsql.server.values import (
     COPY_SIGNATURE,
@@ -19,8 +20,8 @@ from dpsql.server.values import (
 def copied(table: ResultStream, kind: str, header: bool, formulas: bool = True) -> Iterator[bytes]:
     """The rows, line by line, as text, CSV or binary, whose header goes with the first row.
 
-    COPY is read by programs, which get values as they are; without ``formulas``, which a file for
-    spreadsheets has not, no text of a line begins like one.
+    COPY is read by programs, which get values as they are; without ``formulas``, as in a file for
+    people, no text begins like one, and all of it is seen.
     """
     if kind == "binary":
         begin = COPY_SIGNATURE
@@ -31,17 +32,19 @@ def copied(table: ResultStream, kind: str, header: bool, formulas: bool = True) 
         return
     write, mark = (copy_csv, b",") if kind == "csv" else (copy_text, b"\t")
     if header:
-        names = (head.name if formulas else without_formulas(head.name) for head in table.heads)
+        names = (head.name if formulas else for_spreadsheets(head.name) for head in table.heads)
         yield mark.join(write(name.encode()) for name in names) + b"\n"
     if formulas:
         for row in table.rows([], write=write):
             yield mark.join(each or b"" for each in row) + b"\n"
         return
-    texts = [head.oid == TEXT_TYPE for head in table.heads]
+    escapes = [
+        for_spreadsheets if head.oid == TEXT_TYPE else printable_fields for head in table.heads
+    ]
     for row in table.rows([]):
-        cells = (_guarded(cell) if text else cell for cell, text in zip(row, texts, strict=True))
+        cells = (_guarded(*each) for each in zip(row, escapes, strict=True))
         yield mark.join(map(write, cells)) + b"\n"
 
 
-def _guarded(cell: bytes | None) -> bytes | None:
-    return None if cell is None else without_formulas(cell.decode()).encode()
+def _guarded(cell: bytes | None, escape: Callable[[str], str]) -> bytes | None:
+    return None if cell is None else escape(cell.decode()).encode()

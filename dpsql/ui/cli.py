@@ -76,7 +76,11 @@ class OrderedCommand(click.Command):
 @scratch_option
 @click.option("--format", "--mode", "format_", metavar="FORMAT", help="How results are written.")
 @click.option("--stddev", is_flag=True, help="Add error columns to csv, tsv, json and files.")
-@click.option("--formulas", is_flag=True, help="Leave text that begins with = + - @ as it is.")
+@click.option(
+    "--formulas",
+    is_flag=True,
+    help="Leave text as it is that begins with = + - @ or is not seen.",
+)
 @click.version_option(__version__, message="dpsql %(version)s")
 @click.pass_context
 def query(
@@ -157,7 +161,11 @@ def _run_prompt(session: Session) -> int:
 @click.option(
     "--stddev/--no-stddev", default=None, help="Error columns in csv, tsv, json; default in files."
 )
-@click.option("--formulas", is_flag=True, help="Leave text that begins with = + - @ as it is.")
+@click.option(
+    "--formulas",
+    is_flag=True,
+    help="Leave text as it is that begins with = + - @ or is not seen.",
+)
 @click.option("--max-stddev", metavar="S", help="Least epsilon at which no error is larger.")
 @click.option("--within", metavar="PART", help="The same beside public row counts, as 5%.")
 @click.option("--report", metavar="HTML", help="Write one self-contained page.")

@@ -10,8 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 
-from dpsql.answer.digits import without_formulas
-from dpsql.errors import UsageError, escaped, is_seen, text_width
+from dpsql.answer.digits import for_spreadsheets
+from dpsql.errors import UsageError, is_seen, printable_fields, text_width
 from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
 from dpsql.ui.style import Style as Style
@@ -63,15 +63,6 @@ def find_format(name: str) -> Format:
     return found
 
 
-def terminal_safe(text: str) -> str:
-    """Escape what could drive a terminal, keeping line breaks and tabs.
-
-    >>> terminal_safe("a\\x1b[31m\\n")
-    'a\\\\x1b[31m\\n'
-    """
-    return re.sub(r"[^\n\t\x20-\x7e]", lambda match: escaped(match.group()), text)
-
-
 def _with_errors(grid: Grid, style: Style) -> Grid:
     return grid.with_stddev() if style.stddev else grid
 
@@ -98,7 +89,8 @@ def _separated(
         return
 
     def one(value: object) -> str:
-        return field(without_formulas(value) if isinstance(value, str) else value)
+        is_text = isinstance(value, str | list)
+        return field(for_spreadsheets(plain(value)) if is_text else value)
 
     written = field if style.formulas else one
     alone = field("") if len(grid.columns) < 2 else ""
@@ -109,7 +101,7 @@ def _separated(
     header = ["".join(write(name) for write, name in zip(fields, grid.columns, strict=True))]
     parts = ("".join(chain.from_iterable(rows)) for rows in batches_of(grid.vectors, fields))
     for text in chain(header, parts):
-        yield terminal_safe(text) if style.terminal else text
+        yield printable_fields(text) if style.terminal else text
 
 
 @text_format("csv", "csv")

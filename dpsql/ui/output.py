@@ -21,7 +21,7 @@ from dpsql.ui.streams import OutputFile
 def set_mode(session: Session, argument: str) -> None:
     """Choose the output format; stddev adds error columns to csv, tsv, json and files.
 
-    Of csv and tsv, formulas leaves text as it is that spreadsheets take for one.
+    Of csv and tsv, formulas leaves text as it is that spreadsheets take for one or nobody sees.
     """
     for word in split_words(argument):
         if word.lower() in ("stddev", "plain"):

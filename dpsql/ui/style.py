@@ -14,7 +14,7 @@ class Style:
     """The abilities of the target of a text; the default suits files and pipes.
 
     ``width`` is in terminal cells, ``rows`` the most that a box shows; None is no limit.
-    ``formulas`` leaves text as it is that spreadsheets take for a formula.
+    ``formulas`` leaves text as it is that spreadsheets take for a formula, or that is not seen.
     """
 
     stddev: bool = False

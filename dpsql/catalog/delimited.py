@@ -216,7 +216,7 @@ RIGHT: dict[str, Callable[[Any], bool]] = {
         and all(each.isprintable() and not {*each} & {*"/=\\"} and each for each in v)
     ),
 }
-"""Which values an option may have."""
+"""Tests of the values that an option may have, by its name."""
 
 
 def _encoding(place: Place, value: str) -> str:

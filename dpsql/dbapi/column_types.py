@@ -1,4 +1,4 @@
-"""Foresight of a SELECT: names and types of its columns, told without asking it."""
+"""Names and types of the columns of a SELECT, worked out without running it."""
 
 from __future__ import annotations
 

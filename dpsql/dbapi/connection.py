@@ -242,7 +242,7 @@ class Connection(Exceptions):
 
     @property
     def catalog(self) -> Catalog:
-        """The public facts."""
+        """The catalog: tables, columns, domains, bounds, units, budget."""
         return self._catalog
 
     @property

@@ -271,7 +271,7 @@ def parse_script(
 ) -> list[Statement]:
     """Read every statement of a script before any of them runs, each in the dialect set by then.
 
-    It is read by a desk, or by its text alone.
+    It is read by a planner, which knows the catalog, or by its text alone.
     """
     found = []
     with uncollected():

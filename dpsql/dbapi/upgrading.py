@@ -48,7 +48,7 @@ class Again:
 
     @property
     def free(self) -> bool:
-        """True where it is answered, and nothing is charged."""
+        """True where the statement would be answered free."""
         return self.refusal is None and self.epsilon == 0
 
 

@@ -16,7 +16,7 @@ from dpsql.sql.qualified import find_key
 from dpsql.sql.readers import Columns, OutputColumn
 
 TYPE = "postgres type"
-"""Where an expression notes its type."""
+"""Key under which an expression notes its type."""
 _TESTS = (exp.Predicate, exp.Not, exp.Exists, exp.RegexpLike, exp.RegexpILike, exp.Connector)
 _WITHIN = (exp.Paren, exp.Neg, exp.Filter, exp.WithinGroup, exp.Window, exp.Alias, exp.Distinct)
 _WITHIN_TOO = (exp.Collate, exp.IgnoreNulls, exp.RespectNulls, exp.Ordered, exp.Any, exp.All)

@@ -211,7 +211,7 @@ class ClippedWorkload(Looking[ClippedSums]):
         return AskingCut(rest, self.reuse, cutting=self, threshold=found, was_known=free, paid=paid)
 
     def results(self, planner: Planner, found: ClippedSums, free: bool) -> tuple[Result, ...]:
-        """None: what follows answers."""
+        """No results yet: the workload that is clipped at the threshold has them."""
         return ()
 
     def explain(self, planner: Planner, assumed: bool) -> Explanation:

@@ -148,7 +148,7 @@ class Step(ABC, Generic[T]):
         return found
 
     def known(self, planner: Planner) -> T | None:
-        """Find it as far as is known without waiting for those who are at the same."""
+        """Find a published result without waiting for other threads that work on the same step."""
         return self.find(planner)
 
     def check(self, planner: Planner, doors: Doors) -> None:

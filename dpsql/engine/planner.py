@@ -1,4 +1,4 @@
-"""The desk: all that is known without the data, which is enough to plan and to forecast."""
+"""The planner: all that is known without the data, enough to plan and to forecast."""
 
 from __future__ import annotations
 

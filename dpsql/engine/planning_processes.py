@@ -76,7 +76,7 @@ ORIGINS = frozenset({"numpy", "fractions", "decimal", "datetime", "collections",
 MATHEMATICS = frozenset({"algebra", "strategy", "workload"})
 """Packages whose classes hold arrays and call nothing."""
 RECORDS = ("answer", "catalog", "dialect", "engine.explanation", "errors", "logical", "plan", "sql")
-"""Where records, enumerations, tuples and errors of an answer stand, beside classes that act."""
+"""Modules with records, enumerations, tuples and errors of answers, beside classes that act."""
 PLAIN = frozenset({"complex", "frozenset", "set", "range", "slice", "bytearray", "object", "tuple"})
 PLAIN |= {"list", "dict", "int", "float", "str", "bytes", "bool", "MemoryError"}
 DIED = "the process that was working on this has ended: it may have needed more memory than it may"
@@ -154,7 +154,7 @@ def _written(value: Any, name: Callable[[Any], Name]) -> bytes:
 
 
 class _Bench:
-    """Where a process works: what it keeps from one piece of work to the next."""
+    """The state of a planning process: what it keeps from one piece of work to the next."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe

@@ -1,4 +1,4 @@
-"""The job that answers some statements: they are asked once."""
+"""The job that answers some statements by one compiled request for all of them."""
 
 from __future__ import annotations
 

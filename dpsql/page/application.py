@@ -60,12 +60,12 @@ class Application:
 
     entrance: SignIn
     visits: BrowserSessions
-    teller: PageWorkers
+    workers: PageWorkers
     secure: bool
     events: Events
 
     def build(self) -> Starlette:
-        """The application behind the fence."""
+        """The application, without the middleware of ``SiteGuard``."""
         acts: list[tuple[str, str, Act]] = [
             ("GET", "/api/visit", self._who),
             ("POST", "/api/leave", self._leave),
@@ -192,7 +192,7 @@ class Application:
             visit.caller.connection.engine.catch_up()
             return shape_vocabulary(visit.caller.connection.known)
 
-        return _shaped(await self.teller.look(request, visit, look))
+        return _shaped(await self.workers.look(request, visit, look))
 
     async def _budget(self, request: Request, visit: BrowserSession) -> Response:
         _check_asks(visit)
@@ -201,7 +201,7 @@ class Application:
             connection = visit.caller.connection
             return shape_budget(connection.budget, connection.askable, connection.analyst)
 
-        return _shaped(await self.teller.look(request, visit, look))
+        return _shaped(await self.workers.look(request, visit, look))
 
     async def _history(self, request: Request, visit: BrowserSession) -> Response:
         """Answer with the charges of this analyst; with all where no analysts are declared."""
@@ -229,14 +229,14 @@ class Application:
         _check_asks(visit)
         asked = await _read(request, sql=str, epsilon=str)
         return _shaped(
-            await self.teller.forecast(request, visit, asked["sql"], _epsilon(asked["epsilon"]))
+            await self.workers.forecast(request, visit, asked["sql"], _epsilon(asked["epsilon"]))
         )
 
     async def _run(self, request: Request, visit: BrowserSession) -> Response:
         _check_asks(visit)
         asked = await _read(request, sql=str, epsilon=str, price=str)
         epsilon, price = _epsilon(asked["epsilon"]), _price(asked["price"])
-        return _shaped(await self.teller.run(request, visit, asked["sql"], epsilon, price))
+        return _shaped(await self.workers.run(request, visit, asked["sql"], epsilon, price))
 
     async def _save(self, request: Request, visit: BrowserSession) -> Response:
         number = request.path_params["number"]

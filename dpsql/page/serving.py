@@ -103,9 +103,9 @@ def open_page(
     server.visits = visits
     entrance = SignIn(server.databases, server.failures)
     app = Application(entrance, visits, PageWorkers(), secure, server.events).build()
-    fence = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))
+    guarded = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))
     config = uvicorn.Config(
-        fence,
+        guarded,
         http=protocol_of(server),
         ws="none",
         lifespan="off",

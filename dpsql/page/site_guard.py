@@ -1,4 +1,4 @@
-"""The fence around the page: what comes from other sites stays out, what goes out is confined."""
+"""Middleware against other sites: foreign requests are refused, responses have a policy."""
 
 from __future__ import annotations
 

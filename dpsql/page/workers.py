@@ -1,4 +1,4 @@
-"""The teller that visits ask: off the event loop, one at a time each, few at once in all."""
+"""Threads that run the statements of browser sessions: one at a time each, few in all."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Divided:
 
     @cached_property
     def means_apart(self) -> Mapping[Place, float]:
-        """Those of each part by itself, of which none is smaller and which take far less work."""
+        """Mean variances of each part by itself: none is smaller, and they take far less work."""
         return self._means_of([part.forecast for part in self.parts])
 
     def _means_of(self, forecasts: Sequence[Forecast]) -> dict[Place, float]:

@@ -22,7 +22,7 @@ FROM, PER_ORBIT = 16, 2
 """Cells from which orbits are looked for, and how many of them there are to an orbit at least."""
 
 Slopes: TypeAlias = Sequence[tuple[int, Floats, Floats, float]]
-"""Per member of a group its place, and the derivatives by t, r (no Total) and tau."""
+"""Gradient of a group: per member its place, and derivatives by t, r (no Total) and tau."""
 
 
 @dataclass(frozen=True, slots=True)

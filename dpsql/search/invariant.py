@@ -1,4 +1,4 @@
-"""The best invariant strategy under Gaussian noise, on the components of a reduced workload.
+"""Optimal invariant strategies under Gaussian noise, on components of a reduced workload.
 
 The convex problem of one attribute, minimise tr(X^-1 V) subject to diag(X) <= 1, has an invariant
 solution whenever V is invariant, so only one number per orbit tuple is constrained and X splits
@@ -37,7 +37,7 @@ SINGULAR = 1e-13
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """Gram per component, (K, K) in orthonormal coordinates, of a strategy of unit L2 norm.
+    """An invariant strategy of unit L2 norm: one Gram (K, K) per component, orthonormal basis.
 
     ``upper`` is its unit-noise total squared error; no strategy of unit L2 norm on the full
     domain has less than ``lower``. ``weights`` are the dual weights that prove it.

@@ -16,7 +16,7 @@ ROUNDS = 300
 """Most steps towards the multipliers."""
 
 CLOSE = 1e-4
-"""Relative distance to the limits at which they end."""
+"""Relative distance to the limits at which the steps end."""
 
 DAMPING = 0.7
 """Power of a ratio of variances by which squared weights move."""

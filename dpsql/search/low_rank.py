@@ -44,7 +44,7 @@ ROUNDS = 400
 """Most steps of the dual fixed point."""
 
 GAP = 1e-4
-"""Relative distance to the certified bound at which they end."""
+"""Relative distance to the certified bound at which the steps end."""
 
 SINGULAR = 1e-12
 """Relative size below which an eigenvalue counts as zero."""

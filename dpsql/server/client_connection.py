@@ -22,7 +22,7 @@ from dpsql.server.messages import (
 )
 from dpsql.server.pipelined import LONGEST_TOLD, Burst, Echo, Remembered, first_burst
 from dpsql.server.portals import Portals
-from dpsql.server.route import Errand
+from dpsql.server.route import SessionCommand
 from dpsql.server.session_worker import SessionWorker
 from dpsql.server.signed_in import OUTLIVED, SignedIn, ended
 from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
@@ -45,44 +45,44 @@ class ClientConnection:
         wire: ClientSocket,
         asker: StatementRunner,
         events: Events | None = None,
-        lobby: IdleClients | None = None,
+        idle: IdleClients | None = None,
         remembered: Remembered | None = None,
-        presence: SignedIn | None = None,
+        signed_in: SignedIn | None = None,
     ) -> None:
-        self._presence = presence
+        self._signed_in = signed_in
         self._events = events or Events()
         self._wire = wire
         self._asker = asker
-        self._lobby = lobby
+        self._idle = idle
         self._remembered = remembered or Remembered()
-        self._clerk = SessionWorker(wire, asker)
-        self._portals = Portals(wire, self._clerk)
+        self._worker = SessionWorker(wire, asker)
+        self._portals = Portals(wire, self._worker)
         self._skipping = False
         self._failed = False
-        self._only: Errand | None = None
+        self._only: SessionCommand | None = None
 
     def run(self) -> None:
         """Answer message after message, until the client leaves or is ended. Raises: Hangup."""
         try:
             self._run()
         except Outlived:
-            self._clerk.tell(ended(OUTLIVED))
+            self._worker.tell(ended(OUTLIVED))
         except Hangup:
             if not self._is_ended:
                 raise
-        if self._presence is not None and self._presence.told is not None:
-            self._clerk.tell(self._presence.told)
+        if self._signed_in is not None and self._signed_in.told is not None:
+            self._worker.tell(self._signed_in.told)
 
     @property
     def _is_ended(self) -> bool:
-        return self._presence is not None and self._presence.told is not None
+        return self._signed_in is not None and self._signed_in.told is not None
 
     def _run(self) -> None:
-        self._wire.write(ready(self._clerk.state))
+        self._wire.write(ready(self._worker.state))
         while not self._is_ended:
             self._wire.flush()
-            if self._lobby is not None:
-                self._lobby.wait(self._wire, self._repeat)
+            if self._idle is not None:
+                self._idle.wait(self._wire, self._repeat)
             told = self._repeat()
             if told is not None:
                 self._wire.write(told)
@@ -94,7 +94,7 @@ class ClientConnection:
                 elif not self._serve_next():
                     return
             except ProtocolError as error:  # where the next message begins is not known
-                self._clerk.tell(Told("FATAL", error.state, str(error)))
+                self._worker.tell(Told("FATAL", error.state, str(error)))
                 return
 
     def _serve_next(self) -> bool:
@@ -108,7 +108,7 @@ class ClientConnection:
 
     def _key(self, burst: Burst) -> Hashable | None:
         """Return the facts that the answer to a burst follows from, beside the stamp."""
-        if self._skipping or self._clerk.state == b"E" or self._portals.is_full:
+        if self._skipping or self._worker.state == b"E" or self._portals.is_full:
             return None
         bound = None if b"P" in burst.form else self._portals.prepared(burst.bound)
         if bound is None and burst.form in (b"BDES", b"BES"):
@@ -126,13 +126,13 @@ class ClientConnection:
         del self._wire.come[: len(burst.data)]
         self._events.count("message")
         self._events.count("free")  # the line was that of the answer which is told again
-        if self._presence is not None:
-            self._presence.work()
-            self._presence.rest()
+        if self._signed_in is not None:
+            self._signed_in.work()
+            self._signed_in.rest()
         self._asker.last_charge = echo.charge
         if burst.form != b"Q":
             self._portals.repeat(echo.parsed)
-        return echo.told + ready(self._clerk.state)
+        return echo.told + ready(self._worker.state)
 
     def _serve_burst(self, burst: Burst) -> None:
         """Serve the messages of a burst, and remember what was told if it was free before."""
@@ -145,8 +145,8 @@ class ClientConnection:
         if repeated is None or self._failed or len(told) >= LONGEST_TOLD:
             return
         prepared = None if burst.form == b"Q" else self._portals.prepared(burst.bound)
-        errand, key = self._only if prepared is None else prepared.errand, self._key(burst)
-        if errand is not None and errand.tag == "SELECT" and key is not None:
+        command, key = self._only if prepared is None else prepared.command, self._key(burst)
+        if command is not None and command.tag == "SELECT" and key is not None:
             parsed = prepared if b"P" in burst.form else None
             facts = repeated.stamp, self._asker.last_charge, parsed
             self._remembered.keep(key, Echo(bytes(told[:-LAST]), *facts))
@@ -155,25 +155,25 @@ class ClientConnection:
         """Serve one message, by the catalog in force. Raises: Outlived."""
         if self._is_ended:  # whatever has come since: nothing more is asked in this name
             raise Hangup
-        if self._presence is None:
+        if self._signed_in is None:
             return self._answer(found)
-        self._presence.work()
+        self._signed_in.work()
         try:
             self._answer(found)
         finally:
-            self._presence.rest()
+            self._signed_in.rest()
 
     def _answer(self, found: Message) -> None:
         self._guarded(self._asker.follow)
         if found.kind == b"S":
             self._skipping = False
             self._portals.synchronise()
-            self._wire.write(ready(self._clerk.state))
+            self._wire.write(ready(self._worker.state))
         elif found.kind == b"Q":
             self._events.count("message")
             self._skipping = False
             self._guarded(lambda: self._simple(found))
-            self._wire.write(ready(self._clerk.state))
+            self._wire.write(ready(self._worker.state))
         elif not self._skipping and found.kind not in (b"H", b"d", b"c", b"f"):
             if found.kind == b"E":
                 self._events.count("message")
@@ -204,9 +204,9 @@ class ClientConnection:
         ):
             told = Told("ERROR", DEFECT, "a defect of the server; nothing more is known")
         self._failed = True
-        self._clerk.tell(told)
+        self._worker.tell(told)
         note_refusal(self._events, told.state, self._asker.is_late)
-        self._clerk.transaction.fail()
+        self._worker.transaction.fail()
         return False
 
     # The simple protocol: a script, of which all SELECTs are one workload.
@@ -217,23 +217,23 @@ class ClientConnection:
         fields.end()
         self._portals.text = text
         self._portals.forget()
-        errands = [self._asker.route(fragment) for fragment in split_statements(text)]
-        self._only = errands[0] if len(errands) == 1 else None
-        if not errands:
+        commands = [self._asker.route(fragment) for fragment in split_statements(text)]
+        self._only = commands[0] if len(commands) == 1 else None
+        if not commands:
             self._wire.write(EMPTY_QUERY)
-        changes = self._asker.changes_terms(errands)
+        changes = self._asker.changes_terms(commands)
         replies: Iterator[Reply] = iter(())
         left = 0
-        for at, errand in enumerate(errands):
-            self._clerk.transaction.check(errand)
-            if errand.kind != "ask":
-                if errand in changes:
+        for at, command in enumerate(commands):
+            self._worker.transaction.check(command)
+            if command.kind != "ask":
+                if command in changes:
                     self._send_all(replies)
                     left = 0
-                self._clerk.send(self._clerk.carry_out(errand, errand.fragment.text), [])
+                self._worker.send(self._worker.carry_out(command, command.fragment.text), [])
                 continue
             if not left:
-                same = itertools.takewhile(lambda each: each not in changes, errands[at:])
+                same = itertools.takewhile(lambda each: each not in changes, commands[at:])
                 asked = [each for each in same if each.kind == "ask"]
                 replies, left = iter(self._asker.ask(text, asked)), len(asked)
             left -= 1
@@ -242,4 +242,4 @@ class ClientConnection:
 
     def _send_all(self, replies: Iterator[Reply]) -> None:
         for reply in replies:
-            self._clerk.send(self._asker.as_shown(reply), [])
+            self._worker.send(self._asker.as_shown(reply), [])

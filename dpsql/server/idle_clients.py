@@ -1,4 +1,4 @@
-"""The lobby: where clients wait between statements, and are told at once what was told before.
+"""Idle clients: they wait between statements, and are told at once what was told before.
 
 One thread waits for all of them, so that a client is served in the order in which it asks, and by
 one thread where that knows the answer. Whatever it does not know is for the client's own thread.
@@ -20,8 +20,8 @@ from dpsql.server.messages import Hangup
 SWITCHING = 0.001
 """Seconds that a thread computes before another may, in a process that serves.
 
-With Python's own 5 ms the lobby, which comes back from the kernel twice for each client, waited 10
-for each while anybody was planning.
+With Python's own 5 ms the waiting thread, which comes back from the kernel twice for each client,
+waited 10 for each while anybody was planning.
 """
 
 Telling = Callable[[], bytes | None]
@@ -59,7 +59,7 @@ class IdleClients:
         self._ringer.setblocking(False)
         self._selector.register(self._bell, selectors.EVENT_READ, None)
         self._is_open = True
-        self._thread = threading.Thread(target=self._run, name="lobby", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="idle-clients", daemon=True)
         self._thread.start()
 
     def wait(self, wire: ClientSocket, answer: Telling) -> None:
@@ -83,7 +83,7 @@ class IdleClients:
         self._ringer.close()
 
     def _ring(self) -> None:
-        with contextlib.suppress(OSError):  # it has rung often, or the lobby is closed
+        with contextlib.suppress(OSError):  # it has rung often, or nobody waits any more
             self._ringer.send(b"\0")
 
     def _run(self) -> None:

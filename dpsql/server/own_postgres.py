@@ -24,11 +24,11 @@ from dpsql.records import dataclass
 MEMORY = 1 << 30
 """Bytes of the address space of each process."""
 SECONDS = 60
-"""Time in which it starts or stops."""
+"""Most seconds that the server may take to start, or to stop."""
 SPOKEN, OLDEST = 16, 14
 """The release whose catalogs the wire speaks of, and the oldest that answers its questions."""
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")
-"""Where packages of systems put the programs of a release."""
+"""Folders in which packages of systems put the programs of a release."""
 PROGRAMS = ("initdb", "pg_ctl", "postgres")
 OWNERS = ("postgres", "nobody")
 """Users whose PostgreSQL is, in place of root, as which none starts."""

@@ -27,7 +27,7 @@ from dpsql.server.messages import (
 from dpsql.server.parameters import bind, sample, types_of
 from dpsql.server.prepared import Prepared
 from dpsql.server.result_stream import formatted, spread
-from dpsql.server.route import Errand
+from dpsql.server.route import SessionCommand
 from dpsql.server.session_worker import SessionWorker
 from dpsql.server.statements import Reply
 from dpsql.server.transaction import IDLE
@@ -39,7 +39,7 @@ from dpsql.sql.lexemes import split_statements
 class Portal:
     """A statement with its parameters; ``reply`` is there once it was asked."""
 
-    errand: Errand | None
+    command: SessionCommand | None
     text: str
     formats: list[int] = field(default_factory=list)
     twin: tuple[Sequence[bytes | None], Sequence[int], Sequence[int]] = ((), (), ())
@@ -51,27 +51,27 @@ class Portal:
 class Portals:
     """Prepared and bound statements of one session; ``text`` is that of the statement in hand."""
 
-    def __init__(self, wire: ClientSocket, clerk: SessionWorker) -> None:
+    def __init__(self, wire: ClientSocket, worker: SessionWorker) -> None:
         self._wire = wire
-        self._clerk = clerk
+        self._worker = worker
         self._portals: dict[str, Portal] = {}
         self.text = ""
 
     def prepared(self, name: str) -> Prepared | None:
         """A prepared statement."""
-        return self._clerk.prepared.get(name)
+        return self._worker.prepared.get(name)
 
     def repeat(self, parsed: Prepared | None) -> None:
         """Be as after a statement of the portal without a name, which ``parsed`` was parsed for."""
         if parsed is not None:
-            self._clerk.prepared[""] = parsed
+            self._worker.prepared[""] = parsed
         self.forget()
         self.synchronise()
 
     @property
     def is_full(self) -> bool:
         """True if one statement more may be refused."""
-        return max(len(self._clerk.prepared), len(self._portals)) >= MOST_KEPT
+        return max(len(self._worker.prepared), len(self._portals)) >= MOST_KEPT
 
     def forget(self) -> None:
         """Forget the portal without a name."""
@@ -79,7 +79,7 @@ class Portals:
 
     def synchronise(self) -> None:
         """Forget all portals, unless a transaction goes on in which they may be read further."""
-        if self._clerk.state == IDLE:
+        if self._worker.state == IDLE:
             self._portals.clear()
 
     def serve(self, found: Message) -> None:
@@ -96,7 +96,7 @@ class Portals:
                 self._execute(fields)
             case b"C":
                 kind, name = fields.byte(), fields.text()
-                (self._clerk.prepared if kind == b"S" else self._portals).pop(name, None)
+                (self._worker.prepared if kind == b"S" else self._portals).pop(name, None)
                 self._wire.write(CLOSE_COMPLETE)
             case b"F":
                 raise ProtocolError("function calls are not supported", "0A000")
@@ -108,19 +108,19 @@ class Portals:
         self.text = text
         oids = [fields.long() & 0xFFFFFFFF for _ in range(fields.count())]
         fields.end()
-        if name in self._clerk.prepared and name:
+        if name in self._worker.prepared and name:
             raise BadValue(f'prepared statement "{name}" already exists', "42P05")
-        if len(self._clerk.prepared) >= MOST_KEPT:
+        if len(self._worker.prepared) >= MOST_KEPT:
             raise BadValue("too many prepared statements", "53000")
         fragments = split_statements(text)
         if len(fragments) > 1:
             what = "cannot insert multiple commands into a prepared statement"
             raise BadValue(what, "42601")
-        errand = self._clerk.asker.route(fragments[0]) if fragments else None
-        self._clerk.transaction.check(errand)
-        if errand is not None and errand.kind in ("ask", "declare"):
-            oids = types_of(errand.inner or text, oids, self._clerk.asker.connection.known)
-        self._clerk.prepared[name] = Prepared(text, errand, tuple(oids))
+        command = self._worker.asker.route(fragments[0]) if fragments else None
+        self._worker.transaction.check(command)
+        if command is not None and command.kind in ("ask", "declare"):
+            oids = types_of(command.inner or text, oids, self._worker.asker.connection.known)
+        self._worker.prepared[name] = Prepared(text, command, tuple(oids))
         self._wire.write(PARSE_COMPLETE)
 
     def _bind(self, fields: Fields) -> None:
@@ -129,16 +129,16 @@ class Portals:
         values = [_value(fields) for _ in range(fields.count())]
         wanted = [fields.short() for _ in range(fields.count())]
         fields.end()
-        statement = self._clerk.prepared.named(name)
+        statement = self._worker.prepared.named(name)
         self.text = statement.text
         if portal in self._portals and portal:
             raise BadValue(f'cursor "{portal}" already exists', "42P03")
         if len(self._portals) >= MOST_KEPT:
             raise BadValue("too many portals", "53000")
-        errand = statement.errand
+        command = statement.command
         formats = spread(codes, len(values))
-        found = Portal(errand, statement.text, wanted, (values, statement.oids, formats))
-        if errand is not None and errand.kind != "twin":
+        found = Portal(command, statement.text, wanted, (values, statement.oids, formats))
+        if command is not None and command.kind != "twin":
             if len(values) != len(statement.oids):
                 what = f"{len(values)} parameters for a statement of {len(statement.oids)}"
                 raise ProtocolError(f"bind message supplies {what}")
@@ -146,7 +146,7 @@ class Portals:
             found.text = bind(statement.text, list(decoded))
             if values:
                 (fragment,) = split_statements(found.text)
-                found.errand = self._clerk.asker.route(fragment)
+                found.command = self._worker.asker.route(fragment)
         self._portals[portal] = found
         self._wire.write(BIND_COMPLETE)
 
@@ -159,29 +159,29 @@ class Portals:
         kind, name = fields.byte(), fields.text()
         fields.end()
         if kind == b"S":
-            self._describe_statement(self._clerk.prepared.named(name))
+            self._describe_statement(self._worker.prepared.named(name))
             return
-        if name in self._clerk.cursors:  # cursors of SQL and portals share their names
-            self._write_heads(self._clerk.cursors[name].table.heads, [])
+        if name in self._worker.cursors:  # cursors of SQL and portals share their names
+            self._write_heads(self._worker.cursors[name].table.heads, [])
             return
         portal = self._portal(name)
-        self._clerk.transaction.check(portal.errand)
+        self._worker.transaction.check(portal.command)
         heads = self._columns(portal)
         self._write_heads(heads, portal.formats)
 
     def _describe_statement(self, statement: Prepared) -> None:
-        errand, oids = statement.errand, list(statement.oids)
-        self._clerk.transaction.check(errand)
+        command, oids = statement.command, list(statement.oids)
+        self._worker.transaction.check(command)
         heads: tuple[Head, ...] | None = None
-        if errand is not None and errand.kind == "twin":
-            oids, found = self._clerk.asker.ask_twin(
+        if command is not None and command.kind == "twin":
+            oids, found = self._worker.asker.ask_twin(
                 lambda twin: twin.describe(statement.text, oids)
             )
             heads = found or None
-        elif errand is not None:
+        elif command is not None:
             text = sample(statement.text, len(oids)) if oids else statement.text
             (fragment,) = split_statements(text)
-            heads = self._columns(Portal(self._clerk.asker.route(fragment), text))
+            heads = self._columns(Portal(self._worker.asker.route(fragment), text))
         self._wire.write(parameter_description(oids))
         self._write_heads(heads, [])
 
@@ -190,18 +190,18 @@ class Portals:
 
     def _columns(self, portal: Portal) -> tuple[Head, ...] | None:
         """The columns of a portal that need not have been asked."""
-        errand = portal.errand
-        if errand is None:
+        command = portal.command
+        if command is None:
             return None
-        if errand.kind == "ask":
-            heads, portal.reply = self._clerk.asker.columns(errand, portal.text)
+        if command.kind == "ask":
+            heads, portal.reply = self._worker.asker.columns(command, portal.text)
             return heads
-        if errand.kind == "show":
-            portal.reply = self._clerk.asker.show(errand)
+        if command.kind == "show":
+            portal.reply = self._worker.asker.show(command)
             return None if portal.reply.table is None else portal.reply.table.heads
-        if errand.kind == "fetch" and errand.tag == "FETCH":
-            return self._clerk.cursors.named(errand.name).table.heads
-        if errand.kind == "twin":
+        if command.kind == "fetch" and command.tag == "FETCH":
+            return self._worker.cursors.named(command.name).table.heads
+        if command.kind == "twin":
             self._run_twin(portal)
             return (
                 None
@@ -212,7 +212,7 @@ class Portals:
 
     def _run_twin(self, portal: Portal) -> None:
         values, oids, formats = portal.twin
-        table, tag = self._clerk.asker.ask_twin(
+        table, tag = self._worker.asker.ask_twin(
             lambda twin: twin.run(portal.text, values, oids, formats, portal.formats)
         )
         portal.reply = Reply(tag, table)
@@ -220,10 +220,10 @@ class Portals:
     def _execute(self, fields: Fields) -> None:
         portal, most = self._portal(fields.text()), fields.long()
         fields.end()
-        if portal.errand is None:
+        if portal.command is None:
             self._wire.write(EMPTY_QUERY)
             return
-        self._clerk.transaction.check(portal.errand)
+        self._worker.transaction.check(portal.command)
         if portal.rows is None:
             self._start(portal)
         reply = portal.reply
@@ -244,16 +244,16 @@ class Portals:
             self._wire.write(complete(reply.said(count)))
 
     def _start(self, portal: Portal) -> None:
-        assert portal.errand is not None
+        assert portal.command is not None
         if portal.reply is None:
-            if portal.errand.kind == "twin":
+            if portal.command.kind == "twin":
                 self._run_twin(portal)
             else:
-                portal.reply = self._clerk.carry_out(portal.errand, portal.text, portal.formats)
+                portal.reply = self._worker.carry_out(portal.command, portal.text, portal.formats)
         reply = portal.reply
         assert reply is not None
         for notice in reply.notices:
-            self._clerk.tell(notice)
+            self._worker.tell(notice)
         portal.rows = iter(()) if reply.table is None else reply.table.rows(portal.formats)
 
 

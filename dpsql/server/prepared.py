@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpsql.records import dataclass
-from dpsql.server.route import Errand
+from dpsql.server.route import SessionCommand
 from dpsql.server.values import BadValue
 
 
@@ -12,7 +12,7 @@ class Prepared:
     """A statement that was parsed, None for an empty one, and the types of its parameters."""
 
     text: str
-    errand: Errand | None
+    command: SessionCommand | None
     oids: tuple[int, ...]
 
 

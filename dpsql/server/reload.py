@@ -1,4 +1,4 @@
-"""The watch of a server: what a curator changes takes effect while sessions go on.
+"""Reloading: what a curator changes takes effect in a server while sessions go on.
 
 Users, the catalog, the ledger's terms and certificates are looked at a few times a second, and when
 a signal asks for it. Nothing that cannot be read ends anything: it is logged, and what was known
@@ -191,7 +191,7 @@ class Reload:
 
 
 def _touched(*paths: Path) -> list[tuple[int, ...] | None]:
-    """Which files they are and when each was written to last; None where there is none."""
+    """Identities and times of last change of some files; None for one that does not exist."""
     found: list[tuple[int, ...] | None] = []
     for path in paths:
         try:

@@ -32,8 +32,8 @@ NOTHING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """The errand of a statement: what it asks for, of whom, with which words or name.
+class SessionCommand:
+    """A statement as a session carries it out: what it asks for, of whom, with which words or name.
 
     ``kind`` is ask, twin, nothing, begin, commit, rollback, savepoint, release, rollback to,
     declare, fetch, close, copy, set, reset, set local, show, deallocate, discard. ``step`` is how
@@ -53,21 +53,23 @@ Knows = Callable[[tuple[str, ...]], bool]
 """A test that a name in parts is that of a declared table, a view or a model."""
 
 
-def route(fragment: Fragment, knows: Knows) -> Errand:
-    """Say what a statement asks for."""
+def route(fragment: Fragment, knows: Knows) -> SessionCommand:
+    """Return the command of a statement."""
     words = [each for each in lex(fragment.body) if each.kind not in ("space", "comment")]
     first = words[0].text.lower() if words else ""
     second = words[1].text.lower() if len(words) > 1 else ""
     if first in SELECTS:
-        return Errand("ask" if _is_ours(fragment.body, knows) else "twin", fragment, "SELECT")
+        return SessionCommand(
+            "ask" if _is_ours(fragment.body, knows) else "twin", fragment, "SELECT"
+        )
     if first == "explain":
         ours = second == "run" or _is_ours(_after(fragment, words, 1), knows)
-        return Errand("ask" if ours else "twin", fragment, "EXPLAIN")
+        return SessionCommand("ask" if ours else "twin", fragment, "EXPLAIN")
     if first == "show":
         if second in KEPT:
-            return Errand("show", fragment, "SHOW", second)
+            return SessionCommand("show", fragment, "SHOW", second)
         ours = second in SHOWN | set(taken_by(Taker.SET)) or _shows_columns(words, knows)
-        return Errand("ask" if ours else "twin", fragment, "SHOW", second)
+        return SessionCommand("ask" if ours else "twin", fragment, "SHOW", second)
     if first in _TRANSACTION:
         return _transaction(fragment, first, second, words)
     if first in ("deallocate", "discard"):
@@ -77,8 +79,8 @@ def route(fragment: Fragment, knows: Knows) -> Errand:
     if first in ("declare", "fetch", "move", "close", "copy"):
         return _cursor(fragment, first, words)
     if first in NOTHING:
-        return Errand("nothing", fragment, NOTHING[first])
-    return Errand(
+        return SessionCommand("nothing", fragment, NOTHING[first])
+    return SessionCommand(
         "ask", fragment, f"{first.upper()} WORKLOAD" if first == "cancel" else first.upper()
     )
 
@@ -126,33 +128,37 @@ def _after(fragment: Fragment, words: list[Lexeme], count: int) -> str:
 _TRANSACTION = {"begin", "start", "commit", "end", "rollback", "abort", "savepoint", "release"}
 
 
-def _transaction(fragment: Fragment, first: str, second: str, words: list[Lexeme]) -> Errand:
+def _transaction(
+    fragment: Fragment, first: str, second: str, words: list[Lexeme]
+) -> SessionCommand:
     rest = tuple(each.text.lower() for each in words[1:])
     if first == "begin" and second == "workload":
-        return Errand("ask", fragment, "BEGIN WORKLOAD")
+        return SessionCommand("ask", fragment, "BEGIN WORKLOAD")
     if first in ("begin", "start"):
-        return Errand("begin", fragment, "BEGIN" if first == "begin" else "START TRANSACTION")
+        return SessionCommand(
+            "begin", fragment, "BEGIN" if first == "begin" else "START TRANSACTION"
+        )
     if first in ("savepoint", "release"):
-        return Errand(first, fragment, first.upper(), folded(words[-1]))
+        return SessionCommand(first, fragment, first.upper(), folded(words[-1]))
     if second == "prepared":
-        return Errand("ask", fragment, first.upper())
+        return SessionCommand("ask", fragment, first.upper())
     if first in ("rollback", "abort") and "to" in rest:
-        return Errand("rollback to", fragment, "ROLLBACK", folded(words[-1]))
+        return SessionCommand("rollback to", fragment, "ROLLBACK", folded(words[-1]))
     kept = () if "no" in rest else rest
     if first in ("commit", "end"):
-        return Errand("commit", fragment, "COMMIT", words=kept)
-    return Errand("rollback", fragment, "ROLLBACK", words=kept)
+        return SessionCommand("commit", fragment, "COMMIT", words=kept)
+    return SessionCommand("rollback", fragment, "ROLLBACK", words=kept)
 
 
-def _forgetting(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
+def _forgetting(fragment: Fragment, first: str, words: list[Lexeme]) -> SessionCommand:
     """DEALLOCATE of a prepared statement, and DISCARD."""
     second = words[1].text.lower() if len(words) > 1 else ""
     if first == "deallocate":
         is_all = second == "all" or (second == "prepare" and words[-1].text.lower() == "all")
         name = "" if is_all else folded(words[-1])
-        return Errand(first, fragment, "DEALLOCATE ALL" if is_all else "DEALLOCATE", name)
+        return SessionCommand(first, fragment, "DEALLOCATE ALL" if is_all else "DEALLOCATE", name)
     known = "all" if second == "all" else ""
-    return Errand("discard", fragment, f"DISCARD {second.upper()}".strip(), known)
+    return SessionCommand("discard", fragment, f"DISCARD {second.upper()}".strip(), known)
 
 
 def folded(name: Lexeme) -> str:
@@ -160,7 +166,7 @@ def folded(name: Lexeme) -> str:
     return name.name if name.kind == "quoted" else name.text.lower()
 
 
-def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
+def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> SessionCommand:
     """SET of a setting of dpsql, or of what a client sets for itself."""
     rest, scope = words[1:], ""
     if first == "set" and len(rest) > 1 and rest[0].text.lower() in ("session", "local"):
@@ -173,12 +179,14 @@ def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
     tag, ours = first.upper(), name in taken_by(Taker.SET)
     values = plain[2:] if len(plain) > 1 and plain[1].lower() in ("=", "to") else plain[1:]
     if scope == "local" and (ours or name in KEPT):
-        return Errand("set local", fragment, tag, name)
+        return SessionCommand("set local", fragment, tag, name)
     if first == "reset" or [each.lower() for each in values] == ["default"]:
-        return Errand("reset", fragment, tag, "" if name == "all" else name)
+        return SessionCommand("reset", fragment, tag, "" if name == "all" else name)
     if ours:
-        return Errand("ask", fragment, tag)
-    return Errand("set", fragment, tag, name, words=tuple(each.strip("'") for each in values))
+        return SessionCommand("ask", fragment, tag)
+    return SessionCommand(
+        "set", fragment, tag, name, words=tuple(each.strip("'") for each in values)
+    )
 
 
 _NAME = r"""("(?:[^"]|"")+"|\w+)"""
@@ -219,17 +227,19 @@ _COPY = re.compile(
 )
 
 
-def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
+def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> SessionCommand:
     """DECLARE, FETCH, MOVE and CLOSE of a cursor, and COPY of a query to the client."""
     body = fragment.body
     if first == "close":
         is_all = len(words) < 2 or words[1].text.lower() == "all"
         name = "" if is_all else folded(words[1])
-        return Errand("close", fragment, "CLOSE CURSOR ALL" if is_all else "CLOSE CURSOR", name)
+        return SessionCommand(
+            "close", fragment, "CLOSE CURSOR ALL" if is_all else "CLOSE CURSOR", name
+        )
     if first == "declare":
         found = _DECLARE.match(body)
         if found is not None:
-            return Errand(
+            return SessionCommand(
                 "declare",
                 fragment,
                 "DECLARE CURSOR",
@@ -242,14 +252,14 @@ def _cursor(fragment: Fragment, first: str, words: list[Lexeme]) -> Errand:
         if copied is not None and len(words) > 1 and words[1].text == "(":
             inner = _kept(fragment, words[1].end, fragment.start + copied.start())
             options = (copied.group(1) or copied.group(2) or "").lower()
-            return Errand("copy", fragment, "COPY", options, inner)
+            return SessionCommand("copy", fragment, "COPY", options, inner)
     else:
         moved = _FETCH.fullmatch(body)
         if moved is not None:
             step = _step(" ".join((moved.group(2) or "").lower().split()))
             name = folded(*lex(moved.group(3)))
-            return Errand("fetch", fragment, moved.group(1).upper(), name, step=step)
-    return Errand("ask", fragment, first.upper())
+            return SessionCommand("fetch", fragment, moved.group(1).upper(), name, step=step)
+    return SessionCommand("ask", fragment, first.upper())
 
 
 def _kept(fragment: Fragment, start: int, end: int) -> str:

@@ -140,7 +140,7 @@ class Server:
             if each.twin is not None:
                 each.twin.server.events = self.events
         self._socket = self.address.listen()
-        self._lobby = IdleClients()
+        self._idle = IdleClients()
         self.watch = Reload(self)
 
     @property
@@ -270,30 +270,30 @@ class Server:
             events,
             enters,
         )
-        presence = SignedIn(guest, asker, wire)
+        signed_in = SignedIn(guest, asker, wire)
         with self._lock:
             is_full = len(self._here) >= self.most
             if not is_full:
-                self._here[key] = presence
+                self._here[key] = signed_in
         if is_full:
             events.note("missed", why="53300")
             raise Refusal("53300", "sorry, too many clients already")
         try:
             asker.begin(guest.settings)
             remembered = database.remembered
-            ClientConnection(wire, asker, events, self._lobby, remembered, presence).run()
+            ClientConnection(wire, asker, events, self._idle, remembered, signed_in).run()
         finally:
             with self._lock:
                 del self._here[key]
             asker.close()
-            events.note("end", outcome=presence.why, statements=presence.asked)
+            events.note("end", outcome=signed_in.why, statements=signed_in.asked)
 
     def _cancel(self, process: int, secret: int) -> None:
         """End what a session asks; a wrong key does nothing, and nobody is told."""
         with self._lock:
-            presence = self._here.get((process, secret))
-        if presence is not None:
-            presence.asker.cancel()
+            signed_in = self._here.get((process, secret))
+        if signed_in is not None:
+            signed_in.asker.cancel()
 
     def close(self) -> None:
         """Stop listening, hang up, and let go of the data; what was charged is stored first."""
@@ -306,16 +306,16 @@ class Server:
         with self._lock:
             here, wires = list(self._here.values()), list(self._open)
             threads = list(self._threads)
-        for presence in here:
-            presence.why = "stop"
-            presence.asker.cancel()
+        for signed_in in here:
+            signed_in.why = "stop"
+            signed_in.asker.cancel()
         for wire in wires:
             wire.hang_up()
         end = time.monotonic() + FAREWELL
         for thread in threads:  # what they have open is closed while Python still runs
             if thread.is_alive():
                 thread.join(max(0.0, end - time.monotonic()))
-        self._lobby.close()
+        self._idle.close()
         if self.planning is not None:
             self.planning.close()
         self.databases.close()

@@ -1,4 +1,4 @@
-"""The clerk of a session: carries out errands one by one, and sends what they come back with."""
+"""The worker of a session: runs its statements one by one, and sends their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpsql.server.messages import (
 )
 from dpsql.server.prepared import PreparedStatements
 from dpsql.server.result_stream import formatted
-from dpsql.server.route import Errand, blank_but
+from dpsql.server.route import SessionCommand, blank_but
 from dpsql.server.statements import Reply, StatementRunner
 from dpsql.server.transaction import IDLE, Transaction
 from dpsql.server.values import BadValue
@@ -30,7 +30,7 @@ from dpsql.sql.lexemes import split_statements
 
 
 class SessionWorker:
-    """Carries out errands, and keeps what a session has named."""
+    """Carries out commands, and keeps what a session has named."""
 
     def __init__(self, wire: ClientSocket, asker: StatementRunner) -> None:
         self._wire = wire
@@ -48,62 +48,62 @@ class SessionWorker:
         """Send an error or a notice."""
         self._wire.write(told.encode())
 
-    def carry_out(self, errand: Errand, text: str, formats: Sequence[int] = ()) -> Reply:
-        """The reply to an errand of any kind but COPY. Raises: Error and others."""
-        match errand.kind:
+    def carry_out(self, command: SessionCommand, text: str, formats: Sequence[int] = ()) -> Reply:
+        """The reply to a command of any kind but COPY. Raises: Error and others."""
+        match command.kind:
             case "ask":
-                (reply,) = self.asker.ask(text, [errand])
+                (reply,) = self.asker.ask(text, [command])
                 return reply
             case "twin":
-                asked = blank_but(text, [errand.fragment])
+                asked = blank_but(text, [command.fragment])
                 table, tag = self.asker.ask_twin(lambda twin: twin.run(asked, wanted=formats))
                 return Reply(tag, table)
             case "set":
-                return self._set(errand)
+                return self._set(command)
             case "set local":
-                return self._set_local(errand)
+                return self._set_local(command)
             case "reset":
-                self.asker.reset(errand.name)
+                self.asker.reset(command.name)
             case "discard":
-                self._discard(errand)
+                self._discard(command)
             case "deallocate":
-                self.prepared.deallocate(errand.name)
+                self.prepared.deallocate(command.name)
             case "show":
-                return self.asker.show(errand)
+                return self.asker.show(command)
             case "begin":
                 self.transaction.begin()
             case "commit" | "rollback":
-                return self._end(errand)
+                return self._end(command)
             case "savepoint" | "release" | "rollback to":
-                self.transaction.savepoint(errand)
+                self.transaction.savepoint(command)
             case "declare":
-                self._declare(errand)
+                self._declare(command)
             case "fetch":
-                return self._fetch(errand)
+                return self._fetch(command)
             case "close":
-                self.cursors.close(errand.name)
+                self.cursors.close(command.name)
             case "copy":
-                self._copy(errand)
+                self._copy(command)
                 return Reply("")
-        return Reply(errand.tag)
+        return Reply(command.tag)
 
-    def _end(self, errand: Errand) -> Reply:
-        stays = self.transaction.end(errand)
+    def _end(self, command: SessionCommand) -> Reply:
+        stays = self.transaction.end(command)
         self.asker.end_transaction()
         if not stays:
             self.asker.forget_workload()
-        return Reply(errand.tag if stays else "ROLLBACK")
+        return Reply(command.tag if stays else "ROLLBACK")
 
-    def _set_local(self, errand: Errand) -> Reply:
+    def _set_local(self, command: SessionCommand) -> Reply:
         if self.state == IDLE:
             raise BadValue("SET LOCAL can only be used in transaction blocks", "25P01")
-        self.asker.keep(errand.name)
-        inner = self.asker.route(errand.fragment)
-        return self.carry_out(inner, errand.fragment.text)
+        self.asker.keep(command.name)
+        inner = self.asker.route(command.fragment)
+        return self.carry_out(inner, command.fragment.text)
 
-    def _discard(self, errand: Errand) -> None:
+    def _discard(self, command: SessionCommand) -> None:
         """DISCARD ALL: the session is as it was when it began; other kinds find nothing."""
-        if errand.name != "all":
+        if command.name != "all":
             return
         if self.state != IDLE:
             raise BadValue("DISCARD ALL cannot run inside a transaction block", "25001")
@@ -112,14 +112,14 @@ class SessionWorker:
         self.asker.forget_workload()
         self.asker.reset("")
 
-    def _set(self, errand: Errand) -> Reply:
-        if errand.name == "client_encoding" and errand.words:
-            if errand.words[0].lower().replace("-", "") not in ("utf8", "unicode", "sql_ascii"):
-                what = f'invalid value for parameter "client_encoding": "{errand.words[0]}"'
+    def _set(self, command: SessionCommand) -> Reply:
+        if command.name == "client_encoding" and command.words:
+            if command.words[0].lower().replace("-", "") not in ("utf8", "unicode", "sql_ascii"):
+                what = f'invalid value for parameter "client_encoding": "{command.words[0]}"'
                 raise BadValue(what, "22023")
-        elif errand.name == "application_name":
-            self._wire.write(parameter_status("application_name", " ".join(errand.words)[:63]))
-        return self.asker.set(errand)
+        elif command.name == "application_name":
+            self._wire.write(parameter_status("application_name", " ".join(command.words)[:63]))
+        return self.asker.set(command)
 
     def send(self, reply: Reply, formats: Sequence[int], described: bool = False) -> None:
         """Send all of a reply."""
@@ -134,32 +134,32 @@ class SessionWorker:
         if reply.tag:
             self._wire.write(complete(reply.said(0 if table is None else len(table))))
 
-    def _declare(self, errand: Errand) -> None:
-        self.cursors.check(errand.name)
-        (fragment,) = split_statements(errand.inner)
+    def _declare(self, command: SessionCommand) -> None:
+        self.cursors.check(command.name)
+        (fragment,) = split_statements(command.inner)
         inner = self.asker.route(fragment)
         if inner.tag != "SELECT":
             raise BadValue("a cursor is of a SELECT", "42601")
-        reply = self.carry_out(inner, errand.inner, [TEXT, BINARY])  # FETCH says which
+        reply = self.carry_out(inner, command.inner, [TEXT, BINARY])  # FETCH says which
         for notice in reply.notices:
             self.tell(notice)
         if reply.table is None:
             raise BadValue("a cursor is of a SELECT", "42601")
-        self.cursors[errand.name] = Fetched(reply.table, "hold" in errand.words)
+        self.cursors[command.name] = Fetched(reply.table, "hold" in command.words)
 
-    def _fetch(self, errand: Errand) -> Reply:
-        cursor = self.cursors.named(errand.name)
-        places = cursor.step(errand.step)
-        if errand.tag == "MOVE":
+    def _fetch(self, command: SessionCommand) -> Reply:
+        cursor = self.cursors.named(command.name)
+        places = cursor.step(command.step)
+        if command.tag == "MOVE":
             return Reply(f"MOVE {len(places)}")
         return Reply("FETCH", FetchedRows(cursor.table, places), counted=True)
 
-    def _copy(self, errand: Errand) -> None:
+    def _copy(self, command: SessionCommand) -> None:
         """COPY (SELECT ...) TO STDOUT, as text, CSV or binary."""
-        (fragment,) = split_statements(errand.inner)
-        kind, has_header = _read_options(errand.name)
+        (fragment,) = split_statements(command.inner)
+        kind, has_header = _read_options(command.name)
         formats = [int(kind == "binary")]
-        reply = self.carry_out(self.asker.route(fragment), errand.inner, formats)
+        reply = self.carry_out(self.asker.route(fragment), command.inner, formats)
         table = reply.table
         if table is None:
             raise ProgrammingError("E_STATEMENT", "only a SELECT can be copied")

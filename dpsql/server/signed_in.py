@@ -1,4 +1,4 @@
-"""Presence: one client that has signed in, as an operator sees it, and how it is ended."""
+"""A signed-in session: one client as an operator sees it, and how it is ended."""
 
 from __future__ import annotations
 

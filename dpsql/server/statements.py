@@ -1,4 +1,4 @@
-"""Statements of one session, each an errand that is carried out by dpsql, the twin or the session.
+"""Statements of one session, each a command that is carried out by dpsql, the twin or the session.
 
 What comes back is a ``Reply``: a table or none, a tag, and notices.
 """
@@ -24,7 +24,7 @@ from dpsql.server.catalog_twin import Declared, Twin, TwinReader
 from dpsql.server.events import Events
 from dpsql.server.messages import Head, Told
 from dpsql.server.result_stream import ResultStream, ResultTable, heads_of, wire_types
-from dpsql.server.route import KEPT, Errand, blank_but, route
+from dpsql.server.route import KEPT, SessionCommand, blank_but, route
 from dpsql.settings import SETTINGS, Taker, taken_by
 from dpsql.sql.constants import is_constant
 from dpsql.sql.lexemes import Fragment, render_literal, split_statements
@@ -121,48 +121,48 @@ class StatementRunner:
         if self._caller.is_open:
             self.connection.rollback()
 
-    def route(self, fragment: Fragment) -> Errand:
+    def route(self, fragment: Fragment) -> SessionCommand:
         """Route a statement; constants are dpsql's where nobody else is there."""
         found = route(fragment, self.knows)
         if self._twin is None and found.kind == "twin" and is_constant(fragment):
             return replace(found, kind="ask")
         return found
 
-    def ask(self, text: str, errands: Sequence[Errand]) -> list[Reply]:
+    def ask(self, text: str, commands: Sequence[SessionCommand]) -> list[Reply]:
         """Answer statements of dpsql together; ``text`` is the script that they are in.
 
         Raises: Error; Interrupted.
         """
         seen: set[str] = set()
-        markers = {errand.tag for errand in errands} & {BEGIN, RUN}
-        if len(errands) > 1 and len(markers) != 1:
-            results = iter(self._run(text, errands))
-            marked = (Reply(each.tag) if each.tag in markers else None for each in errands)
-            pairs = zip(errands, marked, strict=True)
+        markers = {command.tag for command in commands} & {BEGIN, RUN}
+        if len(commands) > 1 and len(markers) != 1:
+            results = iter(self._run(text, commands))
+            marked = (Reply(each.tag) if each.tag in markers else None for each in commands)
+            pairs = zip(commands, marked, strict=True)
             return [reply or self._reply(each, next(results), seen) for each, reply in pairs]
         return [
-            self._reply(errand, result, seen)
-            for errand in errands
-            for result in self._run(text, [errand])
+            self._reply(command, result, seen)
+            for command in commands
+            for result in self._run(text, [command])
         ]
 
-    def _run(self, text: str, errands: Sequence[Errand]) -> list[Result]:
+    def _run(self, text: str, commands: Sequence[SessionCommand]) -> list[Result]:
         """The results of statements, of several as a script."""
-        script = blank_but(text, [errand.fragment for errand in errands])
+        script = blank_but(text, [command.fragment for command in commands])
         limit = int(self.settings["statement_timeout"])
-        return self._caller.run(script, len(errands) > 1, limit)
+        return self._caller.run(script, len(commands) > 1, limit)
 
-    def _reply(self, errand: Errand, result: Result, seen: set[str]) -> Reply:
+    def _reply(self, command: SessionCommand, result: Result, seen: set[str]) -> Reply:
         notices = tuple(_notices(result, seen))
         if result.cost is not None:
             self.last_charge = charge_of(result)
         if result.columns:
-            counted = errand.tag in ("SELECT", RUN)
-            tag = "SELECT" if counted else errand.tag
+            counted = command.tag in ("SELECT", RUN)
+            tag = "SELECT" if counted else command.tag
             return Reply(tag, ResultTable(result, self.shows_errors), notices, counted)
-        if result.message and errand.tag != "SET":
+        if result.message and command.tag != "SET":
             notices = (*notices, Told("NOTICE", "00000", result.message))
-        return Reply(errand.tag, None, notices)
+        return Reply(command.tag, None, notices)
 
     def as_shown(self, reply: Reply) -> Reply:
         """A reply with columns of standard errors, or without, as it is set by now."""
@@ -209,20 +209,20 @@ class StatementRunner:
             self._told = terms, repr(terms)
         return self._told[1], analyst, self.shows_errors
 
-    def show(self, errand: Errand) -> Reply:
+    def show(self, command: SessionCommand) -> Reply:
         """SHOW of what the session itself keeps."""
-        is_charge = errand.name == "last_charge"
-        told = self.last_charge if is_charge else self.settings[errand.name]
-        if errand.name == "statement_timeout":
+        is_charge = command.name == "last_charge"
+        told = self.last_charge if is_charge else self.settings[command.name]
+        if command.name == "statement_timeout":
             told = _shown(int(told))
-        return Reply("SHOW", ResultTable(listing((errand.name,), [(told,)], "")))
+        return Reply("SHOW", ResultTable(listing((command.name,), [(told,)], "")))
 
-    def set(self, errand: Errand) -> Reply:
+    def set(self, command: SessionCommand) -> Reply:
         """SET of what the session itself keeps; other settings of clients are taken and forgotten.
 
         Raises: ProgrammingError (E_SETTING).
         """
-        name, value = errand.name, " ".join(errand.words).lower()
+        name, value = command.name, " ".join(command.words).lower()
         if name == "show_stddev":
             if value not in ("on", "off", "true", "false"):
                 raise ProgrammingError(
@@ -231,7 +231,7 @@ class StatementRunner:
             self.settings[name] = "on" if value in ("on", "true") else "off"
         elif name == "statement_timeout":
             self.settings[name] = str(_milliseconds(value))
-        return Reply(errand.tag)
+        return Reply(command.tag)
 
     def reset(self, name: str) -> None:
         """Set a setting to what the session began with, all of them where no name is given."""
@@ -242,15 +242,15 @@ class StatementRunner:
             elif each in taken_by(Taker.SET) and self._caller.first_terms is not None:
                 self._have(each, self._caller.first_terms.values[SETTINGS[each].key])
 
-    def changes_terms(self, errands: Sequence[Errand]) -> list[Errand]:
-        """Return the errands that change terms between statements of a script, but for SET."""
+    def changes_terms(self, commands: Sequence[SessionCommand]) -> list[SessionCommand]:
+        """Return the commands that change terms between statements of a script, but for SET."""
         kinds = {"set local", "discard"}
-        if self._local or any(each.kind == "set local" for each in errands):
+        if self._local or any(each.kind == "set local" for each in commands):
             kinds |= {"commit", "rollback"}
         terms = ("", *taken_by(Taker.SET))
         return [
             each
-            for each in errands
+            for each in commands
             if each.kind in kinds or (each.kind == "reset" and each.name in terms)
         ]
 
@@ -279,28 +279,30 @@ class StatementRunner:
         for name in (settings.keys() & {*taken_by(Taker.SET), *KEPT}) - {"last_charge"}:
             text = f"SET {name} = {render_literal(settings[name])}"
             (fragment,) = split_statements(text)
-            errand = self.route(fragment)
-            if errand.kind == "set":
-                self.set(errand)
+            command = self.route(fragment)
+            if command.kind == "set":
+                self.set(command)
             else:
-                self.ask(text, [errand])
+                self.ask(text, [command])
         self._first = dict(self.settings)
         if self._caller.is_open:
             self._caller.first_terms = self.connection.terms
 
-    def columns(self, errand: Errand, text: str) -> tuple[tuple[Head, ...] | None, Reply | None]:
+    def columns(
+        self, command: SessionCommand, text: str
+    ) -> tuple[tuple[Head, ...] | None, Reply | None]:
         """The columns of a statement that is not asked yet, and its reply where that is free.
 
         Raises: Error.
         """
-        if errand.tag == "SELECT":
+        if command.tag == "SELECT":
             found = self.connection.describe(text)
             noisy = [self.shows_errors and each.noisy for each in found]
             kinds = wire_types([each.type for each in found], [each.own for each in found])
             heads = heads_of([each.name for each in found], kinds, noisy)
             return heads, None
-        if errand.tag in FREE_FORMS:
-            (reply,) = self.ask(text, [errand])
+        if command.tag in FREE_FORMS:
+            (reply,) = self.ask(text, [command])
             return (None if reply.table is None else reply.table.heads), reply
         return None, None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dpsql.server.cursors import Cursors
 from dpsql.server.messages import ProtocolError
-from dpsql.server.route import Errand
+from dpsql.server.route import SessionCommand
 from dpsql.server.values import BadValue
 
 IDLE, OPEN, FAILED = b"I", b"T", b"E"
@@ -23,9 +23,9 @@ class Transaction:
         self._held: list[str] = []
         self._savepoints: list[tuple[str, list[str]]] = []
 
-    def check(self, errand: Errand | None) -> None:
+    def check(self, command: SessionCommand | None) -> None:
         """Refuse what a failed transaction does not take. Raises: ProtocolError."""
-        if self.state == FAILED and (errand is None or errand.kind not in _ENDS):
+        if self.state == FAILED and (command is None or command.kind not in _ENDS):
             text = "current transaction is aborted, commands ignored until end of transaction block"
             raise ProtocolError(text, "25P02")
 
@@ -39,34 +39,34 @@ class Transaction:
         if self.state == IDLE:
             self.state, self._held = OPEN, [*self._cursors]
 
-    def end(self, errand: Errand) -> bool:
+    def end(self, command: SessionCommand) -> bool:
         """End it, and its cursors; say whether what it did stays. Raises: BadValue."""
-        if self.state == IDLE and "chain" in errand.words:
-            what = f"{errand.tag} AND CHAIN can only be used in transaction blocks"
+        if self.state == IDLE and "chain" in command.words:
+            what = f"{command.tag} AND CHAIN can only be used in transaction blocks"
             raise BadValue(what, "25P01")
-        stays = self.state != FAILED and errand.kind == "commit"
+        stays = self.state != FAILED and command.kind == "commit"
         held = [name for name, each in self._cursors.items() if each.holds]
         if not stays and self.state != IDLE:
             held = [name for name in held if name in self._held]
         self._cursors.keep(held)
-        self.state = OPEN if "chain" in errand.words else IDLE
+        self.state = OPEN if "chain" in command.words else IDLE
         self._held = [*self._cursors]
         self._savepoints.clear()
         return stays
 
-    def savepoint(self, errand: Errand) -> None:
+    def savepoint(self, command: SessionCommand) -> None:
         """SAVEPOINT, RELEASE of one, and ROLLBACK TO one. Raises: BadValue."""
-        what = errand.kind.upper()
+        what = command.kind.upper()
         if self.state == IDLE:
             raise BadValue(f"{what} can only be used in transaction blocks", "25P01")
-        if errand.kind == "savepoint":
-            self._savepoints.append((errand.name, [*self._cursors]))
+        if command.kind == "savepoint":
+            self._savepoints.append((command.name, [*self._cursors]))
             return
         names = [name for name, _ in self._savepoints]
-        if errand.name not in names:
-            raise BadValue(f'savepoint "{errand.name}" does not exist', "3B001")
-        place = len(names) - 1 - names[::-1].index(errand.name)
-        if errand.kind == "release":
+        if command.name not in names:
+            raise BadValue(f'savepoint "{command.name}" does not exist', "3B001")
+        place = len(names) - 1 - names[::-1].index(command.name)
+        if command.kind == "release":
             del self._savepoints[place:]
         else:
             self._cursors.keep(self._savepoints[place][1])

@@ -92,7 +92,7 @@ def _aggregates(lexemes: Sequence[Lexeme], body: str) -> Iterator[_Change]:
 
 
 def _report(words: Sequence[str], place: int, end: int) -> tuple[int, int] | None:
-    """Where WITH REPORT (FORMAT = ...) stands at the end of a call, and its format."""
+    """Positions of WITH REPORT (FORMAT = ...) at the end of a call, and of its format."""
     start = next((k for k in range(place, end) if words[k : k + 2] == ["with", "report"]), end)
     is_format = words[start + 2 : start + 5] == ["(", "format", "="]
     is_last = is_format and _closing(words, start + 2) == end - 1 and start + 5 < end - 1
@@ -100,7 +100,7 @@ def _report(words: Sequence[str], place: int, end: int) -> tuple[int, int] | Non
 
 
 def _closing(words: Sequence[str], place: int) -> int:
-    """Where the parenthesis that opens at a place is closed; the last word if it is not."""
+    """Position of the parenthesis that closes one; the last word if none does."""
     depth = 0
     for index in range(place, len(words)):
         depth += (words[index] == "(") - (words[index] == ")")

@@ -107,7 +107,7 @@ def _chosen(inner: exp.Expr) -> list[exp.Expr]:
 
 
 def _span(node: exp.Expr, bounds_of: BoundsOf) -> Bounds | None:
-    """Where the values of arithmetic or of a choice are."""
+    """Bounds of the values of arithmetic or of a choice."""
     inner = node.unnest()
     if not has(inner, "choice"):
         return _range(node, bounds_of)
@@ -278,7 +278,7 @@ def number(value: float) -> exp.Expr:
 
 
 def _range(node: exp.Expr, bounds_of: BoundsOf) -> Bounds | None:
-    """Where the values of sums, differences and products of columns and numbers are."""
+    """Bounds of the values of sums, differences and products of columns and numbers."""
     inner = node.unnest()
     if isinstance(inner, exp.Literal) and not inner.is_string:
         return float(inner.name), float(inner.name)

@@ -345,7 +345,7 @@ def _read_placed(fragment: Fragment, options: Options, name: str) -> Any:
 
 
 def span_of(fragment: Fragment, name: str) -> Span:
-    """Where an option stands in its statement."""
+    """The span of an option in its statement."""
     option = rf"options\s*\([^)]*?\b({name}\s*=\s*('[^']*'|[^\s,()']+))"
     found = re.search(option, fragment.body, re.IGNORECASE)
     start, end = (0, len(fragment.body)) if found is None else found.span(1)

@@ -182,7 +182,7 @@ def _counted(names: SubqueryNames | None) -> exp.Expr | None:
 
 
 def _start(select: exp.Select) -> int:
-    """Where the first item of a SELECT begins, as far as the parser remembers it."""
+    """Position of the first item of a SELECT in the text; -1 where the parser has none."""
     walked = (part for item in select.expressions for part in item.walk())
     return min((part.meta["start"] for part in walked if "start" in part.meta), default=-1)
 

@@ -38,7 +38,7 @@ def dated(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Fragment:
 
 
 def _mentions(lexemes: Sequence[Lexeme]) -> list[tuple[int, int]]:
-    """Where CURRENT_DATE, with or without parentheses, and today() stand."""
+    """Positions of CURRENT_DATE, with or without parentheses, and of today()."""
     found = []
     words = [each.text.lower() for each in lexemes]
     for place, lexeme in enumerate(lexemes):

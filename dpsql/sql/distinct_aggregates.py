@@ -25,7 +25,7 @@ OF_ONE = (
     "bounds of a count of different values, which a unit may add to beyond them,",
     "COUNT(DISTINCT unit, contribution_bounds_per_group => (0, 1))",
 )
-"""Why other bounds of what a unit adds to such a number are refused, and what works."""
+"""Refusal of other bounds on what a unit adds to such a count: the words, and what works."""
 
 
 def distinct_values(scope: Scope, value: exp.Expr) -> Expression | None:

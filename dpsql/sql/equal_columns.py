@@ -67,7 +67,7 @@ def keyed(scope: Scope, tests: Sequence[exp.Expr]) -> dict[int, str]:
 
 
 def equal_classes(scope: Scope, tests: Sequence[exp.Expr]) -> list[set[Side]]:
-    """Which columns conditions set equal: those of one type, whose equality is transitive."""
+    """Classes of columns that conditions set equal, of one type each: equality is transitive."""
     classes: list[set[Side]] = []
     for test in tests:
         sides = sides_of(scope, test)

@@ -103,7 +103,7 @@ class Evaluator:
             self._evaluate_masks(source, pending[first : first + BATCH])
 
     def mask(self, source: Operand, condition: Expression) -> Mask:
-        """Where the condition is TRUE; shape (items of the source,)."""
+        """Mask of the items for which a condition is TRUE; shape (items of the source,)."""
         name = (source.key(), condition.sql)
         if name not in self._masks:
             self.prepare(source, [condition])

@@ -22,7 +22,7 @@ from dpsql.sql.query import Output, Tail
 from dpsql.sql.whole_numbers import is_whole, marked, settled
 
 SHOWN = "distinct"
-"""Where a SELECT notes that its groups are those of SELECT DISTINCT."""
+"""Key under which a SELECT notes that its groups are those of SELECT DISTINCT."""
 MOST_ROWS = 2**62
 """The largest number that LIMIT and OFFSET mean: more rows than any result has."""
 

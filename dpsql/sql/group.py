@@ -52,7 +52,7 @@ class Grouping:
 
     @property
     def members(self) -> Members | None:
-        """Who is in which group, shape (groups, items); None for all ranges of cells.
+        """Membership of items in groups, shape (groups, items); None for all ranges of cells.
 
         Raises: ProgrammingError (E_TOO_LARGE).
         """

@@ -13,13 +13,13 @@ from sqlglot import exp
 from dpsql.sql.lexemes import Lexeme
 
 WRITTEN = "written"
-"""Where an item notes its text."""
+"""Key under which an item notes its text."""
 _ENDS = {
     *("from", "where", "group", "having", "qualify", "window", "order", "limit", "offset"),
     *("fetch", "union", "intersect", "except", "into"),
 }
 _WITHIN = {("from", "distinct"), ("group", "within")}
-"""Such a word, and the one before it, that are part of an expression."""
+"""Pairs of words whose second ends no item: both are part of an expression."""
 
 
 def note_texts(tree: exp.Expr, body: str, left: str, lexemes: Sequence[Lexeme]) -> None:

@@ -304,7 +304,7 @@ def lookups(scope: Scope, tree: exp.Select) -> tuple[Lookup, ...]:
 
 
 def _used(scope: Scope, node: exp.Column) -> tuple[int, int] | None:
-    """Which column of which public rows a name stands for, if it does."""
+    """The public relation, and its column, that a name stands for; None where it is none."""
     try:
         found = None if isinstance(node.this, exp.Star) else scope.find_public(node)
     except ProgrammingError:  # the alias of an item, which several columns are named like, too

@@ -51,7 +51,7 @@ class Lexeme(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """Position after the last character of the token."""
         return self.start + len(self.text)
 
     @property

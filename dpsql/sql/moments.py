@@ -46,7 +46,7 @@ RANGES: dict[type[exp.Expr], tuple[float, float]] = {
     exp.RegrSxx: (0.0, float("inf")),
     exp.RegrSyy: (0.0, float("inf")),
 }
-"""Where aggregates of two columns lie, whatever the data are."""
+"""Bounds of the values of aggregates of two columns, whatever the data are."""
 
 KEPT = 64
 """Formulas that are remembered as they are parsed."""

@@ -62,7 +62,7 @@ class Names:
         return None if place is None else self.sources[place[0]][1][place[1]].value.copy()
 
     def place(self, column: exp.Column, last: int | None = None) -> Place | None:
-        """Where the column stands that a name is of, None where no source has it.
+        """The source and column that a name stands for; None where no source has it.
 
         Raises: ProgrammingError (E_UNKNOWN_COLUMN) for a name that stands for several columns.
         """

@@ -17,7 +17,7 @@ from dpsql.sql.relations import Element, Join, PublicRows, Relation, read_from
 
 _INSTEAD = "JOIN public_table ON private_column = public_column, or BETWEEN two public columns"
 _WRITTEN = "natural"
-"""Where a join notes that it was written out."""
+"""Key under which a join notes that it was written out."""
 
 
 def read_sources(

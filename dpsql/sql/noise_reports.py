@@ -19,7 +19,7 @@ from dpsql.sql.functions import has
 from dpsql.sql.lists import rank_parts
 
 LEVEL = "0.95"
-"""Which part of answers an interval holds."""
+"""Confidence level of intervals."""
 Tree: TypeAlias = "str | Mapping[str, Tree] | list[Tree]"
 """SQL of JSON, objects by name and lists of such."""
 

@@ -17,7 +17,7 @@ _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "ISOWEEK", "DAY", "HOUR", "MINUTE"
 _FORMAT = re.compile(r"([^%]|%[YmdyjHMSBbAa%])*")
 """Formats of dates that mean the same wherever they are written with percent signs."""
 _SAME = re.compile(r"([^%]|%[Ymdyj%])*")
-"""Those that MySQL, too, takes for the same."""
+"""Formats of dates that mean the same in MySQL, too."""
 _Build = Callable[[Sequence[exp.Expr]], exp.Expr]
 
 

@@ -285,7 +285,7 @@ class _Products:
         return ranked(name, values, growing=rank.kind != "mode")
 
     def upper_edges(self, rank: Rank) -> tuple[float, ...]:
-        """Where the bins of a ranked column end; none where nothing is interpolated within them."""
+        """Upper edges of the bins of a ranked column; none where nothing is interpolated."""
         column = self.table.columns[str(rank.value.column)]
         if rank.kind != "cont" or rank.value.sql != "v" or not isinstance(column.domain, Bins):
             return ()

@@ -65,7 +65,7 @@ def take_reports(
 
 
 def _closing(lexemes: Sequence[Lexeme], place: int) -> int:
-    """Where the parenthesis is that closes a call with something at a place."""
+    """Position of the parenthesis that closes the call around a lexeme."""
     depth = 0
     for index in range(place, len(lexemes)):
         depth += (lexemes[index].text == "(") - (lexemes[index].text == ")")

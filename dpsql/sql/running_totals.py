@@ -32,7 +32,7 @@ class EvenBins:
 
     @classmethod
     def of(cls, column: Column) -> EvenBins | None:
-        """Those of a column; None where it has none, or of several widths."""
+        """The bins of a column; None where it has none, or bins of several widths."""
         edges = column.domain.edges if isinstance(column.domain, Bins) else ()
         widths = {after - before for before, after in itertools.pairwise(edges)}
         if len(widths) != 1:

@@ -23,7 +23,7 @@ _KEPT: dict[type[exp.Expr], str] = {
 _AROUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 
 _Pairs = Sequence[tuple[int | None, int | None]]
-"""Where the columns of an operation are on its sides; None is NULL."""
+"""Positions of each result column on the left and right side; None is NULL."""
 
 
 def set_operation(
@@ -83,7 +83,7 @@ def set_operation(
 
 
 def _paired(node: exp.SetOperation, left: Known, right: Known, locate: Locate) -> _Pairs:
-    """Where each column of the operation is on both sides."""
+    """Positions of each column of a set operation on both sides."""
     word, by_name = node.key.upper(), bool(node.args.get("by_name"))
     known = {*_AROUND, "by_name"} if isinstance(node, exp.Union) else _AROUND
     extra = [key for key, value in node.args.items() if value and key not in known]

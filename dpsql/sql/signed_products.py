@@ -143,7 +143,7 @@ class Pieces:
         return listing is not None and listing.keep and row == len(listing.rows) - 1
 
     def mask(self, condition: Expression, row: int) -> Mask:
-        """Where a condition holds, over the items of its column."""
+        """Mask of the items of a column for which a condition holds."""
         found = self.evaluator.mask(self.source(condition.column, condition.listed), condition)
         mask: Mask = self.of_row(found, condition, row)
         return mask
@@ -291,7 +291,7 @@ class Pieces:
     def _beside(
         self, each: Coupled, axes: Sequence[Given], alone: Given, row: int, size: int
     ) -> NDArray[np.bool_] | None:
-        """Where a condition holds on ``size`` combinations, for one row of the listing.
+        """Mask of ``size`` combinations on which a condition holds, for one row of the listing.
 
         Other rows are compared as well, as many as have room, and what they meet is kept. None
         where that cannot be, or fails for some row.

@@ -106,7 +106,7 @@ def columns_asked(
 
 
 class _SpreadItems:
-    """Which columns of FROM an item stands for."""
+    """Expansion of items such as ``*`` to columns of FROM."""
 
     def __init__(
         self, sources: Sequence[ListedColumns], evaluator: Evaluator, locate: Locate
@@ -223,7 +223,7 @@ class _SpreadItems:
         return [each for each in fields if each.name.casefold() in wanted]
 
     def holds(self, asked: exp.Expr, names: list[str]) -> list[bool]:
-        """Which names meet a pattern, or a function of names."""
+        """Test of names by a pattern, or by a function of names."""
         name: exp.Expr = exp.column(_ASKED)
         if isinstance(asked, exp.Literal) and asked.is_string:
             test: exp.Expr = exp.RegexpLike(this=name, expression=asked.copy())

@@ -126,7 +126,7 @@ def refuse_change(fragment: Fragment, lexemes: Sequence[Lexeme]) -> NoReturn:
 
 
 def _first_wrong(words: Sequence[str], form: Sequence[str | None]) -> int | None:
-    """Where words first depart from a form, in which None is any word."""
+    """Position of the first word that departs from a form, in which None is any word."""
     for place, wanted in enumerate(form):
         if place >= len(words) or wanted not in (None, words[place]):
             return place

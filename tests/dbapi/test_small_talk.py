@@ -144,11 +144,11 @@ def test_giving_up_stands_alone(connection: Connection, words: str) -> None:
 def test_over_the_wire_a_rollback_forgets_the_workload(catalog: Path) -> None:
     site = open_site(catalog)
     asker = StatementRunner(site, None, None)
-    clerk = SessionWorker(None, asker)  # type: ignore[arg-type]
+    worker = SessionWorker(None, asker)  # type: ignore[arg-type]
 
     def say(sql: str) -> str:
         (fragment,) = split_statements(sql)
-        return clerk.carry_out(asker.route(fragment), sql).tag
+        return worker.carry_out(asker.route(fragment), sql).tag
 
     assert say("SELECT 1") == "SELECT"
     assert say("ROLLBACK") == "ROLLBACK"

@@ -134,7 +134,7 @@ def _kinds(data: bytes) -> list[bytes]:
 
 def test_no_message_breaks_a_session(site: Server) -> None:
     rng = random.Random(first_seed(20261122))
-    asker, lobby, remembered = (
+    asker, idle, remembered = (
         StatementRunner(site.databases.first.site, None, "ana"),
         IdleClients(),
         Remembered(),
@@ -149,13 +149,13 @@ def test_no_message_breaks_a_session(site: Server) -> None:
         data, count = _transcript(rng)
         sent += count
         back = _exchange(
-            data, lambda wire: ClientConnection(wire, asker, None, lobby, remembered).run()
+            data, lambda wire: ClientConnection(wire, asker, None, idle, remembered).run()
         )
         assert set(_kinds(back)) <= set(map(bytes, zip(b"ZECTDNSItn123sVHcd", strict=False))), data
         assert b"Traceback" not in back
         assert b"defect of the server" not in back, data
     asker.close()
-    lobby.close()
+    idle.close()
     assert len(site.databases.first.site.engine.entries()) == before
     growth = _held() - held
     print(

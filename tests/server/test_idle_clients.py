@@ -241,9 +241,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reached: list[str] = []
     ask = StatementRunner.ask
 
-    def watch(self: StatementRunner, text: str, errands: object) -> object:
+    def watch(self: StatementRunner, text: str, commands: object) -> object:
         reached.append(text)
-        return ask(self, text, errands)  # type: ignore[arg-type]
+        return ask(self, text, commands)  # type: ignore[arg-type]
 
     monkeypatch.setattr(StatementRunner, "ask", watch)
     return reached

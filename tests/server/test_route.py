@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dpsql.server.route import Errand, blank_but, route
+from dpsql.server.route import SessionCommand, blank_but, route
 from dpsql.sql.lexemes import split_statements
 
 DECLARED = {("t",), ("public", "t"), ("t.s",)}
 
 
-def _route(sql: str) -> Errand:
+def _route(sql: str) -> SessionCommand:
     (fragment,) = split_statements(sql)
     return route(fragment, lambda parts: tuple(part.casefold() for part in parts) in DECLARED)
 
@@ -95,11 +95,11 @@ def test_where_statements_go(kind: str, sqls: list[str]) -> None:
 
 def test_what_a_cursor_is_of_keeps_its_place() -> None:
     sql = "DECLARE c CURSOR FOR SELECT COUNT(*) FROM t"
-    errand = _route(sql)
-    assert len(errand.inner) == len(sql)
-    assert errand.inner.strip() == "SELECT COUNT(*) FROM t"
-    errand = _route("COPY (SELECT COUNT(*) FROM t) TO STDOUT CSV HEADER")
-    assert (errand.name, errand.inner.strip()) == ("csv header", "SELECT COUNT(*) FROM t")
+    command = _route(sql)
+    assert len(command.inner) == len(sql)
+    assert command.inner.strip() == "SELECT COUNT(*) FROM t"
+    command = _route("COPY (SELECT COUNT(*) FROM t) TO STDOUT CSV HEADER")
+    assert (command.name, command.inner.strip()) == ("csv header", "SELECT COUNT(*) FROM t")
 
 
 def test_blanks_keep_places() -> None:

@@ -36,7 +36,7 @@ EXPLAINED = {
     "server/supervisor.py rung.recv(4096)": "the same",
     "server/reload.py self._thread.join()": "the server is closed",
     "server/client_socket.py self._socket.recv(PIECE)": "it does not wait",
-    "server/client_socket.py self._socket.recv(max(PIECE, count - len(self._in)))": "as the lobby",
+    "server/client_socket.py self._socket.recv(max(PIECE, count - len(self._in)))": "idle clients",
 }
 """Waits without a time, and why nobody need end them; the list may only shrink."""
 

@@ -30,7 +30,7 @@ Spelled = Sequence[tuple[Counts, Words]]
 FREE = 0
 """The mark of a free place, and of the end of a chain: records start after it."""
 LAST = (1 << 32) - 1
-"""Where the last record ends, at the latest."""
+"""Largest position at which a record may end."""
 SPARE = 2
 """Places for every text, at least."""
 RECORD = 4

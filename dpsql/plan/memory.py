@@ -1,7 +1,8 @@
 """Memory that a request will need, from public facts: refused in time rather than run out.
 
 What a request holds at its peak is forecast from the sizes of columns, products and results. The
-figures per number are those of measured runs: see decision 93.
+figures per number are fitted to runs of random statements, each in a process of its own:
+``python -m tests.support.held_memory``. Decision 93 has the reasons.
 """
 
 from __future__ import annotations

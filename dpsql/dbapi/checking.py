@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.catalog import Table
+from dpsql.catalog.domain import Values
 from dpsql.catalog.read import read_catalog
 from dpsql.catalog.view import RowView, leaves_out
 from dpsql.engine.matrix import Measuring
@@ -21,7 +22,7 @@ from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request, make_plan
-from dpsql.privacy.vaults import share_room
+from dpsql.privacy.vaults import read_public, share_room
 from dpsql.records import dataclass, replace
 from dpsql.sql.lexemes import split_statements
 from dpsql.sql.parse import parse
@@ -44,6 +45,21 @@ class Opened:
     kind: str
     files: int
     families: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A listed column of a private table beside that of its name in a public one.
+
+    ``unmet`` are declared values that no public row has, of so many ``declared`` ones, and
+    ``unknown`` those of public rows that are not declared.
+    """
+
+    column: str
+    public: str
+    declared: int
+    unmet: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +139,31 @@ def examine(
                 yield inspect_rows(table, known)
         except DatabaseError as error:
             yield error
+
+
+def public_keys(table: Table, known: Sequence[Table]) -> Iterator[PublicKey]:
+    """Compare the lists of a private table with public columns of the same name.
+
+    Public facts alone: rows with a value that no public row has are lost where the two are joined.
+    Columns that agree, and public tables that do not open, are left out.
+    """
+    for public in () if table.public else (each for each in known if each.public):
+        try:
+            values = {name.casefold(): found for name, (_, found) in read_public(public).items()}
+            for key, column in table.columns.items():
+                if not isinstance(column.domain, Values) or key not in values:
+                    continue
+                here = {str(each) for each in column.domain.representatives}
+                there = {str(each) for each in values[key] if each is not None}
+                found = PublicKey(
+                    *(column.name, public.name, len(here)),
+                    tuple(sorted(here - there)),
+                    tuple(sorted(there - here)),
+                )
+                if found.unmet or found.unknown:
+                    yield found
+        except DatabaseError:
+            continue  # what is wrong with it is told of itself
 
 
 def plan_estimate(engine: Engine, tables: Sequence[Table], epsilon: Fraction) -> Plan:

@@ -80,7 +80,8 @@ class ColumnFigures:
 
     ``values`` are the undeclared values, the most frequent first, with their numbers of rows,
     ``remedies`` say how they would be counted. ``type`` is the declared one, ``stored`` the family
-    of what is stored. ``idle`` says why nothing can be asked of the column.
+    of what is stored. ``idle`` says why nothing can be asked of the column. ``words`` are those
+    that the source declares for what is missing, and nothing at all, with their numbers of rows.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ColumnFigures:
     remedies: tuple[Remedy, ...]
     clipped: Clipped | None
     idle: str
+    words: tuple[tuple[str, int], ...] = ()
 
     @property
     def outside(self) -> int:
@@ -138,7 +140,8 @@ class Figures:
     where all are. ``unread`` are the lines of CSV files that are no rows, by reason.
     ``roomier`` has larger ``max_rows`` and the rows that would count; ``met`` the references.
     ``room`` are the rows that room is taken for before the first is read: None where a server
-    counts them. ``stated`` is the number that the catalog states.
+    counts them. ``stated`` is the number that the catalog states. Columns are ``undeclared`` that
+    the source has and the catalog does not name.
     """
 
     table: str
@@ -159,6 +162,7 @@ class Figures:
     met: tuple[MetRows, ...]
     room: int | None = None
     stated: int | None = None
+    undeclared: tuple[str, ...] = ()
 
 
 def inspect_source(table: Table) -> tuple[str, int, dict[str, str]]:
@@ -259,7 +263,16 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
         met=met,
         room=None if table.is_pushed else table.room,
         stated=table.row_count_hint,
+        undeclared=_unnamed(table, stored),
     )
+
+
+def _unnamed(table: Table, stored: StoredTable) -> tuple[str, ...]:
+    """Return the columns of a source that its catalog does not name, as they are stored."""
+    unit = [] if table.unit.through or table.unit.column is None else [table.unit.column]
+    named = [*(each.name for each in table.columns.values()), *table.keys, *unit]
+    places = {position(table, stored, name) for name in named}
+    return tuple(name for i, (name, _) in enumerate(stored.columns) if i not in places)
 
 
 def _numbered(rows: Rows) -> Rows:
@@ -338,7 +351,24 @@ def _of_column(
         tuple(sorted(remedies, key=lambda each: -each.rows)),
         clipped,
         idle,
+        _missing_words(stored, name, written),
     )
+
+
+def _missing_words(
+    stored: StoredTable, name: str, written: Delimited
+) -> tuple[tuple[str, int], ...]:
+    """Return how NULL is written in a text: by declared words and by nothing, the former first."""
+    if not written.missing or not isinstance(stored, FileTable):
+        return ()
+    plain = replace(stored.source, written=replace(written, missing=()))
+    found = Counter[str]()
+    for texts in replace(stored, source=plain).texts(name):
+        gone = np.ma.getmaskarray(texts)
+        found[""] += int(gone.sum())
+        found.update(each for each in np.ma.getdata(texts)[~gone] if each in written.missing)
+    words = [(word, found[word]) for word in (*written.missing, "") if found[word]]
+    return tuple(words) if len(words) > 1 or (words and words[0][0]) else ()
 
 
 def _clipped(stored: StoredTable, table: Table) -> dict[str, Clipped]:

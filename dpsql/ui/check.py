@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.catalog import Table
-    from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, Opened
+    from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, Opened, PublicKey
 
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 NOWHERE = ": are keys written alike in both, and all of its rows there?"
 MOST_VALUES = 20
 """Undeclared values of a column that are listed."""
+MOST_SHOWN = 5
+"""Values of a public table, or of a list, that are shown."""
+MOST_NAMES = 40
+"""Undeclared columns of a table that are listed."""
 
 
 @click.command(context_settings=WIDE)
@@ -65,7 +69,7 @@ def check(
 
 
 def _tell_figures(tables: Sequence[Table], known: Sequence[Table], with_values: bool) -> int:
-    from dpsql.dbapi.checking import Opened, examine
+    from dpsql.dbapi.checking import Opened, examine, public_keys
 
     _print([PRIVATE])
     status = 0
@@ -77,7 +81,30 @@ def _tell_figures(tables: Sequence[Table], known: Sequence[Table], with_values: 
             _print(_opened_lines(found))
         else:
             _print(figures_lines(found, with_values))
+            table = next(each for each in tables if each.name == found.table)
+            _print(_public_line(each) for each in public_keys(table, known))
     return status
+
+
+def _public_line(found: PublicKey) -> str:
+    """A line on public rows that a column does not meet, or the other way round."""
+    column, public = printable(found.column), printable(found.public)
+    said = []
+    if found.unmet:
+        lost = count(len(found.unmet), "value finds", "values find")
+        alike = ": are they written alike in both?" if len(found.unmet) == found.declared else ""
+        listed = f"{lost} no row of {public}, joined by {column}{alike or _listed(found.unmet)}"
+        said.append(f"of {found.declared:,} declared, {listed}")
+    if found.unknown:
+        more = count(len(found.unknown), "value", "values")
+        said.append(f"{more} of {public} not declared in {column}{_listed(found.unknown)}")
+    return f"  {column}: {'; '.join(said)}"
+
+
+def _listed(values: Sequence[str]) -> str:
+    shown = ", ".join(repr(printable(each)[:60]) for each in values[:MOST_SHOWN])
+    more = len(values) - MOST_SHOWN
+    return f" ({shown}{f' and {more:,} more' if more > 0 else ''})"
 
 
 def _opened_lines(found: Opened) -> list[str]:
@@ -89,23 +116,28 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
     """The exact figures of one table as text."""
     files = ", 1 file" if found.files == 1 else f", {found.files:,} files"
     kind = found.kind if found.kind in SERVERS else f"{found.kind}{files}"
-    lines = [f"{printable(found.table)}: {kind}, opens; {found.rows:,} rows"]
+    lines = [f"{printable(found.table)}: {kind}, opens; {count(found.rows, 'row')}"]
     lines += _room_lines(found)
     if found.unread:
-        lines.append(f"  {sum(e.count for e in found.unread):,} lines are no rows and never count")
+        lost = sum(e.count for e in found.unread)
+        never = count(lost, "line is no row and never counts", "lines are no rows and never count")
+        lines.append(f"  {never}")
     for each in found.unread:
         at = f"first in line {each.first:,}, column {each.place:,}, of {printable(each.file)}"
-        lines.append(f"    {each.count:,} have {each.why}, {at}: {each.remedy}")
+        lines.append(f"    {count(each.count, 'has', 'have')} {each.why}, {at}: {each.remedy}")
     if found.unit is not None:
         unit = printable(found.unit)
         ids = f": write {unit} in each" if found.unowned and not found.met else ""
-        lines.append(f"  {found.unowned:,} rows without {unit} never count{ids}")
+        never = "never counts" if found.unowned == 1 else "never count"
+        lines.append(f"  {count(found.unowned, 'row')} without {unit} {never}{ids}")
         lines.append(
-            f"  {found.units:,} units, {found.crowded:,} beyond max_rows = {found.max_rows:,}: "
-            f"{found.dropped:,} of their rows do not count"
+            f"  {count(found.units, 'unit')}, {found.crowded:,} beyond max_rows = "
+            f"{found.max_rows:,}: {found.dropped:,} of their rows "
+            f"{'does' if found.dropped == 1 else 'do'} not count"
         )
         lines += [
-            f"    max_rows = {most:,} would keep {rows:,} rows" for most, rows in found.roomier
+            f"    max_rows = {most:,} would keep {count(rows, 'row')}"
+            for most, rows in found.roomier
         ]
     for way in found.met:
         keys, table = printable(", ".join(way.keys)), printable(way.table)
@@ -113,15 +145,33 @@ def figures_lines(found: Figures, with_values: bool) -> list[str]:
             "" if way.unit else f", {way.foreign:,} one of another {printable(str(found.unit))}"
         )
         lines.append(
-            f"  by {keys}, {way.found:,} rows find a row of {table}{others}, {way.nowhere:,} none"
+            f"  by {keys}, {count(way.found, 'row finds', 'rows find')} a row of {table}{others}, "
+            f"{way.nowhere:,} none"
             f"{NOWHERE if way.nowhere else ''}"
         )
-    lines.append(f"  {found.most:,} rows count where no column is mentioned")
-    lines.append(f"  {found.least:,} rows count where all columns are")
+    lines.append(f"  {count(found.most, *COUNTS)} where no column is mentioned")
+    lines.append(f"  {count(found.least, *COUNTS)} where all columns are")
     for column in found.columns:
         lines += _column_lines(column)
         lines += _value_lines(column.values) if with_values else []
+    if found.undeclared:
+        names = ", ".join(map(printable, found.undeclared[:MOST_NAMES]))
+        more = len(found.undeclared) - MOST_NAMES
+        names += f" and {more:,} more" if more > 0 else ""
+        lines.append(f"  not declared, so that nothing can be asked of it: {names}")
     return lines
+
+
+COUNTS = ("row counts", "rows count")
+
+
+def count(number: int, one: str, more: str = "") -> str:
+    """Return a number with the word for what is counted, in the singular for one.
+
+    >>> count(1, "row"), count(1200, "row"), count(1, "is", "are")
+    ('1 row', '1,200 rows', '1 is')
+    """
+    return f"{number:,} {one if number == 1 else more or f'{one}s'}"
 
 
 def _room_lines(found: Figures) -> list[str]:
@@ -130,12 +180,13 @@ def _room_lines(found: Figures) -> list[str]:
         return []
     if found.stated is None and found.rows > found.room:
         more = "`spill` names a folder with room for more"
-        return [f"  there is room for {found.room:,} rows alone: {more}"]
+        return [f"  there is room for {count(found.room, 'row')} alone: {more}"]
     if found.stated is None:
         return [f"  {ROOM.format(found.room)}"]
     if found.rows > found.stated:
-        return [f"  row_count_hint states {found.stated:,} rows: state as many as there may be"]
-    return [f"  room for {found.stated:,} rows, as row_count_hint states"]
+        stated = count(found.stated, "row")
+        return [f"  row_count_hint states {stated}: state as many as there may be"]
+    return [f"  room for {count(found.stated, 'row')}, as row_count_hint states"]
 
 
 def _column_lines(column: ColumnFigures) -> list[str]:
@@ -145,20 +196,33 @@ def _column_lines(column: ColumnFigures) -> list[str]:
         return [f"  {name}: nothing can be asked of it: {column.idle}"]
     lines = [f"  {name}: takes every row"]
     if column.outside:
-        lines = [f"  {name}: leaves out {column.outside:,} rows where it is mentioned"]
+        lines = [f"  {name}: leaves out {count(column.outside, 'row')} where it is mentioned"]
     if column.nulls:
-        lines.append(f"    {column.nulls:,} are NULL: null = true would count them")
+        null = count(column.nulls, "is NULL: null = true would count it", NULLS)
+        lines.append(f"    {null}")
+    if column.words:
+        told = ", ".join(f"{rows:,} {_word(word)}" for word, rows in column.words)
+        lines.append(f"    NULL is written in {count(len(column.words), 'way')}: {told}")
     for each in column.remedies:
-        kinds = "1 value" if each.values == 1 else f"{each.values:,} values"
-        lines.append(f"    {each.rows:,} hold {kinds} not declared: {each.words}")
+        kinds = count(each.values, "value")
+        holds = count(each.rows, "holds", "hold")
+        lines.append(f"    {holds} {kinds} not declared: {each.words}")
     if column.clipped is not None:
         cut = column.clipped
         lines.append(
-            f"    {cut.below:,} are below its bounds and {cut.above:,} above, and clipped: "
+            f"    {count(cut.below, 'is', 'are')} below its bounds and {cut.above:,} above, and "
+            "clipped: "
             f"their mean is {cut.clipped_mean:.6g} instead of {cut.mean:.6g}; wider bounds clip "
             "fewer, with more noise in sums"
         )
     return lines
+
+
+NULLS = "are NULL: null = true would count them"
+
+
+def _word(word: str) -> str:
+    return f"as {printable(word)!r}" if word else "as nothing"
 
 
 def _value_lines(values: Sequence[tuple[str, int]]) -> list[str]:
@@ -213,4 +277,5 @@ def _number(value: float, stddev: float) -> str:
 
 
 def _print(lines: Iterable[str]) -> None:
-    print(*map(printable_lines, lines), sep="\n")
+    for line in lines:
+        print(printable_lines(line))

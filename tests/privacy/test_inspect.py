@@ -21,7 +21,7 @@ from dpsql.errors import DataUnavailable
 from dpsql.privacy import inspect
 from dpsql.privacy.inspect import Figures, inspect_rows
 from dpsql.privacy.vault.codes import spill
-from dpsql.ui.check import figures_lines
+from dpsql.ui.check import count, figures_lines
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 
@@ -191,7 +191,7 @@ def test_each_defect_has_a_remedy_of_its_own(
     (remedy,) = found.columns[0].remedies
     assert words in remedy.words
     kind = list(COLUMNS.values())[column][1]
-    assert any(f"  c0 ({kind}): leaves out 1 rows" in line for line in figures_lines(found, False))
+    assert any(f"  c0 ({kind}): leaves out 1 row " in line for line in figures_lines(found, False))
 
 
 def test_typed_values_have_remedies_for_types(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_the_curator_is_told_how_many_rows_there_is_room_for(
     elif stated:
         assert told == "  room for 10 rows, as row_count_hint states"
     elif room < 10:
-        assert told == f"  there is room for {room} rows alone: {MORE_ROOM}"
+        assert told == f"  there is room for {count(room, 'row')} alone: {MORE_ROOM}"
     else:
         assert told == f"  {ROOM.format(room)}"
 
@@ -310,7 +310,7 @@ FINDINGS = """
 epsilon = 1
 [unit.person]
 [table.t]
-source = { file = "t.csv", missing = ["-99"] }
+source = { file = "t.csv", missing = ["-99", "?"] }
 privacy_unit = { column = "who", max_rows = 4 }
 [table.t.column]
 age = { type = "integer", domain = [0, 120] }
@@ -327,7 +327,7 @@ privacy_unit = { through = "t", on = { visit = "visit" }, max_rows = 30 }
 amount = { type = "integer", bounds = [0, 40] }
 """
 TOLD = (
-    "1 lines are no rows and never count",
+    "1 line is no row and never counts",
     "first in line 32, column 7, of t.csv: write as many delimiters in every line as in the header",
     "3 rows without who never count: write who in each",
     "2 units, 1 beyond max_rows = 4: 19 of their rows do not count",
@@ -336,9 +336,11 @@ TOLD = (
     "max_rows = 20 would keep 24 rows",
     "max_rows = 23 would keep 27 rows",
     "2 are NULL: null = true would count them",
-    '5 hold 2 values not declared: words for what is missing: declare missing = ["-99", "NA", '
+    "NULL is written in 2 ways: 1 as '-99', 1 as nothing",
+    "not declared, so that nothing can be asked of it: code, form",
+    '5 hold 2 values not declared: words for what is missing: declare missing = ["-99", "?", "NA", '
     '"k.A."] in the source',
-    "1 hold 1 value not declared: a wider domain would count them",
+    "1 holds 1 value not declared: a wider domain would count them",
     "10 are below its bounds and 5 above, and clipped: their mean is 66.6667 instead of 116.667; "
     "wider bounds clip fewer",
     "4 hold 1 value not declared: other = true would count them",
@@ -352,13 +354,13 @@ TOLD = (
 
 
 def test_every_kind_of_finding_is_told_with_its_remedy(tmp_path: Path) -> None:
-    lines = ["visit,who,age,cost,ward,day,notes,score,when"]
+    lines = ["visit,who,age,cost,ward,day,notes,score,when,code,form"]
     for i in range(30):
         who = "" if i < 3 else "p1" if i < 7 else "p2"
         age = {3: "NA", 4: "NA", 5: "NA", 6: "k.A.", 7: "k.A.", 8: "-99", 9: "", 10: "200"}
         cost = -50 if i < 10 else 500 if i >= 25 else 100
         ward, day = "B" if i < 4 else "A", "03.04.2024" if i < 6 else "2024-04-03"
-        lines.append(f"{i},{who},{age.get(i, 30)},{cost},{ward},{day},x,1,{day}")
+        lines.append(f"{i},{who},{age.get(i, 30)},{cost},{ward},{day},x,1,{day},7,8")
     (tmp_path / "t.csv").write_text("\n".join([*lines, "30,p2,"]) + "\n")
     bills = [f"{i if 3 <= i < 23 else -i},1" for i in range(30)]
     (tmp_path / "bills.csv").write_text("\n".join(["visit,amount", *bills]) + "\n")

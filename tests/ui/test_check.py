@@ -156,6 +156,50 @@ def test_the_command_tells_them_as_private(dpsql: Run, catalog: Path) -> None:
     assert "public: public" not in named.out
 
 
+KEYS = """
+[budget]
+epsilon = 1
+[table.visits]
+source = "v.csv"
+privacy_unit = "row"
+[table.visits.column]
+ward = { type = "text", domain = ["A", "B", "C"] }
+age = { type = "integer", domain = [0, 99] }
+[table.wards]
+source = "w.csv"
+public = true
+[table.wards.column]
+ward = { type = "text" }
+[table.gone]
+source = "gone.csv"
+public = true
+[table.gone.column]
+ward = { type = "text" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("public", "told"),
+    [
+        ("A C B", ""),
+        ("A B", "of 3 declared, 1 value finds no row of wards, joined by ward ('C')"),
+        ("A B C D", "1 value of wards not declared in ward ('D')"),
+        ("a b c", "of 3 declared, 3 values find no row of wards, joined by ward: are they written"),
+    ],
+)
+def test_lists_are_compared_with_public_rows(
+    public: str, told: str, tmp_path: Path, dpsql: Run
+) -> None:
+    (tmp_path / "c.toml").write_text(KEYS)
+    (tmp_path / "v.csv").write_text("ward,age\nA,1\n")
+    rows = "".join(f"{each},1\n" for each in public.split())
+    (tmp_path / "w.csv").write_text(f"ward,age\n{rows}")
+    lines = dpsql("check", tmp_path / "c.toml").out.splitlines()
+    found = [line for line in lines if line.startswith("  ward: ")]
+    assert len(found) == bool(told)
+    assert told in "".join(found)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_lines_that_are_no_rows_are_counted(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

@@ -8,7 +8,6 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from configparser import ConfigParser
 from pathlib import Path
 
 import click
@@ -230,16 +229,6 @@ def test_the_tests_that_run_blocks_read_their_pages() -> None:
         assert not page or f'"{Path(page).stem}' in text or page in text or Path(page).name in text
 
 
-def test_the_unit_of_systemd_starts_what_there_is() -> None:
-    (unit,) = [each for each in blocks(DOCS / "server.md", "") if each.startswith("[Service]")]
-    read = ConfigParser(interpolation=None)
-    read.optionxform = str  # type: ignore[assignment,method-assign]
-    read.read_string(unit)
-    program, _, line = read["Service"]["ExecStart"].partition(" ")
-    assert Path(program).name == "dpsql"
-    understand(line)
-
-
 def test_the_picture_of_the_house_shows_folders_and_modules_that_there_are() -> None:
     (picture,) = blocks(DOCS / "architecture.md", "")
     shown = re.findall(r"\b[a-z_]+/[a-z_]*", picture)
@@ -283,9 +272,9 @@ def test_the_statements_about_keys_run(tmp_path: Path) -> None:
 def test_what_can_be_installed_is_on_the_page_and_is_all_there_is() -> None:
     root = ROOT
     extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    offered = extras["optional-dependencies"].keys() - {"docs", "test"}
+    offered = extras["optional-dependencies"].keys() - {"docs", "test", "release"}
     page = re.findall(r"dpsql\[(\w+)\]", (DOCS / "install.md").read_text("utf-8"))
     assert set(page) == offered
     for path in [*PAGES, *(root / "dpsql").rglob("*.py")]:
-        named = re.findall(r"pip install '?dpsql\[([\w,]+)\]", path.read_text("utf-8"))
+        named = re.findall(r"pip install '?(?:\./)?dpsql\[([\w,]+)\]", path.read_text("utf-8"))
         assert {each for one in named for each in one.split(",")} <= offered, path

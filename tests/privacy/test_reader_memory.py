@@ -50,9 +50,15 @@ HOLDING = {
     "crossed": "SELECT a.who, b.c FROM t a, t b",
     "found": "SELECT who, c FROM t WHERE EXISTS (SELECT 1 FROM t x WHERE x.c > t.c)",
     "median": "SELECT who, (SELECT median(c) FROM t) AS c FROM t",
+    "listed_all": "SELECT 'x' AS who, len(list(who)) AS c FROM t",
+    "windowed": "SELECT who, len(list(c) OVER (PARTITION BY c)) AS c FROM t",
+    "told_apart": "SELECT who, count(DISTINCT c) OVER (PARTITION BY who) AS c FROM t",
+    "lesser": "SELECT a.who, b.c FROM t a JOIN t b ON a.who < b.who AND a.c > b.c",
     "repeated": "WITH RECURSIVE a AS (SELECT who, c FROM t UNION SELECT who, 0 FROM a) FROM a",
 }
 """Views by how DuckDB works them out: row by row, or holding rows."""
+KEEPING = ("listed", "listed_all", "windowed", "told_apart", "median", "lesser", "repeated")
+"""Those that hold rows in memory, whatever folder there is."""
 
 
 def write(folder: Path, kind: str, rows: int) -> str:
@@ -112,6 +118,19 @@ def test_views_that_hold_rows_are_refused_before_any_is_read(tmp_path: Path) -> 
             with pytest.raises(DataUnavailable, match="sorts, groups or joins") as caught:
                 opened(source, view)
             assert "spill" in f"{caught.value.hint}"
+
+
+@pytest.mark.parametrize("rows", [0, 30])
+def test_what_no_folder_holds_is_refused_before_any_row_is_read(rows: int, tmp_path: Path) -> None:
+    source, room = write(tmp_path, "view", rows), tmp_path / "room"
+    room.mkdir()
+    refused = set[str]()
+    for view in HOLDING:
+        try:
+            opened(source, view, spill=str(room))
+        except DataUnavailable as error:
+            refused.add(view if "which no folder holds" in str(error) else str(error))
+    assert refused == {*KEEPING}
 
 
 @pytest.mark.parametrize("view", ["different", "sorted"])

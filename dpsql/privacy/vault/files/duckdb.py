@@ -99,8 +99,8 @@ class FileEngine:
             with room as connection:
                 options = named, vouched, version, written, found
                 source = open_source(connection, table.source, table.name, *options)
-                if source.relation is not None and spill is None and not table.public:
-                    require_streamed(connection, source.relation, table)
+                if source.relation is not None and not table.public:
+                    require_streamed(connection, source.relation, table, spill is not None)
                 return source
 
         if (

@@ -11,7 +11,9 @@ import logging
 import os
 import resource
 import shutil
+import signal
 import subprocess
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +27,8 @@ MEMORY = 1 << 30
 """Bytes of the address space of each process."""
 SECONDS = 60
 """Most seconds that the server may take to start, or to stop."""
+STEP = 0.02
+"""Seconds between looks at whether it has stopped."""
 SPOKEN, OLDEST = 16, 14
 """The release whose catalogs the wire speaks of, and the oldest that answers its questions."""
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")
@@ -39,16 +43,42 @@ HINT = (
 
 
 class OwnPostgres(Protocol):
-    """Programs that make, start and stop a PostgreSQL in a folder."""
+    """Programs that make and start a PostgreSQL in a folder."""
 
     def start(self, folder: Path) -> str:
         """Start it, or see that it runs; return its DSN. Raises: OperationalError (E_TWIN)."""
 
-    def is_running(self, folder: Path) -> bool:
-        """True if it has a process that runs."""
 
-    def stop(self, folder: Path) -> None:
-        """Stop it and remove the folder."""
+def is_running(folder: Path) -> bool:
+    """True if a PostgreSQL runs in a folder, whoever has started it."""
+    return _process_in(folder) is not None
+
+
+def end_postgres(folder: Path) -> None:
+    """End what runs in a folder at once, and remove it, whatever a process that died has left."""
+    process = _process_in(folder)
+    if process is not None:
+        with suppress(OSError):
+            os.kill(process, signal.SIGQUIT)
+        for _ in range(500):
+            if not is_running(folder):
+                break
+            time.sleep(STEP)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _process_in(folder: Path) -> int | None:
+    """The process that a folder names as its own, unless that number is another's by now."""
+    try:
+        process = int((folder / "postmaster.pid").read_text().split()[0])
+        os.kill(process, 0)
+    except (OSError, ValueError, IndexError):
+        return None
+    try:
+        works_in = Path(f"/proc/{process}/cwd").readlink()
+    except OSError:  # it has ended, and nobody has taken note; or there is no such file system
+        return process
+    return process if works_in == folder.resolve() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +102,7 @@ class SystemPostgres:
                     shutil.chown(folder, *owner)
                 trusting = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
                 self._run("initdb", folder, *trusting, "--username=postgres").check_returncode()
-            if not self.is_running(folder):
+            if not is_running(folder):
                 where, log = f"-h '' -k '{folder}'", str(folder / "log")
                 started = self._run("pg_ctl", folder, "-w", "-o", where, "-l", log, "start")
                 started.check_returncode()
@@ -80,16 +110,6 @@ class SystemPostgres:
             raise OperationalError("E_TWIN", "the twin cannot be started") from None
         _limit(folder)
         return f"host={folder} user=postgres dbname=postgres"
-
-    def is_running(self, folder: Path) -> bool:
-        """As :meth:`OwnPostgres.is_running` says."""
-        return self._run("pg_ctl", folder, "status").returncode == 0
-
-    def stop(self, folder: Path) -> None:
-        """As :meth:`OwnPostgres.stop` says."""
-        with suppress(*FAILED):
-            self._run("pg_ctl", folder, "-w", "-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, program: str, folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
         user, group = _owner() or (None, None)
@@ -116,26 +136,12 @@ class PackagedPostgres:
         from pgserver.postgres_server import get_server  # of the extra dpsql[server]
 
         try:
-            server = get_server(folder, cleanup_mode="stop")
+            server = get_server(folder, cleanup_mode=None)
             server.ensure_postgres_running()
         except FAILED:
             raise OperationalError("E_TWIN", "the twin cannot be started") from None
         _limit(folder)
         return str(server.get_uri())
-
-    def is_running(self, folder: Path) -> bool:
-        """As :meth:`OwnPostgres.is_running` says."""
-        from pgserver.utils import PostmasterInfo  # of the extra dpsql[server]
-
-        found = PostmasterInfo.read_from_pgdata(folder)
-        return found is not None and bool(found.is_running())
-
-    def stop(self, folder: Path) -> None:
-        """As :meth:`OwnPostgres.stop` says."""
-        from pgserver.postgres_server import get_server  # of the extra dpsql[server]
-
-        get_server(folder, cleanup_mode="stop").cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_postgres() -> OwnPostgres:
@@ -193,7 +199,7 @@ def _owner() -> tuple[int, int] | None:
 
 def _limit(folder: Path) -> None:
     """Limit its memory, and that of the processes that it starts later, on Linux."""
-    with suppress(OSError, ValueError, IndexError):
-        process = int((folder / "postmaster.pid").read_text().split()[0])
-        if hasattr(resource, "prlimit"):
+    process = _process_in(folder)
+    if process is not None and hasattr(resource, "prlimit"):
+        with suppress(OSError, ValueError):
             resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))

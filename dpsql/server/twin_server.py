@@ -17,7 +17,7 @@ from dpsql.files import ScratchFolder
 from dpsql.interrupts import HeldLock, check
 from dpsql.records import dataclass, field
 from dpsql.server.events import Events
-from dpsql.server.own_postgres import OwnPostgres, find_postgres
+from dpsql.server.own_postgres import OwnPostgres, end_postgres, find_postgres, is_running
 from dpsql.server.twin_connection import (
     PATIENCE,
     STEP,
@@ -95,7 +95,7 @@ class TwinServer:
             self._began = time.monotonic()
 
     def _start(self, own: OwnPostgres, folder: Path) -> None:
-        if own.is_running(folder):  # it recovers by itself from the death of one of its processes
+        if is_running(folder):  # it recovers by itself from the death of one of its processes
             return
         now = time.monotonic()
         self._starts = [each for each in self._starts if each > now - WITHIN]
@@ -185,7 +185,7 @@ def open_twin_server(where: str) -> TwinServer:
     if where != "auto":
         return TwinServer(where)
     own = find_postgres()
-    folder = ScratchFolder("dpsql-twin-", remove=own.stop)  # and a twin that a killed one left
+    folder = ScratchFolder("dpsql-twin-", remove=end_postgres)  # and a twin that a killed one left
     try:
         return TwinServer(own.start(folder.path), folder, own)
     except OperationalError:

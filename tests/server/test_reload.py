@@ -14,13 +14,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import sqlalchemy
 
 from dpsql.dbapi.connection import migrate_ledger, raise_budget
 from dpsql.errors import LedgerError, OperationalError
 from dpsql.server.address import Address
 from dpsql.server.analyst_session import AnalystSession
-from dpsql.server.catalog_twin import open_twin
 from dpsql.server.databases import Databases
 from dpsql.server.reload import Certificate
 from dpsql.server.server import Server
@@ -214,28 +212,6 @@ def test_nothing_that_was_charged_for_is_asked_again(
             caller._following(ask, COUNT)  # type: ignore[arg-type]
         assert len(asked) == 1
         caller.close()
-
-
-def test_a_pool_of_sqlalchemy_never_keeps_a_dead_connection(catalog: Path) -> None:
-    with served(catalog, open_twin("auto", "clinic")) as server:
-        url = sqlalchemy.URL.create(
-            "postgresql+psycopg", "ana", PASSWORD, "127.0.0.1", server.port, "clinic"
-        )
-        given = {"options": "-c epsilon=0.01"}
-        engine = sqlalchemy.create_engine(url, pool_size=1, max_overflow=0, connect_args=given)
-        refused: list[str] = []
-        for first, act in ((0, "raise"), (3, "new table"), (6, "domain")):
-            for number in range(first, first + 3):
-                try:
-                    with engine.connect() as connection:
-                        asked = sqlalchemy.text(f"SELECT COUNT(*) FROM t WHERE size > {number}")
-                        assert connection.execute(asked).fetchall()
-                except sqlalchemy.exc.OperationalError as error:
-                    refused.append(act if error.connection_invalidated else "kept")
-                if number == first:
-                    ACTS[act][0](catalog)
-        engine.dispose()
-        assert refused == ["domain"]
 
 
 def test_who_is_taken_out_is_out_within_a_moment(catalog: Path) -> None:

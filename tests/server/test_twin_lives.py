@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -65,10 +69,9 @@ def _never_started(twin: Twin) -> None:
 
 def end_all(twin: Twin) -> None:
     assert twin.server.folder is not None
-    assert twin.server.own is not None
     number = int((twin.server.folder.path / "postmaster.pid").read_text().split()[0])
     os.kill(number, signal.SIGKILL)
-    while twin.server.own.is_running(twin.server.folder.path):
+    while own_postgres.is_running(twin.server.folder.path):
         pass
 
 
@@ -145,6 +148,47 @@ def test_that_of_the_package_is_started_again_too() -> None:
             assert len(twin.reader("ana").run(ASKED)[0] or ()) == 1
             end(twin)
         assert len(twin.reader("ana").run(ASKED)[0] or ()) == 1
+
+
+def emptied(folder: Path) -> None:
+    for each in folder.iterdir():
+        each.unlink()
+
+
+LEFT: dict[str, Callable[[Path], object]] = {
+    "nothing": shutil.rmtree,
+    "an empty folder": emptied,
+    "part of it": lambda folder: (folder / "PG_VERSION").unlink(),
+    "no word of its process": lambda folder: (folder / "postmaster.pid").unlink(),
+    "half a word of it": lambda folder: (folder / "postmaster.pid").write_text(""),
+    "the number of another": lambda folder: (folder / "postmaster.pid").write_text(
+        f"{os.getpid()}\n{folder}\n"
+    ),
+}
+"""What a server that was killed may have left of its twin, while that stopped or not."""
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_whatever_one_has_left_hinders_no_other(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no process is ended but its own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    folder = tmp_path / "dpsql-twin-left"
+    folder.mkdir()
+    for name in ("PG_VERSION", "postmaster.pid", "base"):
+        (folder / name).write_text("16\n")
+    folder.with_name(f"{folder.name}.lock").touch()
+    LEFT[left](folder)
+    started: list[Path] = []
+    own: Any = SimpleNamespace(start=started.append)
+    monkeypatch.setattr(servers, "find_postgres", lambda: own)
+    found = servers.open_twin_server("auto")
+    assert started == [found.folder.path if found.folder else None]
+    assert not folder.exists()
+    found.close()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ast
 import gc
+import importlib
 import itertools
 import math
 import os
 import random
+import re
 import sys
 import threading
 from collections import Counter
@@ -478,7 +480,7 @@ BLOCKS = (
 )
 """Rows that are looked at together: one more of these blocks is more work of the same kind. Here
 they are the whole of each size, or parts of it, as many as of the next one."""
-BITS, SHARES = (6, 9, 10, 12, 13, 15, 16, 18, 20), (16, 512)
+BITS, SHARES = (6, 9, 10, 11, 12, 13, 15, 16, 18, 20), (16, 512)
 """Sizes, and cells: with the products of both they are the powers of two that the code has."""
 OTHERS = ("instants.py", "prefetch.py")
 """Functions that run in threads."""
@@ -522,6 +524,63 @@ def test_one_more_chooses_no_way(
         assert ways(plain[1]) ^ ways(plain[2]) == set()  # what is kept is kept from the first on
         less, more = map(amounts, found[1:])
         assert {each for each in more if more[each] > EXTRA * less[each] + FEW} == set()
+
+
+NO_SIZES = {
+    *("spill.MOST_DERIVED", "spill.MOST_VIEWS"),  # tables and views of one session
+    *("spill.SOUGHT", "spill.MARKED"),  # bytes
+    *("digests.BLOCK", "digests.FEW", "byte_texts.LONG", "unit_numbers.KEY"),  # of one text or key
+    *("row_texts.TOGETHER", "duckdb.COLUMNS"),  # digests of one draw, columns of a table
+}
+"""Powers of two that no number of rows, units or cells is compared with."""
+
+
+def powers_of_two(folder: Path) -> dict[str, int]:
+    """Constants of modules that are powers of two and could be numbers of rows: what they are."""
+    found: dict[str, int] = {}
+    for path in [*folder.glob("codes/*.py"), *folder.glob("unit/*.py"), folder / "files/duckdb.py"]:
+        module = "dpsql." + ".".join(path.with_suffix("").parts[path.parts.index("privacy") :])
+        for name, value in vars(importlib.import_module(module)).items():
+            is_own = re.search(rf"^({name} =|[A-Z, ]*\b{name}\b[A-Z, ]* =)", path.read_text(), re.M)
+            is_size = type(value) is int and 16 <= value <= 1 << 24 and value & value - 1 == 0
+            if is_own and is_size:
+                found[f"{path.stem}.{name}"] = value
+    return found
+
+
+def test_every_power_of_two_of_the_code_is_a_size_of_the_tests() -> None:
+    tried = {1 << bits for bits in BITS}
+    tried |= {size * share for size in tried for share in SHARES}
+    found = powers_of_two(Path(dpsql.privacy.__file__).parent / "vault")
+    patched = {place.partition(".")[2].replace(":", ".") for place in BLOCKS}
+    left = {name for name, size in found.items() if size not in tried} - patched - NO_SIZES
+    assert left == set()
+    assert found.keys() >= NO_SIZES
+
+
+def people_of(count: int) -> Data:
+    """Rows of so many people: a visit of each, and a line of it, by way of the visit."""
+    numbers = range(1, count + 1)
+    return {
+        "patients": [(i, "fm"[i % 2], i % 5) for i in numbers],
+        "visits": [(i, i, "abc"[i % 3], i % 10, i % 7) for i in numbers],
+        "lines": [(i, "xy"[i % 2], i % 8) for i in numbers],
+    }
+
+
+@pytest.mark.parametrize("size", [1 << bits for bits in BITS if bits <= 10])
+def test_one_more_chooses_no_way_through_relations(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person more, with rows in each table, than a power of two: joins, references, windows."""
+    for place in BLOCKS:
+        module, _, block = place.partition(":")
+        monkeypatch.setattr(f"dpsql.privacy.vault.{module}.{block}", size + 1)
+    relations = [*SOUND.values()]
+    for relation in relations[BITS.index(size.bit_length() - 1) :: 3]:
+        works = [partial(work_out, people_of(count), relation) for count in (3, size, size + 1)]
+        found = [ways(no_lots(trace(work))) for work in works]
+        assert found[1] ^ found[2] == set()
 
 
 HASHED = {"unique", "isin", "setdiff1d", "intersect1d", "union1d", "setxor1d"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import dpsql
@@ -24,6 +25,7 @@ from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.unread import find_unread
 from tests.support.dirty import ROWS, WARDS, Dirty, dirty_files
 from tests.support.effort import first_seed, one_in
+from tests.support.other_readers import read_as_drafted
 from tests.support.seam import zero_noise
 
 STATEMENTS = {
@@ -46,13 +48,14 @@ class Told:
     figures: Figures | Error | None = None
     answers: dict[str, Any] = field(default_factory=dict)
     notes: str = ""
+    path: Path = Path()
 
 
 def ask(dirty: Dirty, folder: Path, is_asked: bool = True) -> Told:
     """Go the way of a curator: draft, declare, check, and ask."""
     path = folder / f"t.{dirty.end}"
     path.write_bytes(dirty.body)
-    told = Told()
+    told = Told(path=path)
     try:
         told.draft = draft_catalog(path, folder=folder)
     except Error as error:
@@ -149,6 +152,32 @@ def faults(dirty: Dirty, told: Told) -> list[str]:
         dirty.costs and not dirty.lost and rows and by_name["cost"].undeclared
     ):
         found.append(f"values are not read: {by_name}")
+    return found + unlike_others(told, rows, lost)
+
+
+def unlike_others(told: Told, rows: int, lost: int) -> list[str]:
+    """Return in what pandas or pyreadstat read other rows of a file, as its draft declares it.
+
+    A line that dpsql says is no row may be one to them, or a part of one.
+    """
+    assert isinstance(told.draft, str)
+    other = read_as_drafted(told.path, told.draft) if rows else None
+    if other is None:
+        return []
+    found = []
+    if abs(len(other) - rows) > lost:
+        found.append(f"other readers have {len(other)} rows, and {rows} are counted")
+    if not isinstance(told.answers["wards"], list) or lost or "ward" not in other:
+        return found
+    wards = {ward: int((other["ward"] == ward).sum()) for ward in WARDS}
+    if wards != dict(told.answers["wards"]):
+        found.append(f"other readers have {wards}, and {told.answers['wards']} are told")
+    costs = told.answers["costs"]
+    numbers = other["cost"] if "cost" in other else other["ward"]
+    if isinstance(costs, list) and pd.api.types.is_numeric_dtype(numbers):
+        total = float(numbers.sum())
+        if abs(total - (costs[0][0] or 0)) > 1:
+            found.append(f"other readers have costs of {total}, and {costs} are told")
     return found
 
 

@@ -11,7 +11,7 @@ FOLDER := $(shell df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000 { pri
 # Workers, and the command lines that tests start, read compiled modules where those may be kept.
 TESTS  := $(FOLDER) PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-fast check format bench accuracy audit fuzz gate docs clean
+.PHONY: demo test test-fast lowest check format bench accuracy audit fuzz gate docs clean
 
 demo: $(VENV)/.demo
 	@mkdir -p build/demo
@@ -32,6 +32,15 @@ check: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(TESTS)
+
+# The lowest versions of what dpsql needs: what a statement compiles to, functions, matrices, formats.
+lowest:
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet $$($(PYTHON) tests/support/lowest.py) \
+		pytest pytest-xdist hypothesis lark railroad-diagrams
+	PYTHONPATH=. build/lowest/bin/python -m pytest --numprocesses 0 tests/algebra tests/ui/test_formats.py \
+		tests/sql/test_functions.py tests/sql/test_function_names.py tests/grammar/test_grammar.py \
+		-k "not refused and not sentences and not alike and not tools"
 
 audit: $(VENV)/.test
 	$(TESTS) tests/audit tests/privacy/test_versions.py tests/privacy/test_source_claims.py \

@@ -54,13 +54,14 @@ def test_box_gives_way_to_a_narrow_terminal() -> None:
 
 TEXTS = [name for name, found in FORMATS.items() if found.render]
 VERBATIM = ("csv", "tsv")
-"""Formats of files that hold values as they are, wherever they do not go to a terminal."""
+"""Formats of files that hold values as they are where `--formulas` asks for that."""
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_control_characters_never_reach_a_terminal(name: str) -> None:
-    assert ("\x1b" in text_of(name)) == (name in VERBATIM)
-    assert "\x1b" not in text_of(name, style=Style(terminal=True))
+    assert "\x1b" not in text_of(name)
+    assert "\x1b" not in text_of(name, style=Style(terminal=True, formulas=True))
+    assert ("\x1b" in text_of(name, style=Style(formulas=True))) == (name in VERBATIM)
 
 
 def test_colour_is_only_used_when_wanted() -> None:
@@ -69,7 +70,7 @@ def test_colour_is_only_used_when_wanted() -> None:
 
 
 def test_csv_keeps_full_precision_and_leaves_null_empty() -> None:
-    rows = list(csv.reader(io.StringIO(text_of("csv"))))
+    rows = list(csv.reader(io.StringIO(text_of("csv", style=Style(formulas=True)))))
     assert rows[0] == ["sex", "day", "n", "ratio"]
     assert rows[1] == ["F", "2024-02-01", "1203.3671", "0.251"]
     assert rows[2] == ["", "2024-02-01", "-0.02", ""]

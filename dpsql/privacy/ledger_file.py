@@ -163,8 +163,8 @@ def check_format(db: sqlite3.Connection) -> None:
     if version != VERSION:
         raise LedgerError(
             "E_LEDGER_VERSION",
-            "the ledger was written by another version of dpsql",
-            hint="use the version that wrote it",
+            "the ledger was written by another version of dpsql, or its number of one is damaged",
+            hint="use the version that wrote it, or restore it from a copy that verifies",
         )
     found = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     if dict(found) != _SCHEMA:

@@ -226,6 +226,17 @@ def test_other_versions_are_refused(place: Place, pragma: str) -> None:
     refused("E_LEDGER_VERSION", place.open)
 
 
+@pytest.mark.parametrize("bit", range(0, 32, 5))
+def test_a_flipped_bit_of_the_version_is_told_as_damage_too(place: Place, bit: int) -> None:
+    place.create()
+    whole = bytearray(place.path.read_bytes())
+    whole[63 - bit // 8] ^= 1 << bit % 8  # where SQLite keeps user_version
+    place.path.write_bytes(whole)
+    with pytest.raises(LedgerError, match="damaged") as told:
+        place.open()
+    assert "restore it from a copy that verifies" in str(told.value.hint)
+
+
 def test_a_write_ahead_log_is_turned_off_again(place: Place) -> None:
     ledger = place.create()
     place.sql("PRAGMA journal_mode=WAL")

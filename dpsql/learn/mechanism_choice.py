@@ -108,7 +108,7 @@ class Fork:
 
     @property
     def mechanism(self) -> str:
-        """Both mechanisms."""
+        """The names of the two mechanisms that are chosen between."""
         return f"{self.few.mechanism} or {self.many.mechanism}"
 
     @property

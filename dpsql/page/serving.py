@@ -52,7 +52,7 @@ class PatientProtocol(H11Protocol):
             idle.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Make room."""
+        """Make room for another connection."""
         self.here.pop(self, None)
         super().connection_lost(exc)
 

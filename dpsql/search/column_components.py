@@ -57,7 +57,7 @@ class ColumnComponent:
 
     @property
     def scale(self) -> float:
-        """The largest weight."""
+        """The largest weight of a product."""
         return max(product.weight for product in self.products)
 
     def joined(self, other: ColumnComponent) -> ColumnComponent:

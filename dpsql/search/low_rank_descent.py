@@ -33,7 +33,7 @@ CHANGES = (0.03, 0.1, 0.3)
 """By how much a start is changed, as a part of its largest number: in turns."""
 
 SEED = 21
-"""Of changes of starts: equal requests have equal plans."""
+"""Seed of changes of starts: equal requests have equal plans."""
 
 LULL = 3e-5
 """Least gain of ten steps in the log of an error, as a part, for which a descent goes on."""

@@ -23,7 +23,7 @@ class Neighbourhood:
     limits: tuple[float, ...] = ()
 
     def fingerprint(self) -> str:
-        """Return what tells it apart from others."""
+        """Return the key that identifies a neighbourhood."""
         answers = [(scale, operator.key) for scale, operator in self.answers]
         return repr((self.strategy.fingerprint(), answers, self.limits))
 

@@ -48,7 +48,7 @@ STEPS = 3
 """Most rounds in which shares move to where the error comes from."""
 
 SETTLED = 1e-3
-"""Relative gain below which they end."""
+"""Relative gain below which the rounds end."""
 
 LEAST = 1e-6
 """Least share of a block, relative to the largest."""

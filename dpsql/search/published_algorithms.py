@@ -160,4 +160,4 @@ REASONS: dict[str, Callable[[Problem, int, float], str | None]] = {
     "opt_m": _opt_m,
     "coa": _coa,
 }
-"""By name, why an algorithm does not fit a problem; None where it does."""
+"""Tests, by name, that return why an algorithm does not fit a problem; None if it does."""

@@ -35,7 +35,7 @@ MOST_SETS = 64
 """Most sets of attributes that may come in near those that are asked."""
 
 ENTRY = 1e-2
-"""Weight from which they start."""
+"""Weight that blocks which come in start from."""
 
 LONG = 1 << 6
 """Entries above this are roundings: not more of such factors may meet than did before."""

@@ -35,7 +35,7 @@ LULL, LAST_LULL = 1e-5, 1e-6
 """Least gain of ten steps in the log of an error for which they go on, in these stages."""
 
 TOL = 1e-9
-"""The same of one step."""
+"""Least gain of one step, likewise."""
 
 OVERHEAD = 2e6
 """Overhead of a step beside its products of numbers, in these."""

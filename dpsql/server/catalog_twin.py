@@ -175,7 +175,7 @@ class Twin:
         return self.server.lent(**role)
 
     def close(self) -> None:
-        """Close all that it is a database of."""
+        """Close the server that has the database."""
         self.server.close()
 
 

@@ -51,7 +51,7 @@ class ClientSocket:
 
     @property
     def is_secure(self) -> bool:
-        """True if it is under TLS."""
+        """True if the connection is under TLS."""
         return isinstance(self._socket, ssl.SSLSocket)
 
     @property

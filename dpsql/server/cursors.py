@@ -67,7 +67,7 @@ class Cursors(dict[str, Fetched]):
     """The cursors of a session, by name."""
 
     def named(self, name: str) -> Fetched:
-        """One of them. Raises: BadValue."""
+        """The cursor of a name. Raises: BadValue."""
         if name not in self:
             raise BadValue(f'cursor "{name}" does not exist', "34000")
         return self[name]
@@ -88,7 +88,7 @@ class Cursors(dict[str, Fetched]):
             self.clear()
 
     def keep(self, names: Sequence[str]) -> None:
-        """Close all others."""
+        """Close all cursors but those of some names."""
         for name in [*self]:
             if name not in names:
                 del self[name]

@@ -85,7 +85,7 @@ class Events:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bound(self, **facts: object) -> Events:
-        """The same, for whom these facts are true."""
+        """The same log with facts that every event has from then on."""
         return Events({**self.facts, **facts}, self.counts, self._last, self._lock)
 
     def count(self, kind: str, **facts: object) -> dict[str, object]:

@@ -118,7 +118,7 @@ class Failures:
         return seconds
 
     def note(self, name: str, address: str) -> None:
-        """Note one more."""
+        """Note one more failed sign-in."""
         with self._lock:
             if len(self._times) > MOST_NOTED:  # others do not make these be forgotten
                 kept = sorted(self._times, key=lambda key: len(self._recent(key)))[

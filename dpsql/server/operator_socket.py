@@ -82,7 +82,7 @@ class OperatorSocket:
         return [each.describe() for each in (*found, *visits)]
 
     def close(self) -> None:
-        """Close it, and take its name away."""
+        """Close the socket, and remove its file."""
         self.is_closed = True
         with contextlib.suppress(OSError):
             self.listening.shutdown(socket.SHUT_RDWR)

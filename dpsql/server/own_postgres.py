@@ -28,7 +28,7 @@ MEMORY = 1 << 30
 SECONDS = 60
 """Most seconds that the server may take to start, or to stop."""
 STEP = 0.02
-"""Seconds between looks at whether it has stopped."""
+"""Seconds between looks at whether the server has stopped."""
 SPOKEN, OLDEST = 16, 14
 """The release whose catalogs the wire speaks of, and the oldest that answers its questions."""
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")

@@ -17,10 +17,10 @@ class Prepared:
 
 
 class PreparedStatements(dict[str, Prepared]):
-    """By name; the one without a name is replaced by the next."""
+    """Prepared statements by name; the unnamed one is replaced by the next."""
 
     def named(self, name: str) -> Prepared:
-        """One of them. Raises: BadValue."""
+        """The prepared statement of a name. Raises: BadValue."""
         if name not in self:
             raise BadValue(f'prepared statement "{name}" does not exist', "26000")
         return self[name]

@@ -39,7 +39,7 @@ class Certificate:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Its files."""
+        """The files of the certificate and its key."""
         return (self.cert,) if self.key is None else (self.cert, self.key)
 
     def reload(self) -> bytes | None:

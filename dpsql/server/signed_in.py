@@ -47,7 +47,7 @@ class SignedIn:
         self.is_busy = True
 
     def rest(self) -> None:
-        """Note that it waits for its client."""
+        """Note that the session waits for its client."""
         self.is_busy = False
         self._seen = time.monotonic()
 

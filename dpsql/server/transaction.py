@@ -30,12 +30,12 @@ class Transaction:
             raise ProtocolError(text, "25P02")
 
     def fail(self) -> None:
-        """Something went wrong in it."""
+        """Mark the transaction as failed."""
         if self.state == OPEN:
             self.state = FAILED
 
     def begin(self) -> None:
-        """Begin, unless it has begun."""
+        """Begin a transaction block, unless one has begun."""
         if self.state == IDLE:
             self.state, self._held = OPEN, [*self._cursors]
 

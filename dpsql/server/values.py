@@ -84,7 +84,7 @@ TYPES = {
     "timestamp": WireType(1114, 8, lambda v: v.isoformat(sep=" "), _timestamp),
     "time": WireType(1083, 8, lambda v: v.isoformat(), _time),
 }
-"""By the names that results have for types; any other is text."""
+"""Types of PostgreSQL by those of results; any other is text."""
 
 
 def _integer(oid: int, layout: str) -> WireType:
@@ -158,7 +158,7 @@ POSTGRES = {
     "timestamptz": _timestamp_type(1184, "+00"),
     "time": TYPES["time"],
 }
-"""By PostgreSQL's own names; the zone of every session is UTC."""
+"""Types of PostgreSQL by its own names; the zone of every session is UTC."""
 _ARRAYS = {
     "bool": 1000,
     "int2": 1005,
@@ -175,7 +175,7 @@ _ARRAYS = {
     "time": 1183,
 }
 ARRAYS = {POSTGRES[of].oid: oid for of, oid in _ARRAYS.items()}
-"""The types of arrays, by those of their elements."""
+"""Array types by the types of their elements."""
 _ELEMENTS = {oid: of for of, oid in ARRAYS.items()}
 _BARE = re.compile(r"[^\s{},\"\\]+")
 

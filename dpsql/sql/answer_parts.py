@@ -44,7 +44,7 @@ class InParts:
     keys: tuple[bool, ...] = ()
 
     def placed(self, tables: Iterable[Known]) -> list[Placed]:
-        """The answers of all of them in FROM."""
+        """The answers of all parts, in FROM."""
         found: list[Placed] = []
         for place, table in enumerate(tables):
             node = exp.Table(this=exp.to_identifier(f"p{place}"))

@@ -79,7 +79,7 @@ class ClippedMeasure:
         return Polynomial(name, (self.shift, self.factor, 0.0), null, self._clip(column))
 
     def present(self, column: Column) -> Polynomial:
-        """One where it is not NULL."""
+        """The polynomial that is 1 where a measure is not NULL."""
         null, name = float(self.null is not None), column.name.casefold()
         return Polynomial(name, (1.0, 0.0, 0.0), null, self._clip(column))
 

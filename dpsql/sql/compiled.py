@@ -216,7 +216,7 @@ class Compiled:
         return out
 
     def answers(self) -> tuple[tuple[Select, Answer], ...]:
-        """Every answer of every select, in order."""
+        """Answers of all SELECTs, in order."""
         return tuple((select, answer) for select in self.selects for answer in select.answers)
 
 

@@ -63,7 +63,7 @@ class FlatSource:
 
     @property
     def is_plain(self) -> bool:
-        """True if it is a table of the catalog as it is."""
+        """True if a relation is a table of the catalog as it is."""
         is_table = isinstance(self.element.node, exp.Table)
         is_renamed = next(self.element.node.find_all(exp.TableAlias), exp.TableAlias()).columns
         return is_table and not is_renamed and (self.rows is None or self.rows.plain)

@@ -114,7 +114,7 @@ def lex(text: str) -> list[Lexeme]:
 
 
 def is_dotted(lexemes: Sequence[Lexeme]) -> bool:
-    """True if they are a name, with or without a schema."""
+    """True if lexemes are a name, with or without a schema."""
     dots = [lexeme.text == "." for lexeme in lexemes]
     return dots in ([False], [False, True, False], [False, True, False, True, False])
 

@@ -66,7 +66,7 @@ class _SetSide:
 
     @property
     def has_unit(self) -> bool:
-        """True if its rows say whose they are."""
+        """True if the rows of a side have a column of their unit."""
         return any(self.is_unit(each) for each in self.rows.fields)
 
     def make(self, column: Column, of: tuple[str, ...], values: Sequence[Any]) -> str:

@@ -335,7 +335,7 @@ def _parts(conditions: Sequence[Condition]) -> Iterator[Expression]:
 
 
 def conditions_of(query: Query) -> Iterator[Condition]:
-    """Every condition of a query."""
+    """The conditions of a query."""
     yield from query.where
     yield from () if query.listing is None else query.listing.tests
     for aggregate in query.aggregates:

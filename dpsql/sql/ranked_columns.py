@@ -24,7 +24,7 @@ from dpsql.sql.relations import column_of
 
 @dataclass(frozen=True, slots=True)
 class RankedColumns:
-    """Makes such columns in one SELECT over private rows."""
+    """Maker of ranked columns in one SELECT over private rows."""
 
     flat: Flat
     statement: Statement

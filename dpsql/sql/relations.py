@@ -195,12 +195,12 @@ class Trait:
 
     @property
     def is_whole(self) -> bool:
-        """True if it is an integer, by its type or as a noisy count is."""
+        """True if a column is an integer, by its type or as a noisy count is."""
         return self.whole or self.kind in INTEGERS
 
     @property
     def is_estimate(self) -> bool:
-        """True if it is an integer to SQL that noise has made a DOUBLE."""
+        """True if a column is an integer to SQL that noise has made a DOUBLE."""
         return self.whole and self.noisy and self.kind not in INTEGERS
 
 
@@ -229,7 +229,7 @@ class Known:
     )
 
     def traces(self) -> list[str]:
-        """The columns that say how it depends on noisy numbers."""
+        """The columns that have the slopes in noisy numbers, and their origins."""
         return [*self.slope_names(), *(f"r{m}" for m in range(len(self.origins)))]
 
     def slope_names(self) -> list[str]:

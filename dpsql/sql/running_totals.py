@@ -77,7 +77,7 @@ class Comparison:
 
     @classmethod
     def read(cls, test: exp.Expr, sides: RowsAndAnswers) -> Comparison | None:
-        """A condition, where it is such a comparison."""
+        """The comparison of a column with a sub-query that a condition is; None if it is none."""
         inner = test.unnest()
         kinds = {**MIRRORED, exp.EQ: exp.EQ}
         if not isinstance(inner, exp.Binary) or type(inner) not in kinds:

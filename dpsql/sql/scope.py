@@ -288,7 +288,7 @@ class Scope:
         return str(tree.sql("duckdb", comments=False, copy=False))
 
     def _name(self, reference: exp.Column) -> str:
-        """The name of a column in SQL over it."""
+        """The name of a column in SQL over its values."""
         public = self.find_public(reference)
         if public is None:
             return "v"

@@ -211,7 +211,7 @@ def has_aggregates(node: exp.Expr) -> bool:
 
 
 def _limit(node: exp.Fetch) -> None:
-    """FETCH FIRST n ROWS ONLY as LIMIT n, unless it asks for more."""
+    """FETCH FIRST n ROWS ONLY as LIMIT n; PERCENT and WITH TIES stay as they are."""
     options = node.args.get("limit_options")
     if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
         count = node.args.get("count") or exp.Literal.number(1)

@@ -66,7 +66,7 @@ class _Around:
 
     @property
     def has_own(self) -> bool:
-        """True if each row is among those around it."""
+        """True if the frame of a row contains the row."""
         return (self.first or 0) <= 0 <= (self.last or 0)
 
     @property

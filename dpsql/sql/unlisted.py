@@ -33,7 +33,7 @@ class Search:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is about."""
+        """The columns whose keys or bounds are looked for."""
         return (self.column, *self.more)
 
 

@@ -413,7 +413,8 @@ class _Amounts:
         node = node.unnest()
         columns = self.columns(node)
         if not columns:
-            return [] if constant_of(node) is not None else [node]
+            is_value = isinstance(node, exp.Condition) and constant_of(node) is None
+            return [node] if is_value else []
         if len(columns) == 1 and not self.is_measure(columns[0], node):
             return [node]
         if isinstance(node, exp.Coalesce):

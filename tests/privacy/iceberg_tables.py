@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.privacy.delta_tables import Row, arrow, rows_of
 
 
 def create(here: Path, schema: pa.Schema | None = None, name: str = "t") -> Any:
     """Create a table without rows in the folder db/NAME."""
+    from pyiceberg.catalog.sql import SqlCatalog  # an extra
+
     catalog = SqlCatalog("c", uri=f"sqlite:///{here}/catalog.db", warehouse=str(here))
     catalog.create_namespace_if_not_exists("db")
     return catalog.create_table(f"db.{name}", schema=schema or arrow([]).schema)

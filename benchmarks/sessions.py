@@ -2,19 +2,22 @@
 
 Prints, for ledgers of 2e3, 1.2e4 and 1e6 entries unless others are named, the seconds of CPU in
 which a process opens the ledger, from its newest checkpoint, and verifies all of it, and the
-milliseconds of CPU of what a session does later: it begins and ends, and is told its budget.
+milliseconds of CPU of what a session does later: it begins and ends, by itself and with a client
+that signs in by a password, and is told its budget.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
+import psycopg
 
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.site import Site, open_site
@@ -23,6 +26,10 @@ from dpsql.privacy.accounting import laplace_cost
 from dpsql.privacy.anchor import Anchor
 from dpsql.privacy.chain import CHECKPOINTS, debit_entry
 from dpsql.privacy.curator import ledger_files, open_ledger
+from dpsql.server.address import Address
+from dpsql.server.databases import Database, Databases
+from dpsql.server.server import Server
+from dpsql.server.users import Users
 
 CATALOG = """
 [budget]
@@ -49,7 +56,7 @@ TIMES = 40
 
 def main(lengths: tuple[int, ...]) -> None:
     """Print one line for each length."""
-    heads = ("opened, s", "verified, s", "a session, ms", "SHOW budget, ms")
+    heads = ("opened, s", "verified, s", "a session, ms", "SHOW budget, ms", "a sign-in, ms")
     print(f"{'entries':>10}" + "".join(f"{head:>18}" for head in heads))
     for entries in lengths:
         with tempfile.TemporaryDirectory() as name:
@@ -64,12 +71,13 @@ def main(lengths: tuple[int, ...]) -> None:
             begun = _least(_begin, site)
             with site.connect("ana") as ana:
                 told = _least(ana.execute, "SHOW budget")
-            site.close()
+            signed_in = _served(site, Path(name))
         found = (
             f"{opened:18.2f}",
             f"{verified:18.2f}",
             f"{begun * 1e3:18.2f}",
             f"{told * 1e3:18.2f}",
+            f"{signed_in * 1e3:18.2f}",
         )
         print(f"{entries:10}" + "".join(found), flush=True)
 
@@ -91,6 +99,19 @@ def lengthen(path: Path, entries: int) -> None:
             ledger_file.append(db, linked, state.spent)
         db.execute("COMMIT")
     Anchor(state.ledger_id, state.seq, state.head).write(anchor, file)
+
+
+def _served(site: Site, folder: Path) -> float:
+    """The seconds of CPU of a sign-in, of server and client, after which the site is closed."""
+    users = Users(folder / "t.users")
+    users.put("ana", "secret", new=True)
+    server = Server(Databases(Database("t", site, users)), Address("127.0.0.1", 0))
+    threading.Thread(target=server.serve, daemon=True).start()
+    dsn = f"host=127.0.0.1 port={server.port} user=ana password=secret dbname=t"
+    try:
+        return _least(lambda: psycopg.connect(f"{dsn} options='-c epsilon=1'").close())
+    finally:
+        server.close()
 
 
 def _begin(site: Site) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -19,7 +22,9 @@ from dpsql.page.sign_in import SignIn
 from dpsql.page.site_guard import SiteGuard
 from dpsql.page.workers import PageWorkers
 from dpsql.records import dataclass
-from dpsql.server.address import Address
+from dpsql.server.address import BACKLOG, Address
+from dpsql.server.arrivals import name_of
+from dpsql.server.events import Events
 from dpsql.server.server import Server, read_tls
 
 SILENT = 20.0
@@ -37,6 +42,7 @@ class PatientProtocol(H11Protocol):
 
     most: int
     missed: Callable[[], None]
+    are_few: Callable[[int], bool]
     here: dict[PatientProtocol, None]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -45,10 +51,17 @@ class PatientProtocol(H11Protocol):
         self.access_log = False  # whoever configures logging of all of a process does not mean this
         asyncio.get_running_loop().call_later(SILENT, self._hang_up)
         self.here[self] = None
-        if len(self.here) > self.most:
-            idle = next((each for each in self.here if each.is_idle), self)
-            self.here.pop(idle)
+        number = transport.get_extra_info("socket").fileno()
+        if len(self.here) > self.most or self.are_few(number):
             self.missed()
+            self.make_room(self)
+
+    @classmethod
+    def make_room(cls, last: PatientProtocol | None = None) -> None:
+        """Hang up on who has been here longest without a request under way, or on the last."""
+        idle = next((each for each in cls.here if each.is_idle), last)
+        if idle is not None:
+            cls.here.pop(idle)
             idle.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -70,6 +83,7 @@ def protocol_of(server: Server) -> type[PatientProtocol]:
     """The protocol of one page: at most twice as many connections as there may be sessions."""
     missed = partial(server.events.note, "missed", method="page", why="page")
     facts = {"most": 2 * server.most, "missed": staticmethod(missed), "here": {}}
+    facts["are_few"] = staticmethod(server.are_few)
     return type("PageProtocol", (PatientProtocol,), facts)
 
 
@@ -104,9 +118,11 @@ def open_page(
     entrance = SignIn(server.databases, server.failures)
     app = Application(entrance, visits, PageWorkers(), secure, server.events).build()
     guarded = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))
+    protocol = protocol_of(server)
     config = uvicorn.Config(
         guarded,
-        http=protocol_of(server),
+        http=protocol,
+        backlog=1,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -119,12 +135,39 @@ def open_page(
         ssl_keyfile=key if secure else None,
     )
     served = uvicorn.Server(config)
-    thread = threading.Thread(target=served.run, args=([listening],), daemon=True)
+    work = partial(asyncio.run, _serve(served, listening, protocol, server.events))
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     while not served.started and thread.is_alive():
         time.sleep(0.01)
+    with contextlib.suppress(OSError):
+        listening.listen(BACKLOG)
     tls = config.ssl if isinstance(config.ssl, ssl.SSLContext) else None
     return Page(visits, port, tls, served, thread)
+
+
+async def _serve(
+    served: uvicorn.Server,
+    listening: socket.socket,
+    protocol: type[PatientProtocol],
+    events: Events,
+) -> None:
+    """Serve; what the event loop would tell a log is an event, and who idles makes room.
+
+    Where no more can be accepted, the loop tries as often as its backlog is long, each second: once
+    by ``uvicorn.Config``, whatever the kernel keeps waiting.
+    """
+
+    def bear(_: object, told: dict[str, Any]) -> None:
+        error = told.get("exception")
+        if isinstance(error, OSError):
+            events.note("missed", method="page", why=name_of(error))
+            protocol.make_room()
+        else:
+            events.note("defect", why=type(error).__name__, where="page")
+
+    asyncio.get_running_loop().set_exception_handler(bear)
+    await served.serve(sockets=[listening])
 
 
 def _names(address: Address, port: int) -> frozenset[str]:

@@ -5,17 +5,18 @@ Source: the text format of Prometheus, version 0.0.4.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, ClassVar
 
-from dpsql.errors import Error, UsageError
-from dpsql.server.arrivals import PAUSES, name_of
+from dpsql.errors import Error, OperationalError, UsageError
+from dpsql.server.arrivals import arrivals, name_of
 from dpsql.server.events import Labels, Metric
-from dpsql.server.server import Server
+from dpsql.server.server import LEAVING, Server
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Value = tuple[Labels, float]
@@ -93,39 +94,49 @@ def open_metrics(host: str, port: int, server: Server) -> ThreadingHTTPServer:
     events = server.events
 
     class Watched(ThreadingHTTPServer):
-        """Answers a few at once; one more is hung up on."""
+        """Answers a few at once; for one more, who has been here longest makes room."""
 
         daemon_threads = True
-        places = threading.BoundedSemaphore(MOST_WATCHING)
+        here: ClassVar[dict[socket.socket, None]] = {}
+        left = threading.Event()
+        is_over = False
 
         def server_bind(self) -> None:
             TCPServer.server_bind(self)  # no question for a resolver, as HTTP's own asks
             self.server_name, self.server_port = host, port
 
-        def get_request(self) -> Any:
-            try:
-                return super().get_request()
-            except (OSError, MemoryError) as error:  # tried again at once, else, without an end
-                events.note("missed", why=name_of(error))
-                time.sleep(PAUSES[0])
-                raise OSError from error
+        def serve_forever(self, poll_interval: float = 0.0) -> None:
+            found = arrivals(lambda: self.socket, lambda: self.is_over, self.bear)
+            with contextlib.suppress(OperationalError):
+                for request, address in found:
+                    self.here[request] = None
+                    if len(self.here) > MOST_WATCHING or server.are_few(request.fileno()):
+                        self.left.clear()
+                        self.bear("metrics")
+                        self.left.wait(LEAVING)
+                    try:
+                        self.process_request(request, address)
+                    except (MemoryError, RuntimeError) as error:  # no more threads
+                        self.shutdown_request(request)
+                        self.bear(name_of(error))
 
-        def process_request(self, request: Any, client_address: Any) -> None:
-            if not self.places.acquire(blocking=False):
-                events.note("missed", why="metrics")
-                self.shutdown_request(request)
-                return
-            try:
-                super().process_request(request, client_address)
-            except BaseException:  # no more threads
-                self.places.release()
-                raise
+        def bear(self, why: str) -> None:
+            """Note that somebody could not be answered, and make room."""
+            events.note("missed", why=why)
+            with contextlib.suppress(OSError, StopIteration, RuntimeError):  # gone by itself
+                oldest = next(iter(self.here))
+                self.here.pop(oldest, None)
+                oldest.shutdown(socket.SHUT_RDWR)
 
-        def process_request_thread(self, request: Any, client_address: Any) -> None:
-            try:
-                super().process_request_thread(request, client_address)
-            finally:
-                self.places.release()
+        def shutdown_request(self, request: Any) -> None:
+            self.here.pop(request, None)
+            super().shutdown_request(request)
+            self.left.set()
+
+        def shutdown(self) -> None:
+            self.is_over = True
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             events.note("missed", why="metrics")

@@ -42,6 +42,8 @@ FAREWELL = 30.0
 SPARE, EACH = 24, 6
 """Descriptors that clients leave free, for the ledger and users, and for what each session opens:
 ledger, store, their journals, anchor and lock. Together no more than half of all."""
+LEAVING = 1.0
+"""Seconds, at most, that the next client waits until whoever makes room has gone."""
 SHORT = frozenset({"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"})
 """Errors after which whoever leaves makes room."""
 
@@ -141,6 +143,8 @@ class Server:
                 each.twin.server.events = self.events
         self._socket = self.address.listen()
         self._idle = IdleClients()
+        self._left = threading.Event()
+        self._left.set()
         self.watch = Reload(self)
 
     @property
@@ -201,6 +205,7 @@ class Server:
             with self._lock:
                 self._threads.add(thread)
             thread.start()
+            self._left.wait(LEAVING)  # whoever comes next finds a descriptor that is free
         except (OSError, MemoryError, RuntimeError) as error:  # gone already, or no more threads
             self._forget(wire, thread)
             connection.close()
@@ -212,6 +217,13 @@ class Server:
             self._open.pop(wire, None)
             self._arriving.pop(wire, None)
             self._threads.discard(thread)
+        self._left.set()
+
+    def are_few(self, number: int) -> bool:
+        """True if too few descriptors are left: a number that was just given is the least free."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        left = limit - min(limit // 2, SPARE + EACH * len(self._here))
+        return limit != resource.RLIM_INFINITY and number >= left
 
     def _admit(self, wire: ClientSocket, number: int) -> None:
         """Let somebody begin to sign in; in a flood, who has not done so for longest makes room.
@@ -219,13 +231,12 @@ class Server:
         Those who know a password are done in a moment, and those who only hold places are not.
         ``number`` is the descriptor, the least that was free: some are left to read files with.
         """
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        are_few = self.are_few(number)
         with self._lock:
-            left = limit - min(limit // 2, SPARE + EACH * len(self._here))
-            are_few = limit != resource.RLIM_INFINITY and number >= left
             if self._arriving and (are_few or len(self._arriving) >= self.most):
                 oldest = next(iter(self._arriving))
                 del self._arriving[oldest]
+                self._left.clear()
                 oldest.hang_up()
             self._open[wire] = self._arriving[wire] = None
 

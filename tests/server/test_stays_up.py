@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import resource
 import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -110,36 +110,65 @@ def test_threads_and_sockets_that_cannot_be_had(
 
 
 SCRIPT = """
-import resource, sys
+import logging, resource, sys
 from pathlib import Path
 from dpsql.server.preload import import_all
 from dpsql.server.address import Address
+from dpsql.page.serving import open_page
 from dpsql.server.databases import Databases
+from dpsql.server.metrics import open_metrics
 from dpsql.server.server import Server
 from tests.support.served import database
+logging.basicConfig(format="%(message)s")
 path = Path(sys.argv[1])
 import_all()
 server = Server(Databases(database(path)), Address("127.0.0.1", 0))
+ports = [server.port]
+if "all" in sys.argv:
+    page = open_page(server, Address("127.0.0.1", 0))
+    http = open_metrics("127.0.0.1", 0, server)
+    ports += [page.port, http.server_address[1]]
 resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
-print(server.port, flush=True)
+print(*ports, flush=True)
 server.serve()
 """
 
 
 @pytest.mark.slow
-def test_clients_that_take_all_descriptors_make_room(catalog: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(catalog)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
+@pytest.mark.parametrize("flooded", [(0,), (1,), (2,), (0, 1, 2)])
+def test_clients_that_take_all_descriptors_make_room(
+    flooded: tuple[int, ...], catalog: Path, tmp_path: Path
+) -> None:
+    """Whichever door they stand at, each of the three answers, and the log is one of events."""
+    doors = () if flooded == (0,) else ("all",)
+    command = [sys.executable, "-c", SCRIPT, str(catalog), *doors]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process,
+    ):
         try:
             assert process.stdout is not None
-            port = int(process.stdout.readline())
-            with idle(port, 90), Client(port) as client:
-                found = client.start()
-                assert found[-1][0] == b"Z", found
-                assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
+            ports = tuple(map(int, process.stdout.readline().split()))
+            begun = time.monotonic()
+            with ExitStack() as stack:
+                for door in flooded:
+                    stack.enter_context(idle(ports[door], 90))
+                with Client(ports[0]) as client:
+                    found = client.start()
+                    assert found[-1][0] == b"Z", found
+                    assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
+                if not doors:
+                    return
+                live = f"http://127.0.0.1:{ports[2]}/health/live"
+                _again(lambda: urllib.request.urlopen(live, timeout=60).read())
+                _again(lambda: Knocker(ports[1]).enter().body and b"ok\n")
             assert process.poll() is None
+            taken = time.monotonic() - begun
         finally:
             process.kill()
+    said = (tmp_path / "log").read_text().splitlines()
+    assert [each for each in said if not each.startswith("event=")] == []
+    assert len(said) < 300 + 20 * taken
 
 
 @pytest.mark.parametrize("more", [1, 40])
@@ -161,8 +190,7 @@ def test_metrics_have_a_limit_and_are_there_again(catalog: Path) -> None:
         before = threading.active_count()
         try:
             with idle(port, MOST_WATCHING + 10) as left:
-                refused = [each for each in left[MOST_WATCHING:] if each.recv(1) == b""]
-                assert len(refused) == 10
+                assert [each.recv(1) for each in left[:10]] == [b""] * 10
                 assert threading.active_count() <= before + MOST_WATCHING
             _again(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read())
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()

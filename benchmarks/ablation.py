@@ -81,7 +81,6 @@ SWITCHES: dict[str, tuple[Entry, ...]] = {
         (f"search.{each}:read_few", nothing) for each in ("laplace", "gaussian", "opt_plus")
     ),
     "neighbourhood": (("plan.answer_weights:Weighing.near", nothing),),
-    "limit weights": (("search.limit_weights:residual_emphasis", nothing),),
     "shares": (("search.shares:share_anew", nothing), ("search.shares:mix", nothing)),
     "coarse noise": (
         ("plan.drawn_variance:_coarse_of", empty),

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dpsql.algebra.blocks import Total
 from dpsql.errors import ProgrammingError
 from dpsql.plan.candidate_plan import (
@@ -227,26 +225,8 @@ class Weighing:
         return chosen
 
     def foreseen(self, start: CandidatePlan, limits: Mapping[Place, float]) -> CandidatePlan | None:
-        """Return the optimum within the limits, where that is known for unions of marginals.
-
-        And what a descent comes to for few queries.
-        """
-        if law(self.noise).norm == 1:
-            return self.near(start, limits=limits)
-        if start.strategy.method != "residual":
-            return None
-        from dpsql.search.limit_weights import residual_emphasis  # most requests do without
-
-        layout, asked = start.layout, self.target.asked
-        found = residual_emphasis(
-            layout.workload,
-            list(layout.products.values()),
-            np.array([asked[p].weight ** 2 * layout.rows[p] for p in layout.products]),
-            np.array([limits[p] * CLOSE for p in layout.products]),
-        )
-        if found is None:
-            return None
-        return self.quick(start, dict(zip(layout.products, found.tolist(), strict=True)))
+        """Return what a descent within the limits comes to, for few queries under Laplace noise."""
+        return self.near(start, limits=limits) if law(self.noise).norm == 1 else None
 
     def settled(
         self, chosen: CandidatePlan, emphasis: Mapping[Place, float], limits: Mapping[Place, float]

@@ -43,8 +43,8 @@ lowest:
 		-k "not refused and not sentences and not alike and not tools"
 
 audit: $(VENV)/.test
-	$(TESTS) tests/audit tests/privacy/test_versions.py tests/privacy/test_source_claims.py \
-		tests/privacy/test_refusals.py tests/hostile/test_interrupts.py \
+	$(TESTS) tests/audit tests/privacy/test_versions.py tests/privacy/budget/test_source_claims.py \
+		tests/privacy/budget/test_refusals.py tests/hostile/test_interrupts.py \
 		tests/hostile/test_granted.py tests/hostile/test_files.py
 
 # The tests that draw ask so many times what they ask in `make test`; EFFORT=10 make fuzz asks less.

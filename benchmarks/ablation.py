@@ -34,7 +34,7 @@ from dpsql.algebra.ranges import AllRange
 from dpsql.errors import Error
 from dpsql.plan.partition import Partition
 from dpsql.plan.request import Request
-from dpsql.search import cache
+from dpsql.search import strategy_cache as cache
 from dpsql.search.select import choose
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.coarsen import coarsen

@@ -34,11 +34,11 @@ from dpsql.algebra.blocks import IdentityTotal, Prefix
 from dpsql.algebra.operator import Operator, Permuted
 from dpsql.algebra.ranges import AllRange, WidthRanges
 from dpsql.plan import Workload
-from dpsql.search.isometry_bound import paired_bound
+from dpsql.search.bounds.isometries import paired_bound
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
-from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.published_variance import unit_variance
 from dpsql.workload.coarsen import coarsen
 
 REFERENCE = Path(__file__).parent / "reference"

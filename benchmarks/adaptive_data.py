@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Integers
-from dpsql.learn.handle import Candidate
+from dpsql.pgm.measurements import Candidate
 from dpsql.workload.workload import Product
 
 DEMO = Path(__file__).parent.parent / "demo_data"

@@ -28,11 +28,11 @@ from benchmarks.adaptive_data import (
 )
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats
-from dpsql.learn.handle import Candidate, Measured, Model
 from dpsql.learn.rap import run_rap
 from dpsql.learn.relaxed import fit_mixture
 from dpsql.learn.whole_marginals import Backend, Graphical, Mixture, run_marginals
 from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.measurements import Candidate, Measured, Model
 from dpsql.pgm.predict import marginal_errors, subsets
 from dpsql.pgm.project import project_simplex
 from dpsql.workload.workload import Product

@@ -24,9 +24,9 @@ from benchmarks.adaptive_data import (
 )
 from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import Sheet, marginal
-from dpsql.learn.handle import Candidate
 from dpsql.learn.mwem import Settings, mwem
 from dpsql.learn.task import make_task, run_task
+from dpsql.pgm.measurements import Candidate
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle

@@ -33,9 +33,9 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import parse_script
 from dpsql.plan.request import Request, make_plan
 from dpsql.plan.shown_columns import shown_columns
+from dpsql.plan.target import mean_variances
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import law
-from dpsql.workload.target import mean_variances
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 COUNT = 20

@@ -38,10 +38,10 @@ from dpsql.plan.baselines import plain_sensitivity, plain_variance
 from dpsql.plan.limits import FAIR
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
 from dpsql.plan.shown_columns import shown_columns
-from dpsql.settings import FAMILIES
+from dpsql.plan.target import mean_variances, reading_variances
+from dpsql.settings.table import FAMILIES
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.layout import Place
-from dpsql.workload.target import mean_variances, reading_variances
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 COUNT = 200

@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks import floor
 from dpsql.dbapi.connection import Connection
+from dpsql.plan.target import reading_variances
 from dpsql.search.select import select
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.coarsen import coarsen
-from dpsql.workload.target import reading_variances
 from dpsql.workload.workload import Workload
 
 WEIGHTINGS = 200

@@ -39,10 +39,10 @@ import sqlglot
 from dpsql.catalog.read import read_catalog
 from dpsql.catalog import Catalog
 from dpsql.sql.bind import no_public_rows
-from dpsql.sql.collector import uncollected
+from dpsql.sql.text.cycle_collector import uncollected
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from dpsql.sql.products import Compiler
 
 text = open(sys.argv[2], encoding="utf-8").read()

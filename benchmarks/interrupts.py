@@ -29,7 +29,7 @@ import duckdb
 import dpsql
 from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
-from dpsql.search import cache
+from dpsql.search import strategy_cache as cache
 
 CATALOG = """
 [budget]

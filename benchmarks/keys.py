@@ -14,14 +14,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog.sought import Sought
+from dpsql.catalog.discovery import Sought
 from dpsql.engine.key_counts import OTHERS
-from dpsql.privacy.accounting import rho_for
-from dpsql.privacy.discovery import CountedDiscovery, Discovery
-from dpsql.privacy.entropy import Bits
-from dpsql.privacy.find_keys import _choose, _count, choose_counted, choose_weighed
-from dpsql.privacy.noise import discrete_laplace
-from dpsql.privacy.partitions import WEIGHT_BITS, least_shown, weight
+from dpsql.privacy.budget.accounting import rho_for
+from dpsql.privacy.doors.discovery import CountedDiscovery, Discovery
+from dpsql.privacy.doors.find_keys import _choose, _count, choose_counted, choose_weighed
+from dpsql.privacy.noise.entropy import Bits
+from dpsql.privacy.noise.partition_selection import WEIGHT_BITS, least_shown, weight
+from dpsql.privacy.noise.samplers import discrete_laplace
 from dpsql.privacy.vault.unit import key_counts as vault_pairs
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy.accounting import Policy, laplace_cost
-from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.measure import measure
+from dpsql.privacy.budget.accounting import Policy, laplace_cost
+from dpsql.privacy.budget.ledger import Ledger
+from dpsql.privacy.doors.measure import measure
+from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.vault.codes.tally import axis_of_cells, tally_rows
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vaults import Vaults
 from dpsql.search.select import select
 from dpsql.workload.cells import Cells, Resolution
 from dpsql.workload.workload import Product, Workload

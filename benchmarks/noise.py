@@ -11,8 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpsql.privacy.entropy import Bits
-from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.noise.entropy import Bits
+from dpsql.privacy.noise.samplers import discrete_gaussian, discrete_laplace
 
 SCALES = (*(Fraction(10) ** power for power in range(0, 13, 2)), Fraction(2**29 + 1, 2**20))
 SMALL = 18

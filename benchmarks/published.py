@@ -11,8 +11,8 @@ import numpy as np
 from dpsql.algebra import marginals
 from dpsql.algebra.blocks import Haar, Hierarchy, Identity, IdentityTotal, Total
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.published_variance import unit_variance
 from dpsql.workload.workload import Workload
 
 ATTRIBUTE_LIMIT = 18

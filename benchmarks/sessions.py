@@ -21,11 +21,11 @@ import psycopg
 
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.site import Site, open_site
-from dpsql.privacy import ledger_file
-from dpsql.privacy.accounting import laplace_cost
-from dpsql.privacy.anchor import Anchor
-from dpsql.privacy.chain import CHECKPOINTS, debit_entry
-from dpsql.privacy.curator import ledger_files, open_ledger
+from dpsql.privacy.budget import ledger_file
+from dpsql.privacy.budget.accounting import laplace_cost
+from dpsql.privacy.budget.anchor import Anchor
+from dpsql.privacy.budget.curator_acts import ledger_files, open_ledger
+from dpsql.privacy.budget.hash_chain import CHECKPOINTS, debit_entry
 from dpsql.server.address import Address
 from dpsql.server.databases import Database, Databases
 from dpsql.server.server import Server

@@ -22,8 +22,8 @@ from benchmarks.reference.symmetric_sums import plan_all_marginals
 from dpsql.algebra.blocks import AllRange, Prefix, WidthRanges
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array, Floats
-from dpsql.search import dual as convex
-from dpsql.search import opt0 as p_identity
+from dpsql.search.one_attribute import dual as convex
+from dpsql.search.one_attribute import opt0 as p_identity
 from dpsql.search.select import select
 from dpsql.workload.workload import Workload
 

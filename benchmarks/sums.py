@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.accounting import epsilon_for
+from dpsql.privacy.budget.accounting import epsilon_for
 
 DEMO = Path(__file__).parent.parent / "demo_data"
 ROWS, GROUPS, TOP, SEED = 29_501, 100, 150_000.0, 20_190

@@ -27,13 +27,13 @@ from dpsql.engine.clip import make_rule, rule_of_batch, rule_of_one
 from dpsql.engine.clipped_workload import CHOSEN
 from dpsql.learn.batches import answer_sums
 from dpsql.learn.design import SumBatch
-from dpsql.learn.handle import Candidate, Model
 from dpsql.learn.mwem import mwem
 from dpsql.learn.rap import run_rap
 from dpsql.learn.task import make_task, run_task
 from dpsql.learn.thresholds import METHODS, Method, choose
 from dpsql.learn.whole_marginals import Graphical, Mixture, run_marginals
 from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.measurements import Candidate, Model
 from tests.learn.fake import FakeHandle, FakeSums
 
 TOP, ROWS = 10_000, 4_000

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.dual import optimise as convex
-from dpsql.search.opt0 import matrix
-from dpsql.search.opt0 import optimise as p_identity
+from dpsql.search.one_attribute.dual import optimise as convex
+from dpsql.search.one_attribute.opt0 import matrix
+from dpsql.search.one_attribute.opt0 import optimise as p_identity
 from dpsql.search.select import select
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product, Workload

@@ -13,7 +13,7 @@ import lark
 import railroad
 from lark.grammar import NonTerminal, Rule
 
-from dpsql.settings import SETTINGS, Taker
+from dpsql.settings.table import SETTINGS, Taker
 from dpsql.sql.functions import TABLE, Fact, names
 
 ROOT = Path(__file__).parents[1]

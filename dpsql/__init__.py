@@ -71,7 +71,7 @@ def __getattr__(name: str) -> object:
         from dpsql.errors import check_fork
 
         check_fork()  # before anything is imported: in a child that may take for ever
-        from dpsql.sql.collector import uncollected
+        from dpsql.sql.text.cycle_collector import uncollected
 
         with uncollected():  # a tenth of the import: modules stay in use
             # `import dpsql` and `--help` need nothing heavy

@@ -230,7 +230,7 @@ class Anywhere:
 
     It is for what shares nothing with others that could be left half done: no lock in Python, no
     state of a session but what is written whole, and no collection of cycles, which would run what
-    others have to do at their end (``dpsql.sql.collector.ended_anywhere``).
+    others have to do at their end (``dpsql.sql.text.cycle_collector.ended_anywhere``).
     Raises: KeyboardInterrupt, at the beginning and at the end if it was asked for before.
     """
 

@@ -20,7 +20,7 @@ from _pytest.doctest import DoctestModule
 import dpsql
 from dpsql import sealed
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.vault.files import readers
+from dpsql.privacy.vault.files import duckdb_pool as readers
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
 from tests.support.one_reader import CONFINED, close_reader, one_reader

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity
-from dpsql.algebra.fading import Fading
+from dpsql.algebra.decayed_sums import Fading
 from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.algebra.orbits import Orbits

@@ -10,13 +10,13 @@ import numpy as np
 
 from dpsql.answer.assemble import find_errors, read_variances
 from dpsql.answer.implied import Implied
-from dpsql.answer.synthetics import Synthetic
+from dpsql.answer.synthetic_tables import Synthetic
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
+from dpsql.plan.target import Readings
 from dpsql.records import dataclass
 from dpsql.sealed import Sealed
 from dpsql.vectors import Vector
-from dpsql.workload.target import Readings
 
 TIE = 1e-6
 """Relative difference of standard errors that means nothing: strategies are found numerically."""

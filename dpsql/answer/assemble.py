@@ -11,19 +11,12 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.answer.codec import Release
-from dpsql.answer.reprocess import reprocess
+from dpsql.answer.postprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result, whole_columns
-from dpsql.answer.typed import told
+from dpsql.answer.sql_types import told
 from dpsql.plan.request import Request
-from dpsql.records import replace
-from dpsql.sealed import Sealed
-from dpsql.sql.compiled import Answer, Compiled, Select
-from dpsql.strategy.base import Estimate, Forecast
-from dpsql.strategy.noise_law import law
-from dpsql.vectors import Vector
-from dpsql.workload.layout import Place
-from dpsql.workload.target import (
+from dpsql.plan.target import (
     Reading,
     Readings,
     notes_of,
@@ -31,11 +24,18 @@ from dpsql.workload.target import (
     reading_covariance,
     reading_variances,
 )
+from dpsql.records import replace
+from dpsql.sealed import Sealed
+from dpsql.sql.compiled import Answer, Compiled, Select
+from dpsql.strategy.base import Estimate, Forecast
+from dpsql.strategy.noise_law import law
+from dpsql.vectors import Vector
+from dpsql.workload.layout import Place
 
 if TYPE_CHECKING:
     from dpsql.answer.covariance import Joint
     from dpsql.answer.graphical import Models
-    from dpsql.answer.synthetics import Synthetic
+    from dpsql.answer.synthetic_tables import Synthetic
 
 ROUNDED = 1e-9
 """Part of a standard error that is no longer told of an answer."""
@@ -169,7 +169,7 @@ def _ask_models(
             continue
         if synthetic not in asked:
             asked.append(synthetic)
-        from dpsql.answer.modelled import answer_from  # few statements ask a model
+        from dpsql.answer.model_answers import answer_from  # few statements ask a model
 
         flat = answer_from(synthetic.model, select.table, answer)
         columns = [name for name in select.table.columns if select.table.columns[name].size]

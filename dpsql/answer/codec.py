@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from dpsql.algebra import blocks, operator, ranges
 from dpsql.algebra.operator import Operator
-from dpsql.catalog.view import RowView
 from dpsql.errors import OperationalError
 from dpsql.files import load_arrays
 from dpsql.plan.plan import Part, Plan
 from dpsql.records import dataclass, fields
+from dpsql.relation.row_view import RowView
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.registry import decode_strategy
 from dpsql.workload.cells import decode_resolution, encode_resolution
@@ -26,8 +26,8 @@ from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
-    from dpsql.learn.handle import Query
     from dpsql.learn.transcript import Look
+    from dpsql.pgm.measurements import Query
 
 FORM = 2
 """The form of releases. Before it, blocks that are paid for together had the noise of the one of
@@ -237,8 +237,8 @@ def decode_looks(
     Raises: KeyError, TypeError, ValueError for anything else.
     """
     from dpsql.learn.candidates import rows  # few catalogs have models
-    from dpsql.learn.handle import Measured
     from dpsql.learn.transcript import Look
+    from dpsql.pgm.measurements import Measured
 
     operators: list[Operator] = []
     for each in facts["operators"]:

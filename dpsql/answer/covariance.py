@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
+from dpsql.plan.target import Reading, Readings, reading_beside
 from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import Influence
@@ -19,7 +20,6 @@ from dpsql.strategy.base import Forecast, take_rows
 from dpsql.strategy.structured_axis import interval_bounds
 from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Reading, Readings, reading_beside
 from dpsql.workload.workload import Product
 
 Rows = NDArray[np.int64]

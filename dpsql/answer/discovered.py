@@ -13,18 +13,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dpsql.catalog import Column, Table
+from dpsql.catalog.composite_keys import joint_column, joint_columns, parts_of
+from dpsql.catalog.discovery import tell_apart
 from dpsql.catalog.domain import Periods, Values, count_periods
-from dpsql.catalog.joint_keys import joint_column, joint_columns, parts_of
-from dpsql.catalog.origins import named, origins_of
 from dpsql.catalog.read_calendar import MAX_CELLS
-from dpsql.catalog.sought import tell_apart
-from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
 from dpsql.records import dataclass, replace
+from dpsql.relation.lineage import named, origins_of
+from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.compiled import Compiled
 
 if TYPE_CHECKING:
-    from dpsql.catalog.sought import Key
+    from dpsql.catalog.discovery import Key
 
 VERSION = 1
 """Of what is stored of a domain."""

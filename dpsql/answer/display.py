@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from dpsql.answer.dataframes import frame_columns
-from dpsql.answer.digits import NOT_KNOWN, column_texts, short
 from dpsql.answer.numbers import ErrorRange, Numbers
+from dpsql.answer.rounding import NOT_KNOWN, column_texts, short
 from dpsql.errors import printable, printable_lines
 from dpsql.records import dataclass, replace
 from dpsql.vectors import Vector

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.learn.handle import Measured
 from dpsql.pgm.fit import check, fit
 from dpsql.pgm.linear import clique_of
+from dpsql.pgm.measurements import Measured
 from dpsql.pgm.model import GraphicalModel, model_of
 from dpsql.pgm.tree import (
     DEFAULT_CAP,
@@ -24,10 +24,10 @@ from dpsql.pgm.tree import (
     model_cells,
 )
 from dpsql.plan.plan import Part, Plan
+from dpsql.plan.target import Reading
 from dpsql.records import dataclass, field
 from dpsql.strategy.base import Estimate
 from dpsql.workload.cells import Nodes
-from dpsql.workload.target import Reading
 from dpsql.workload.workload import Product
 
 INSTEAD = "reconstruct = 'nonnegative' has no such limit"

@@ -20,13 +20,13 @@ from dpsql.answer.codec import Release
 from dpsql.plan.division import DEEPEST, halves, part_of, statements
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request
+from dpsql.plan.target import Reading, Readings, Target, reading_variances
 from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Merging, Nodes, merging_of
 from dpsql.workload.coarsen import DISTINCT
 from dpsql.workload.facets import factors_over
 from dpsql.workload.layout import Layout, Place, domain_over, products_over
 from dpsql.workload.nodes import spans
-from dpsql.workload.target import Reading, Readings, Target, reading_variances
 from dpsql.workload.workload import Product
 
 DENSE_LIMIT = 1 << 24

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.dataframes import needed
-from dpsql.answer.digits import plain
 from dpsql.answer.numbers import Numbers
+from dpsql.answer.rounding import plain
 from dpsql.errors import ProgrammingError, printable
 
 MOST_BARS = 60

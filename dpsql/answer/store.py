@@ -35,7 +35,7 @@ from dpsql.interrupts import AGAIN, HeldLock
 from dpsql.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from dpsql.answer.synthetics import Synthetic
+    from dpsql.answer.synthetic_tables import Synthetic
     from dpsql.plan.plan import PartFacts
 
 JOURNAL = 1 << 16
@@ -502,13 +502,13 @@ class Store:
 
 
 def _encode_model(model: Synthetic) -> bytes:
-    from dpsql.answer.synthetics import encode_synthetic  # few catalogs have models
+    from dpsql.answer.synthetic_tables import encode_synthetic  # few catalogs have models
 
     return encode_synthetic(model)
 
 
 def _decode_model(body: bytes) -> Synthetic:
-    from dpsql.answer.synthetics import decode_synthetic  # few catalogs have models
+    from dpsql.answer.synthetic_tables import decode_synthetic  # few catalogs have models
 
     return decode_synthetic(body)
 

@@ -16,7 +16,7 @@ from dpsql.catalog.domain import Bins, Domain, Periods, Value
 from dpsql.records import dataclass, field
 
 if TYPE_CHECKING:
-    from dpsql.catalog.sought import Sought
+    from dpsql.catalog.discovery import Sought
 
 ALL, OWNERS = "all", "own"
 """Whose domains, bounds and synthetic tables an analyst sees: everybody's, or those that the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpsql.catalog.catalog import Catalog, Column, Table
+from dpsql.catalog.composite_keys import describe_joint, parts_of
 from dpsql.catalog.domain import (
     Bins,
     BoundedBins,
@@ -12,7 +13,6 @@ from dpsql.catalog.domain import (
     Spans,
     Times,
 )
-from dpsql.catalog.joint_keys import describe_joint, parts_of
 from dpsql.errors import ProgrammingError, decimal_text, nearest, printable
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from dpsql.catalog.catalog import is_stored, kind_of
 from dpsql.catalog.codebook import BookColumn, Codebook, missing_in
-from dpsql.catalog.guess import is_identifier, words_of
-from dpsql.catalog.view import LEFT_OUT
+from dpsql.catalog.column_guesses import is_identifier, words_of
 from dpsql.records import dataclass, field, replace
+from dpsql.relation.row_view import LEFT_OUT
 
 BLIND = "# Drafted from the names and types of columns: no value was read. What is left to you:"
 LOOKED = """\

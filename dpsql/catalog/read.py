@@ -10,12 +10,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dpsql.amounts import parse_delta, parse_epsilon
 from dpsql.catalog.catalog import ALL, KINDS, OWNERS, Budget, Catalog, Column, Table, Unit, View
 from dpsql.catalog.domain import Labels
 from dpsql.catalog.read_calendar import MAX_CELLS
+from dpsql.catalog.read_discovery import is_sought, read_sought
 from dpsql.catalog.read_domain import read_domain, read_other
 from dpsql.catalog.read_place import Place, read_pair, show
-from dpsql.catalog.read_sought import is_sought, read_sought
 from dpsql.catalog.read_source import read_source, read_spill
 from dpsql.catalog.read_units import (
     ROW_LIMIT,
@@ -29,7 +30,6 @@ from dpsql.catalog.read_units import (
 )
 from dpsql.errors import Error, decimal_text, printable
 from dpsql.files import read_regular
-from dpsql.privacy.amounts import parse_delta, parse_epsilon
 from dpsql.records import replace
 
 TYPES = ("integer", "number", "decimal", "text", "date", "timestamp", "time", "boolean")
@@ -262,7 +262,7 @@ def _refuse_sought(place: Place, unit: Unit, public: bool, complete: bool) -> No
 
 def _read_view(place: Place, name: str, body: Any) -> View:
     """Read a view; its names are checked where it is used."""
-    from dpsql.sql.parse import parse_view  # sqlglot, which few catalogs need
+    from dpsql.sql.text.parse import parse_view  # sqlglot, which few catalogs need
 
     if not isinstance(body, dict):
         place.fail(

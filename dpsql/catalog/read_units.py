@@ -8,9 +8,9 @@ from typing import Any
 
 from dpsql.catalog.catalog import Reference, Table, Unit
 from dpsql.catalog.read_place import Place, show
-from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import printable
 from dpsql.records import replace
+from dpsql.relation.unit_local import DerivedTable, Scan
 
 MOST_ROWS = 10**6
 """Rows of one unit that may count."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import BudgetExceeded
-from dpsql.privacy.status import Status
+from dpsql.privacy.budget.status import Status
 from dpsql.strategy.noise_law import law
 
 

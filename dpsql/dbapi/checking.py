@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING
 from dpsql.catalog import Table
 from dpsql.catalog.domain import Values
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.view import RowView, leaves_out
 from dpsql.engine.matrix import Measuring
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
 from dpsql.plan.plan import Part, Plan
 from dpsql.plan.request import Request, make_plan
-from dpsql.privacy.vaults import read_public, share_room
+from dpsql.privacy.doors.vaults import read_public, share_room
 from dpsql.records import dataclass, replace
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.relation.row_view import RowView, leaves_out
 from dpsql.sql.relations import suggest
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from dpsql.strategy.noise_law import LAPLACE
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
     from dpsql.engine.engine import Engine
-    from dpsql.privacy.inspect import ColumnFigures as ColumnFigures
-    from dpsql.privacy.inspect import Figures as Figures
+    from dpsql.privacy.doors.check_figures import ColumnFigures as ColumnFigures
+    from dpsql.privacy.doors.check_figures import Figures as Figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,10 @@ def examine(
     ``known`` are all tables of the catalog, which rows may refer to. A source that does not open
     gives the reason, and the others follow.
     """
-    from dpsql.privacy.inspect import inspect_rows, inspect_source  # exact figures: here alone
+    from dpsql.privacy.doors.check_figures import (  # exact figures: here alone
+        inspect_rows,
+        inspect_source,
+    )
 
     for table in tables:
         try:

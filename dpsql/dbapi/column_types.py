@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
-from dpsql.answer.typed import told
+from dpsql.answer.sql_types import told
 from dpsql.dbapi.reflection import empty_answer
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import ProgrammingError
 from dpsql.records import replace
-from dpsql.sql.constants import constants_of
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import Statement, check_limits
+from dpsql.sql.text.constant_selects import constants_of
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import Statement, check_limits
 
 
 class ColumnTypes(NamedTuple):

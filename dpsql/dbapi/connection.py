@@ -52,8 +52,8 @@ from dpsql.errors import (
 )
 from dpsql.integrations.notebook import progress
 from dpsql.interrupts import check
-from dpsql.privacy.accounting import parse_delta_text, parse_epsilon_text
-from dpsql.privacy.curator import (
+from dpsql.privacy.budget.accounting import parse_delta_text, parse_epsilon_text
+from dpsql.privacy.budget.curator_acts import (
     adopt_ledger,
     anchor_folder,
     find_analyst,
@@ -63,17 +63,17 @@ from dpsql.privacy.curator import (
     raise_budget,
     verify_ledger,
 )
-from dpsql.privacy.ledger import Entry as LedgerEntry
-from dpsql.privacy.ledger import Status as BudgetStatus
-from dpsql.privacy.vaults import refuse_unreadable, share_room
+from dpsql.privacy.budget.ledger import Entry as LedgerEntry
+from dpsql.privacy.budget.ledger import Status as BudgetStatus
+from dpsql.privacy.doors.vaults import refuse_unreadable, share_room
 from dpsql.records import replace
-from dpsql.settings import SETTINGS, Taker, taken_by
-from dpsql.sql.lexemes import MAX_STATEMENT, split_statements
-from dpsql.sql.lexemes import split_script as _split_script
-from dpsql.sql.parse import QUERY, Statement
+from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.sql.text.lexemes import MAX_STATEMENT, split_statements
+from dpsql.sql.text.lexemes import split_script as _split_script
+from dpsql.sql.text.parse import QUERY, Statement
 
 if TYPE_CHECKING:
-    from dpsql.answer.synthetics import Synthetic
+    from dpsql.answer.synthetic_tables import Synthetic
     from dpsql.dbapi.column_types import ColumnTypes
     from dpsql.engine.explanation import Explanation
 
@@ -279,7 +279,7 @@ class Connection(Exceptions):
 
         Raises: ProgrammingError (E_UNKNOWN_TABLE).
         """
-        from dpsql.answer.synthetics import find_synthetic  # few connections have one
+        from dpsql.answer.synthetic_tables import find_synthetic  # few connections have one
 
         return find_synthetic(self.engine.models, name)
 
@@ -311,7 +311,7 @@ class Connection(Exceptions):
 
     def explain(self, sql: str, parameters: Parameters = ()) -> Explanation:
         """The forecast of a statement or script: free, from public facts only."""
-        from dpsql.sql.marks import bind_parameters  # scripts have none
+        from dpsql.sql.text.parameters import bind_parameters  # scripts have none
 
         text = bind_parameters(check_text(sql), parameters, self.paramstyle)
         return self.told(lambda: self._explain(text), text)
@@ -468,7 +468,7 @@ class Cursor(Fetching):
         terms = self._terms_with(options)
         if len(check_text(sql)) > MAX_STATEMENT:
             raise ProgrammingError("E_TOO_LARGE", f"a statement of over {MAX_STATEMENT} characters")
-        from dpsql.sql.marks import bind_parameters  # scripts have none
+        from dpsql.sql.text.parameters import bind_parameters  # scripts have none
 
         text = bind_parameters(sql, parameters, self.connection.paramstyle)
         self.connection.told(lambda: self._finish(self._execute(text, terms)), text)
@@ -670,7 +670,7 @@ class Cursor(Fetching):
 
     def _materialize(self, statement: Statement) -> Result:
         """Draw rows of a synthetic table into a file."""
-        from dpsql.answer.modelled import check_target, write_rows  # few statements draw rows
+        from dpsql.answer.model_answers import check_target, write_rows  # few statements draw rows
 
         wanted = statement.rows
         assert wanted is not None

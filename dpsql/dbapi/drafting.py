@@ -13,7 +13,7 @@ from dpsql.catalog.draft import VOUCHED, DraftedTable, draft
 from dpsql.catalog.read_place import Place
 from dpsql.catalog.read_source import read_source
 from dpsql.errors import CatalogError, DataUnavailable, UsageError
-from dpsql.privacy.vaults import describe_data, describe_server, list_server
+from dpsql.privacy.doors.vaults import describe_data, describe_server, list_server
 
 LABELLED = ("spss", "stata")
 """Kinds of files of data that have labels, which serve as a codebook of other files."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError, LedgerError
-from dpsql.privacy.chain import Entry as LedgerEntry
-from dpsql.privacy.curator import anchor_folder, ledger_file, open_ledger, user_folder
-from dpsql.privacy.history import Moment, moments, read_entries
-from dpsql.privacy.status import Status as BudgetStatus
-from dpsql.privacy.status import status_of
+from dpsql.privacy.budget.curator_acts import anchor_folder, ledger_file, open_ledger, user_folder
+from dpsql.privacy.budget.hash_chain import Entry as LedgerEntry
+from dpsql.privacy.budget.history import Moment, moments, read_entries
+from dpsql.privacy.budget.status import Status as BudgetStatus
+from dpsql.privacy.budget.status import status_of
 from dpsql.records import dataclass
 
 __all__ = ["Moment", "PastEntries", "history_of", "read_past"]

@@ -11,6 +11,6 @@ def open_early() -> None:
     from dpsql.sealed import ahead  # this module is imported before anything that takes long
 
     ahead.begin()
-    from dpsql.privacy.vaults import open_ahead
+    from dpsql.privacy.doors.vaults import open_ahead
 
     open_ahead()

@@ -8,9 +8,9 @@ from dpsql.catalog.describe import describe_values
 from dpsql.dialect.columns import columns_of_view
 from dpsql.dialect.types import kind_of
 from dpsql.records import dataclass
-from dpsql.sql.parse import Statement
-from dpsql.sql.qualified import find_key
-from dpsql.sql.table_mentions import tables_of
+from dpsql.sql.rewrites.qualified import find_key
+from dpsql.sql.text.parse import Statement
+from dpsql.sql.text.table_mentions import tables_of
 
 UNIT = "the privacy unit: COUNT(DISTINCT it), joins along it"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dpsql.answer.result import Result
 from dpsql.catalog.catalog import is_stored
 from dpsql.errors import DataUnavailable
-from dpsql.sql.current_date import today
+from dpsql.sql.text.current_date import today
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataError, ProgrammingError, printable
-from dpsql.settings import SETTINGS
-from dpsql.sql.lexemes import split_statements
+from dpsql.settings.table import SETTINGS
+from dpsql.sql.text.lexemes import split_statements
 
 LONGEST_NAME = 200
 """Characters of the name of a file that an entry of the ledger keeps."""

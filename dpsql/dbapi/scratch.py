@@ -10,7 +10,7 @@ from typing import Any
 
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection, connect
-from dpsql.privacy.curator import follow_draft
+from dpsql.privacy.budget.curator_acts import follow_draft
 
 
 def connect_scratch(catalog: str | os.PathLike[str], **options: Any) -> tuple[Connection, str]:

@@ -12,18 +12,18 @@ from dpsql.engine.statements import explain_workload
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, ProgrammingError, decimal_text
 from dpsql.records import replace
-from dpsql.settings import BOTH, SETTINGS, taken_by
-from dpsql.sql.collector import uncollected
+from dpsql.settings.table import BOTH, SETTINGS, taken_by
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.lexemes import lex, split_statements
-from dpsql.sql.parse import Statement, parse
+from dpsql.sql.text.cycle_collector import uncollected
+from dpsql.sql.text.lexemes import lex, split_statements
+from dpsql.sql.text.parse import Statement, parse
 
 if TYPE_CHECKING:
     from dpsql.engine.discover import Finding
     from dpsql.engine.explanation import Explanation, Row
     from dpsql.engine.learn import LearningTable
-    from dpsql.sql.synthetic import Creation
-    from dpsql.sql.unlisted import Search
+    from dpsql.sql.text.create_domain import Search
+    from dpsql.sql.text.synthetic import Creation
 
 Parameters = Sequence[object] | Mapping[str, object] | None
 
@@ -100,15 +100,15 @@ def check_synthetics(planner: Planner, statements: Sequence[Statement], terms: T
         if creation is not None and statement.explain:
             plan_offered(planner, creation, terms)
         elif creation is not None:
-            from dpsql.answer.synthetics import check_name  # few scripts learn models
+            from dpsql.answer.synthetic_tables import check_name  # few scripts learn models
             from dpsql.engine.learn import plan_table
 
             plan_table(planner, creation, terms)
             check_name(creation.name, made)
             made[creation.name.casefold()] = creation
         if wanted is not None:
-            from dpsql.answer.modelled import check_target  # few scripts draw rows
-            from dpsql.answer.synthetics import find_synthetic
+            from dpsql.answer.model_answers import check_target  # few scripts draw rows
+            from dpsql.answer.synthetic_tables import find_synthetic
 
             if wanted.name.casefold() not in made:
                 find_synthetic(planner.models, wanted.name)

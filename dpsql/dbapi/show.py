@@ -7,25 +7,25 @@ from typing import Any
 
 from dpsql.answer.discovered import find_named
 from dpsql.answer.result import Result, listing
-from dpsql.answer.synthetics import find_synthetic
+from dpsql.answer.synthetic_tables import find_synthetic
 from dpsql.catalog import Column
 from dpsql.catalog.describe import describe_column, describe_table, find_column
-from dpsql.catalog.view import left_out
 from dpsql.dbapi.column_types import foresee
 from dpsql.engine.engine import Engine
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, ProgrammingError, decimal_text, printable
-from dpsql.privacy.chain import budget_text
-from dpsql.privacy.curator import SCRATCH, analyst_name, nested_name
-from dpsql.privacy.ledger import Entry, Status
-from dpsql.privacy.status import Nested
+from dpsql.privacy.budget.curator_acts import SCRATCH, analyst_name, nested_name
+from dpsql.privacy.budget.hash_chain import budget_text
+from dpsql.privacy.budget.ledger import Entry, Status
+from dpsql.privacy.budget.status import Nested
 from dpsql.records import replace
-from dpsql.settings import SETTINGS
-from dpsql.sql.parse import QUERY, Statement
-from dpsql.sql.qualified import find_key
+from dpsql.relation.row_view import left_out
+from dpsql.settings.table import SETTINGS
 from dpsql.sql.relations import suggest
-from dpsql.sql.unlisted import WORDS
+from dpsql.sql.rewrites.qualified import find_key
+from dpsql.sql.text.create_domain import WORDS
+from dpsql.sql.text.parse import QUERY, Statement
 
 _FIRST = re.compile(r"\w+")
 LISTED = 50

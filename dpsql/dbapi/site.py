@@ -17,7 +17,7 @@ from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import LedgerError
 from dpsql.interrupts import HeldLock
-from dpsql.privacy.curator import anchor_folder, find_analyst, ledger_files
+from dpsql.privacy.budget.curator_acts import anchor_folder, find_analyst, ledger_files
 from dpsql.records import replace
 
 

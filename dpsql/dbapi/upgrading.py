@@ -18,10 +18,10 @@ from dpsql.dbapi.connection import (
 from dpsql.engine.explanation import Explanation
 from dpsql.engine.planner import Planner
 from dpsql.errors import Error, ProgrammingError
-from dpsql.privacy.accounting import epsilon_for
-from dpsql.privacy.chain import ANALYST
+from dpsql.privacy.budget.accounting import epsilon_for
+from dpsql.privacy.budget.hash_chain import ANALYST
 from dpsql.records import dataclass
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 AUTO = "auto"
 """Noise that is left to the version: the ledger notes what was chosen, not that it was."""

@@ -11,9 +11,9 @@ from dpsql.catalog import Catalog
 from dpsql.dialect import types
 from dpsql.dialect.types import Type, arithmetic, common, result
 from dpsql.records import dataclass, field
-from dpsql.sql.expressions import name_of
-from dpsql.sql.qualified import find_key
-from dpsql.sql.readers import Columns, OutputColumn
+from dpsql.sql.dialects.dialect_queries import Columns, OutputColumn
+from dpsql.sql.rewrites.qualified import find_key
+from dpsql.sql.shell.expressions import name_of
 
 TYPE = "postgres type"
 """Key under which an expression notes its type."""

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog
 from dpsql.records import replace
-from dpsql.sql.parse import Statement
+from dpsql.sql.text.parse import Statement
 
 _COMPARED: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: operator.eq,

@@ -22,14 +22,14 @@ from dpsql.dialect.columns import Typing, columns_of
 from dpsql.dialect.labels import UNNAMED, label
 from dpsql.dialect.meaning import PostgresMeaning
 from dpsql.errors import NotSupportedError, Span
-from dpsql.sql.depth import check_depth
-from dpsql.sql.item_texts import WRITTEN
-from dpsql.sql.language import locate
-from dpsql.sql.lexemes import Fragment
-from dpsql.sql.other_dialects import MARK
-from dpsql.sql.readers import ReadSelect
-from dpsql.sql.table_mentions import is_quantifier
-from dpsql.sql.written_tokens import parsed
+from dpsql.sql.dialects.dialect_queries import ReadSelect
+from dpsql.sql.dialects.dialect_signatures import MARK
+from dpsql.sql.shell.language import locate
+from dpsql.sql.text.depth import check_depth
+from dpsql.sql.text.item_texts import WRITTEN
+from dpsql.sql.text.lexemes import Fragment
+from dpsql.sql.text.table_mentions import is_quantifier
+from dpsql.sql.text.token_rewrites import parsed
 
 _POSTGRES, _DUCKDB = Postgres(), DuckDB()
 _TAG = re.compile("\x02(\\d+),(\\d+)\x02(.)")

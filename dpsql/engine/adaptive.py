@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dpsql.answer.modelled import read_candidates
+from dpsql.answer.model_answers import read_candidates
 from dpsql.catalog import Table
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import DataError, Error, NotSupportedError, ProgrammingError
 from dpsql.learn.candidates import attributes_of
-from dpsql.learn.handle import Query
 from dpsql.learn.mechanism_choice import Metric
 from dpsql.learn.task import Task, make_task
+from dpsql.pgm.measurements import Query
 from dpsql.plan.request import Planned, Request, expected_error, make_plan
-from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.privacy.accounting import budget_for
+from dpsql.privacy.budget.accounting import budget_for
+from dpsql.settings.rounds import AUTO, Rounds
 from dpsql.strategy.noise_law import Noise, admitted, law
 
 RUNS = ("mwem", "marginals", "rap")

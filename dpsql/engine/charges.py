@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from dpsql.errors import Interrupted, OperationalError, decimal_text
 from dpsql.interrupts import Held, Watched, check
-from dpsql.privacy.accounting import Cost
-from dpsql.privacy.chain import Cause
-from dpsql.privacy.ledger import Ledger, Receipt
+from dpsql.privacy.budget.accounting import Cost
+from dpsql.privacy.budget.hash_chain import Cause
+from dpsql.privacy.budget.ledger import Ledger, Receipt
 from dpsql.records import dataclass, replace
 
 T = TypeVar("T")

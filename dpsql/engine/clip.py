@@ -22,7 +22,6 @@ from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
 from dpsql.learn.design import Algorithm, SumBatch
-from dpsql.learn.handle import MeasureHandle
 from dpsql.learn.summed import Summed, read_summed
 from dpsql.learn.thresholds import (
     AGAIN,
@@ -44,14 +43,15 @@ from dpsql.learn.thresholds import (
     rows_above,
     rows_lost,
 )
-from dpsql.privacy.accounting import budget_for
-from dpsql.privacy.filter import Run, SumView
+from dpsql.pgm.measurements import MeasureHandle
+from dpsql.plan.target import find_released, find_views, notes_of, view_rows
+from dpsql.privacy.budget.accounting import budget_for
+from dpsql.privacy.doors.privacy_filter import Run, SumView
 from dpsql.records import dataclass, replace
-from dpsql.settings import DEMANDS, LEARNED
+from dpsql.settings.table import DEMANDS, LEARNED
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.vectors import Vector
-from dpsql.workload.target import find_released, find_views, notes_of, view_rows
 
 MANY_ROWS = 100
 """Rows above a threshold from which a budget is small, where nothing is known of the table."""

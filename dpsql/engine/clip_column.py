@@ -17,8 +17,8 @@ from dpsql.learn.summed import BOUNDS, WORKS, measure_of
 from dpsql.learn.thresholds import Method, Threshold, rows_above, rows_lost
 from dpsql.plan.plan import Plan
 from dpsql.records import replace
-from dpsql.sql.clauses import Truncation
 from dpsql.sql.compiled import Answer, Compiled
+from dpsql.sql.text.clauses import Truncation
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Term
 

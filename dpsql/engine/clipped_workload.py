@@ -16,11 +16,10 @@ import numpy as np
 
 from dpsql.answer.clipped import ClippedSums, number_text
 from dpsql.answer.codec import Release
-from dpsql.answer.reprocess import check_methods
+from dpsql.answer.postprocess import check_methods
 from dpsql.answer.result import CostInfo, Result
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Table
-from dpsql.catalog.view import RowView
 from dpsql.engine.clip import (
     AT_BOUND,
     BIAS,
@@ -44,20 +43,21 @@ from dpsql.errors import (
 from dpsql.learn.summed import WORKS, measure_of
 from dpsql.learn.thresholds import NOTHING, Method, Threshold, levels, rows_above, rows_lost, search
 from dpsql.plan.request import Request
-from dpsql.privacy.accounting import UNITS, epsilon_for, units_down
-from dpsql.privacy.filter import Run, SumView
+from dpsql.plan.target import hull_of
+from dpsql.privacy.budget.accounting import UNITS, epsilon_for, units_down
+from dpsql.privacy.doors.privacy_filter import Run, SumView
 from dpsql.records import dataclass, replace
-from dpsql.sql.clauses import Cut
+from dpsql.relation.row_view import RowView
 from dpsql.sql.compiled import Answer, Compiled
+from dpsql.sql.text.clauses import Cut
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, cells_of
-from dpsql.workload.target import hull_of
 from dpsql.workload.term import Term
 
 if TYPE_CHECKING:
     from dpsql.engine.explanation import Explanation, Row
     from dpsql.learn.batches import Measure
-    from dpsql.learn.handle import SumHandle
+    from dpsql.pgm.measurements import SumHandle
 
 CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 """Rules that choose a threshold before anything is measured."""

@@ -16,25 +16,31 @@ from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing, message
 from dpsql.answer.store import Shelf
 from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
+from dpsql.catalog.composite_keys import MOST_PARTS, joint_column, parts_of
+from dpsql.catalog.discovery import KEYS, Key
 from dpsql.catalog.domain import Bins
-from dpsql.catalog.joint_keys import MOST_PARTS, joint_column, parts_of
-from dpsql.catalog.sought import KEYS, Key
-from dpsql.catalog.view import RowView, left_out
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors, Job, Price, price_of_run
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, ProgrammingError, decimal_text, printable
 from dpsql.learn.thresholds import enclosing, powers
-from dpsql.privacy.accounting import budget_for
-from dpsql.privacy.curator import analyst_name
-from dpsql.privacy.discovery import Discovery
-from dpsql.privacy.filter import Run
-from dpsql.privacy.partitions import CHANCE_BITS, LEAST_EPSILON, WEIGHT_BITS, chances, threshold
-from dpsql.privacy.receipt import Receipt
+from dpsql.privacy.budget.accounting import budget_for
+from dpsql.privacy.budget.curator_acts import analyst_name
+from dpsql.privacy.budget.receipt import Receipt
+from dpsql.privacy.doors.discovery import Discovery
+from dpsql.privacy.doors.privacy_filter import Run
+from dpsql.privacy.noise.partition_selection import (
+    CHANCE_BITS,
+    LEAST_EPSILON,
+    WEIGHT_BITS,
+    chances,
+    threshold,
+)
 from dpsql.records import dataclass, replace
-from dpsql.settings import SETTINGS
-from dpsql.sql.unlisted import Search
+from dpsql.relation.row_view import RowView, left_out
+from dpsql.settings.table import SETTINGS
+from dpsql.sql.text.create_domain import Search
 from dpsql.strategy.noise_law import AUTO, GAUSSIAN, LAPLACE, Noise, law
 from dpsql.workload.workload import Product
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
-from dpsql.catalog.derive import bases_of
 from dpsql.engine.charges import Rehearsed
 from dpsql.engine.disk_space import PLENTY, refuse_full
 from dpsql.engine.granted_files import NOTHING, GrantedFiles
@@ -32,24 +31,25 @@ from dpsql.engine.statements import explain_workload, read_job
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, OperationalError
 from dpsql.plan.plan import Plan
-from dpsql.privacy.chain import subkey
-from dpsql.privacy.curator import ledger_file, open_ledger, user_folder
-from dpsql.privacy.ledger import Entry, Ledger, Receipt, Status
-from dpsql.privacy.measure import certify, check_noise, measure
-from dpsql.privacy.source_claims import Sources
-from dpsql.privacy.vaults import Vaults, public_version, read_public, stored_in
+from dpsql.privacy.budget.curator_acts import ledger_file, open_ledger, user_folder
+from dpsql.privacy.budget.hash_chain import subkey
+from dpsql.privacy.budget.ledger import Entry, Ledger, Receipt, Status
+from dpsql.privacy.budget.source_claims import Sources
+from dpsql.privacy.doors.measure import certify, check_noise, measure
+from dpsql.privacy.doors.vaults import Vaults, public_version, read_public, stored_in
 from dpsql.records import replace
+from dpsql.relation.derive import bases_of
 from dpsql.sql.compiled import Compiled
 
 if TYPE_CHECKING:
-    from dpsql.answer.synthetics import Synthetic
-    from dpsql.catalog.sought import Key
+    from dpsql.answer.synthetic_tables import Synthetic
+    from dpsql.catalog.discovery import Key
     from dpsql.engine.explanation import Explanation
     from dpsql.engine.key_search import KeySearch
     from dpsql.learn.task import Report
-    from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
-    from dpsql.privacy.filter import Run
-    from dpsql.sql.synthetic import Materialisation
+    from dpsql.privacy.doors.discovery import CountedDiscovery, Discovery, KeyCounts
+    from dpsql.privacy.doors.privacy_filter import Run
+    from dpsql.sql.text.synthetic import Materialisation
 
 T = TypeVar("T")
 PublicRows: TypeAlias = "dict[str, tuple[str, Sequence[Any]]]"
@@ -310,8 +310,8 @@ class Engine(Planner):
 
         Raises: ProgrammingError (E_UNKNOWN_TABLE).
         """
-        from dpsql.answer.modelled import draw_rows  # few sessions draw rows
-        from dpsql.answer.synthetics import find_synthetic
+        from dpsql.answer.model_answers import draw_rows  # few sessions draw rows
+        from dpsql.answer.synthetic_tables import find_synthetic
 
         synthetic = find_synthetic(self.models, wanted.name)
         table = self.known.tables[synthetic.name.casefold()]
@@ -322,7 +322,9 @@ class Engine(Planner):
 
         Raises: ProgrammingError (E_UNKNOWN_TABLE, E_STATEMENT).
         """
-        from dpsql.answer.synthetics import find_synthetic  # few sessions fit anything further
+        from dpsql.answer.synthetic_tables import (
+            find_synthetic,  # few sessions fit anything further
+        )
 
         found = find_synthetic(self.models, name).refit(work)
         stored = self.store.tables.add(self.table_key(found.name), found)
@@ -376,7 +378,7 @@ class Membrane:
     @contextmanager
     def look(self, run: Run, receipt: Receipt) -> Iterator[Any]:
         """A handle that looks several times, within what was paid."""
-        from dpsql.privacy.look import open_handle, open_sums  # most jobs measure once
+        from dpsql.privacy.doors.look import open_handle, open_sums  # most jobs measure once
 
         seen = run.seen
         vaults = self._vaults if seen is None else self._vaults.seeing(run.table, seen)
@@ -393,12 +395,12 @@ class Membrane:
 
     def find(self, asked: Discovery, receipt: Receipt) -> tuple[Key, ...]:
         """The keys of a column that enough privacy units have, sorted."""
-        from dpsql.privacy.find_keys import find_keys  # most keys are listed
+        from dpsql.privacy.doors.find_keys import find_keys  # most keys are listed
 
         return find_keys(asked, receipt, self._vaults)
 
     def count(self, asked: CountedDiscovery, receipt: Receipt) -> KeyCounts:
         """The keys whose noisy counts of privacy units reach a threshold, and these counts."""
-        from dpsql.privacy.find_keys import count_keys  # most keys are listed
+        from dpsql.privacy.doors.find_keys import count_keys  # most keys are listed
 
         return count_keys(asked, receipt, self._vaults)

@@ -18,12 +18,12 @@ from dpsql.answer.assemble import read_variances, results_at
 from dpsql.errors import ProgrammingError
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
+from dpsql.plan.target import Readings
 from dpsql.records import dataclass
 from dpsql.sealed import Sealed
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Readings
 from dpsql.workload.term import Term
 
 if TYPE_CHECKING:

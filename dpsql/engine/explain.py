@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.answer.assemble import fractions_of, whole_places
-from dpsql.answer.typed import ROUNDING
+from dpsql.answer.sql_types import ROUNDING
 from dpsql.engine.explanation import (
     ALL,
     BOUND,
@@ -24,16 +24,16 @@ from dpsql.engine.explanation import (
 )
 from dpsql.plan.baselines import plain_variance
 from dpsql.plan.limits import plain_cost
-from dpsql.plan.machine import show_bytes
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request
 from dpsql.plan.shown_columns import shown_columns
+from dpsql.plan.target import Readings, reading_variances, view_rows
 from dpsql.records import replace
-from dpsql.search.meter import ROOM
+from dpsql.search.work_limit import ROOM
+from dpsql.settings.machine import show_bytes
 from dpsql.sql.compiled import Compiled
 from dpsql.strategy.noise_law import LAPLACE, law
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Readings, reading_variances, view_rows
 from dpsql.workload.workload import Workload
 
 MORE = 4
@@ -272,7 +272,7 @@ def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
     Noise is integer, and at a given cost smallest beside the integers that it is added to where
     their sensitivity is one. Numbers of privacy units are not linear in the cells.
     """
-    from dpsql.search.single_answer_bound import bound_alone  # a forecast alone
+    from dpsql.search.bounds.single_answers import bound_alone  # a forecast alone
 
     used = law(planned.plan.noise)
     found: dict[Place, float] = {}
@@ -288,8 +288,8 @@ def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
 
 def cheap_bound(workload: Workload) -> float:
     """The best lower bound on the unit error of any strategy that takes little time, else 0."""
-    from dpsql.search.bounds import is_cheap, svd_bound  # a forecast alone
-    from dpsql.search.isometry_bound import is_quick, paired_bound
+    from dpsql.search.bounds.isometries import is_quick, paired_bound
+    from dpsql.search.bounds.singular_values import is_cheap, svd_bound  # a forecast alone
     from dpsql.search.problem import Problem
 
     by_values = svd_bound(workload) if is_cheap(workload) else 0.0

@@ -18,10 +18,10 @@ from dpsql.catalog.catalog import engine_of
 from dpsql.errors import Error, InternalError, ProgrammingError, UsageError, printable
 from dpsql.files import read_regular
 from dpsql.records import dataclass
-from dpsql.sql.lexemes import Fragment, split_statements
+from dpsql.sql.text.lexemes import Fragment, split_statements
 
 if TYPE_CHECKING:
-    from dpsql.sql.synthetic import Creation
+    from dpsql.sql.text.synthetic import Creation
 
 OF_A_CREATION = ("E_UNKNOWN_TABLE", "E_STATEMENT", "E_EPSILON", "E_DELTA", "E_SETTING")
 """Codes of what may be wrong about CREATE SYNTHETIC TABLE itself, whatever its workload."""

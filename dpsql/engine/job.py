@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 
 from dpsql.answer.result import Result
 from dpsql.answer.store import Shelf
-from dpsql.catalog.view import RowView
 from dpsql.engine.disk_space import FEW
 from dpsql.engine.planner import Planner
 from dpsql.errors import DataUnavailable
 from dpsql.plan.plan import Plan
-from dpsql.privacy.accounting import Cost, Policy, cost_of
-from dpsql.privacy.receipt import Receipt
+from dpsql.privacy.budget.accounting import Cost, Policy, cost_of
+from dpsql.privacy.budget.receipt import Receipt
 from dpsql.records import dataclass, field, replace
+from dpsql.relation.row_view import RowView
 from dpsql.strategy.noise_law import Noise, law
 
 if TYPE_CHECKING:
-    from dpsql.catalog.sought import Key, Sought
+    from dpsql.catalog.discovery import Key, Sought
     from dpsql.engine.explanation import Explanation
-    from dpsql.privacy.discovery import CountedDiscovery, Discovery, KeyCounts
-    from dpsql.privacy.filter import Run
+    from dpsql.privacy.doors.discovery import CountedDiscovery, Discovery, KeyCounts
+    from dpsql.privacy.doors.privacy_filter import Run
 
 T = TypeVar("T")
 

@@ -18,22 +18,22 @@ from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.shell import Filled, build_result
 from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
-from dpsql.catalog.unit_local import DerivedTable
-from dpsql.catalog.view import left_out
 from dpsql.engine.discover import Finding, FindingKeys
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, decimal_text, printable
-from dpsql.privacy.discovery import CountedDiscovery
-from dpsql.privacy.receipt import Receipt
+from dpsql.plan.target import find_views
+from dpsql.privacy.budget.receipt import Receipt
+from dpsql.privacy.doors.discovery import CountedDiscovery
 from dpsql.records import dataclass, replace
+from dpsql.relation.row_view import left_out
+from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.query import COUNT_ROWS, Aggregate, Query
 from dpsql.strategy.noise_law import law
 from dpsql.vectors import Vector
-from dpsql.workload.target import find_views
 
 OTHERS = Fraction(1, 10)
 """Part of the budget for the count of all keys that are not shown: one large number."""

@@ -27,11 +27,11 @@ from dpsql.engine.key_counts import (
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import NotSupportedError, decimal_text
-from dpsql.privacy.accounting import UNITS, budget_for, units_down
+from dpsql.privacy.budget.accounting import UNITS, budget_for, units_down
 from dpsql.records import dataclass, replace
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.parse import reparse
-from dpsql.sql.unlisted import Search
+from dpsql.sql.text.create_domain import Search
+from dpsql.sql.text.parse import reparse
 from dpsql.strategy.noise_law import law
 
 if TYPE_CHECKING:

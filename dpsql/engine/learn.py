@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from dpsql.answer.assemble import assemble_results, released
-from dpsql.answer.modelled import read_candidates
+from dpsql.answer.model_answers import read_candidates
 from dpsql.answer.result import Result, listing
 from dpsql.answer.store import Shelf
-from dpsql.answer.synthetics import Synthetic, check_name
+from dpsql.answer.synthetic_tables import Synthetic, check_name
 from dpsql.catalog import Table
-from dpsql.catalog.view import RowView, left_out
 from dpsql.engine.adaptive import form_task, matrix_rmse, metric_of, quietest, read_workload
 from dpsql.engine.clip import given_levels
 from dpsql.engine.explain import explain_learned
@@ -34,15 +33,16 @@ from dpsql.interrupts import Allowed
 from dpsql.learn.task import Report, Task, run_task
 from dpsql.learn.transcript import Learned
 from dpsql.plan.request import Request
-from dpsql.plan.rounds import AUTO
-from dpsql.privacy.filter import Run
+from dpsql.plan.target import find_views
+from dpsql.privacy.doors.privacy_filter import Run
 from dpsql.records import dataclass, replace
-from dpsql.settings import SETTINGS
+from dpsql.relation.row_view import RowView, left_out
+from dpsql.settings.rounds import AUTO
+from dpsql.settings.table import SETTINGS
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.parse import parse_select
-from dpsql.sql.synthetic import Creation
+from dpsql.sql.text.parse import parse_select
+from dpsql.sql.text.synthetic import Creation
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.workload.target import find_views
 
 INTERRUPTED = (
     "interrupted: the table holds what was learned by then, and the whole budget stays charged"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.codec import Release, most_bytes
-from dpsql.answer.reprocess import check_methods
+from dpsql.answer.postprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.answer.store import Shelf, Stored
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
@@ -21,10 +21,10 @@ from dpsql.engine.planner import Planner
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.plan import PartFacts, Plan
 from dpsql.plan.request import Planned, Request
-from dpsql.privacy.receipt import Receipt
+from dpsql.plan.target import Readings
+from dpsql.privacy.budget.receipt import Receipt
 from dpsql.records import dataclass, replace
-from dpsql.settings import PUBLISHED
-from dpsql.workload.target import Readings
+from dpsql.settings.table import PUBLISHED
 
 if TYPE_CHECKING:
     from dpsql.answer.accuracy import Compared

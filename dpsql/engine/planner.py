@@ -32,23 +32,23 @@ from dpsql.errors import Error, NotSupportedError, ProgrammingError
 from dpsql.interrupts import Anywhere
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
-from dpsql.privacy.chain import ANALYST
-from dpsql.privacy.curator import SCRATCH, nested_budgets
+from dpsql.privacy.budget.curator_acts import SCRATCH, nested_budgets
+from dpsql.privacy.budget.hash_chain import ANALYST
 from dpsql.records import dataclass, fields, replace
 from dpsql.sealed import Sealed
-from dpsql.sql.clauses import Cut, read_own, read_truncation
-from dpsql.sql.collector import uncollected
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.lexemes import Fragment, StatementReader
-from dpsql.sql.parse import Statement, parse, reparse
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.clauses import Cut, read_own, read_truncation
+from dpsql.sql.text.cycle_collector import uncollected
+from dpsql.sql.text.lexemes import Fragment, StatementReader
+from dpsql.sql.text.parse import Statement, parse, reparse
 from dpsql.workload.term import Pattern
 
 if TYPE_CHECKING:
-    from dpsql.answer.synthetics import Synthetic
+    from dpsql.answer.synthetic_tables import Synthetic
     from dpsql.dialect.reading import PostgresReader
-    from dpsql.privacy.status import Status
+    from dpsql.privacy.budget.status import Status
 
 S = TypeVar("S", Discovered, "Synthetic")
 T = TypeVar("T")

@@ -35,17 +35,17 @@ from types import MethodType
 from typing import Any, TypeVar
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.derive import derive
-from dpsql.catalog.unit_local import DerivedTable, scanned
 from dpsql.dialect.reading import PostgresReader
 from dpsql.engine.defects import unexpected
 from dpsql.errors import Error, InternalError, OperationalError
 from dpsql.interrupts import check, ended_by, tried_until
-from dpsql.plan.machine import request_memory
 from dpsql.records import complete, dataclass, field, replace
-from dpsql.sql.lexemes import Fragment
-from dpsql.sql.parse import Statement
+from dpsql.relation.derive import derive
+from dpsql.relation.unit_local import DerivedTable, scanned
+from dpsql.settings.machine import request_memory
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.lexemes import Fragment
+from dpsql.sql.text.parse import Statement
 from dpsql.vectors import PublicValues
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Progress of planning, for whoever waits: its counted work beside the most that it may do.
 
-A search counts its work and has a limit (``search/meter.py``), which most plans stay far below: a
+A search counts its work and has a limit (``search/work_limit.py``), which most plans stay far below: a
 time to the limit would be no forecast of when they end. What is told decides nothing.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dpsql.records import dataclass, field
-from dpsql.search.meter import heard
+from dpsql.search.work_limit import heard
 
 EVERY = 1.0
 """Seconds between two lines."""

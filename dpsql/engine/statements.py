@@ -15,7 +15,7 @@ from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import InternalError
 from dpsql.plan.request import Request
-from dpsql.privacy.receipt import Receipt
+from dpsql.privacy.budget.receipt import Receipt
 from dpsql.records import dataclass
 from dpsql.sql.compiled import Compiled
 

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 from dpsql.catalog import Catalog
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
 from dpsql.plan.request import Request
-from dpsql.plan.rounds import Rounds
 from dpsql.records import dataclass, field, replace
 from dpsql.sealed import Sealed
-from dpsql.settings import SETTINGS, Taker, taken_by
+from dpsql.settings.rounds import Rounds
+from dpsql.settings.table import SETTINGS, Taker, taken_by
 from dpsql.sql.compiled import Compiled
 
 T = TypeVar("T")

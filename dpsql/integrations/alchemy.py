@@ -19,7 +19,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from dpsql.dbapi.reflection import columns_of, comment_of, view_text
 from dpsql.errors import nearest
-from dpsql.settings import Taker, taken_by
+from dpsql.settings.table import Taker, taken_by
 
 TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "integer": types.BigInteger,

@@ -17,7 +17,7 @@ from IPython.display import display
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, connect
 from dpsql.errors import ProgrammingError, UsageError
-from dpsql.settings import Taker, taken_by
+from dpsql.settings.table import Taker, taken_by
 
 
 class Options(argparse.ArgumentParser):

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import attributes_of, is_marginal, rows
-from dpsql.learn.handle import Candidate, Handle, Measured
+from dpsql.pgm.measurements import Candidate, Handle, Measured
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Product

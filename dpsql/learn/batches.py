@@ -14,7 +14,6 @@ import numpy as np
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import ProgrammingError
 from dpsql.learn.design import Algorithm, Design, SumBatch
-from dpsql.learn.handle import Measured, MeasureHandle, SumHandle
 from dpsql.learn.thresholds import (
     AFTERWARDS,
     UNKNOWN,
@@ -24,6 +23,7 @@ from dpsql.learn.thresholds import (
     margin,
     shrink,
 )
+from dpsql.pgm.measurements import Measured, MeasureHandle, SumHandle
 from dpsql.pgm.project import project_monotone
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import Noise

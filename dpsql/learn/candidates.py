@@ -13,7 +13,7 @@ import numpy as np
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Query
+from dpsql.pgm.measurements import Candidate, Query
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product

@@ -119,8 +119,8 @@ class SumBatch:
         return self._strategies[theta]
 
     def _search(self, theta: int) -> tuple[Floats, Floats | None]:
-        from dpsql.search import dual as convex  # batches of sums alone
-        from dpsql.search import opt0 as p_identity
+        from dpsql.search.one_attribute import dual as convex  # batches of sums alone
+        from dpsql.search.one_attribute import opt0 as p_identity
 
         values = self.clipped(theta).astype(np.float64) if theta else np.ones(len(self.values))
         weighted = self.queries * (values / values.max())

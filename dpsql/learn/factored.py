@@ -24,7 +24,7 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array, Floats, Integers
 from dpsql.learn.candidates import attributes_of, is_marginal, norm, rows, spans
-from dpsql.learn.handle import Candidate, Measured
+from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.pgm.project import project_simplex
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, law

@@ -12,9 +12,9 @@ from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.learn.antipodes import Together, together
 from dpsql.learn.candidates import rows
-from dpsql.learn.handle import Candidate, Handle, Measured
+from dpsql.pgm.measurements import Candidate, Handle, Measured
 from dpsql.records import replace
-from dpsql.search.cache import cached_choice
+from dpsql.search.strategy_cache import cached_choice
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.workload.workload import Product, Workload

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from dpsql.algebra.blocks import Identity
 from dpsql.learn.candidates import attributes_of, expected_noise, is_marginal, norm, rows, spans
-from dpsql.learn.handle import Query
 from dpsql.learn.schedule import default_rounds
+from dpsql.pgm.measurements import Query
 from dpsql.pgm.predict import best_power, marginal_errors
 from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise, law

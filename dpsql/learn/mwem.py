@@ -19,7 +19,6 @@ from dpsql.errors import ProgrammingError
 from dpsql.learn.antipodes import measure_together
 from dpsql.learn.candidates import Sheet, attributes_of, expected_noise, marginal, norm, rows
 from dpsql.learn.factored import Factored, PullTarget, Step, TablePart, replay, target_of
-from dpsql.learn.handle import Candidate, Handle, Measured
 from dpsql.learn.schedule import (
     SINGLE,
     START_ROUNDS,
@@ -33,6 +32,7 @@ from dpsql.learn.schedule import (
     default_rounds,
     total_share,
 )
+from dpsql.pgm.measurements import Candidate, Handle, Measured
 from dpsql.records import dataclass, replace
 from dpsql.strategy.noise_law import Noise, law
 

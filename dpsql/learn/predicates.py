@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.learn.handle import Query
+from dpsql.pgm.measurements import Query
 from dpsql.records import dataclass
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product

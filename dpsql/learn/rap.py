@@ -18,7 +18,6 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Operator
 from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import rows as answers_of
-from dpsql.learn.handle import Handle, Measured, Query
 from dpsql.learn.predicates import CellClasses
 from dpsql.learn.relaxed import (
     COMPONENTS,
@@ -30,6 +29,7 @@ from dpsql.learn.relaxed import (
 )
 from dpsql.learn.schedule import total_share
 from dpsql.learn.targets import Targets
+from dpsql.pgm.measurements import Handle, Measured, Query
 from dpsql.records import dataclass, field, replace
 from dpsql.strategy.noise_law import law
 from dpsql.workload.term import Pattern

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.learn.handle import Candidate, Measured
 from dpsql.learn.predicates import layout, row_outer
 from dpsql.learn.targets import Diagrams, Targets
 from dpsql.pgm.linear import clique_of, whole_marginal
+from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.pgm.sample import category_rows
 from dpsql.records import dataclass, field
 from dpsql.workload.term import Pattern

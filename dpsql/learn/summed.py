@@ -22,8 +22,8 @@ from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.learn.batches import RESHAPED, Measure
 from dpsql.learn.thresholds import AFTERWARDS
 from dpsql.records import dataclass
-from dpsql.sql.clauses import Truncation
 from dpsql.sql.compiled import Answer, Compiled
+from dpsql.sql.text.clauses import Truncation
 from dpsql.workload.cells import Cells, Nodes, cells_of
 from dpsql.workload.term import Term
 

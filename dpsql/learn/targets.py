@@ -16,8 +16,8 @@ import numpy as np
 
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.operator import Floats, Integers, Operator
-from dpsql.learn.handle import Candidate, Query
 from dpsql.learn.predicates import Predicates, layout, row_outer
+from dpsql.pgm.measurements import Candidate, Query
 from dpsql.records import dataclass
 from dpsql.workload.term import MAX_PRODUCTS, Pattern, refuse_pattern
 from dpsql.workload.workload import Product

@@ -22,7 +22,6 @@ from dpsql.learn.candidates import (
     norm,
     rows,
 )
-from dpsql.learn.handle import Candidate, Handle, Measured, Model, Query
 from dpsql.learn.mechanism_choice import (
     COUNT_SHARE,
     THRESHOLDS,
@@ -39,10 +38,11 @@ from dpsql.learn.mwem import Settings, check
 from dpsql.learn.schedule import constants_of, total_share
 from dpsql.learn.transcript import Learned, Recorder
 from dpsql.pgm.linear import estimate_total, whole_marginal
+from dpsql.pgm.measurements import Candidate, Handle, Measured, Model, Query
 from dpsql.pgm.predict import best_power, marginal_errors
 from dpsql.pgm.tree import DEFAULT_CAP, model_cells
-from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.records import dataclass, replace
+from dpsql.settings.rounds import AUTO, Rounds
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.learn.handle import Measured, SumHandle
+from dpsql.pgm.measurements import Measured, SumHandle
 from dpsql.records import dataclass, field
 from dpsql.strategy.noise_law import Noise, law
 

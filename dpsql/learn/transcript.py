@@ -10,9 +10,9 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.learn.candidates import attributes_of
-from dpsql.learn.handle import Handle, Measured, Model, Query
 from dpsql.learn.mechanism_choice import MechanismChoice
 from dpsql.pgm.linear import clique_of, is_whole
+from dpsql.pgm.measurements import Handle, Measured, Model, Query
 from dpsql.records import dataclass
 from dpsql.strategy.noise_law import GAUSSIAN, Noise, law
 

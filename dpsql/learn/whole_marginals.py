@@ -13,10 +13,10 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Handle, Measured, Model
 from dpsql.learn.relaxed import COMPONENTS, STEPS, ProductMixture, fit_mixture
 from dpsql.pgm.fit import SETTLED, WORK, fit
 from dpsql.pgm.linear import clique_of, estimate_total, whole_marginal
+from dpsql.pgm.measurements import Handle, Measured, Model
 from dpsql.pgm.model import GraphicalModel
 from dpsql.pgm.tree import DEFAULT_CAP, Clique, ModelTooLarge, model_cells
 from dpsql.records import dataclass, field

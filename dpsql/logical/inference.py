@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from dpsql.catalog.catalog import Catalog
-from dpsql.catalog.declared_keys import is_declared
 from dpsql.logical.expressions import (
     ColumnId,
     ColumnRef,
@@ -60,6 +59,7 @@ from dpsql.logical.nodes import (
 )
 from dpsql.logical.refusals import PlanRefusal, refuse
 from dpsql.records import dataclass, field, replace
+from dpsql.relation.declared_keys import is_declared
 
 _KINDS = {
     JoinKind.INNER: "inner join",

@@ -7,7 +7,7 @@ from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.describe import describe_values
 from dpsql.dbapi.keywords import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.page.json_shapes import Shape
-from dpsql.sql.lexemes import render_literal
+from dpsql.sql.text.lexemes import render_literal
 
 MOST_VALUES = 200
 """Declared values that are offered of a column: nobody chooses from more."""

@@ -18,7 +18,7 @@ from dpsql.page.json_shapes import Shape, shape_error, shape_forecast, shape_res
 from dpsql.records import dataclass
 from dpsql.server.events import note_refusal
 from dpsql.server.sqlstates import CANCELLED, DEFECT, state_of
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 LONGEST_RUN = 10 * 60_000
 """Milliseconds that a script may take; what is charged by then is stored."""

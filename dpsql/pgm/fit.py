@@ -23,8 +23,8 @@ import numpy as np
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.linear import ByKey, adjoint, apply, clique_of, norm2
+from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.pgm.model import GraphicalModel
 from dpsql.pgm.tree import (
     DEFAULT_CAP,

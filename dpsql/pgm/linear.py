@@ -11,7 +11,7 @@ import numpy as np
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Measured
+from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.workload.workload import Product
 
 DENSE_CELLS = 4096

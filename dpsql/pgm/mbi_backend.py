@@ -16,9 +16,9 @@ import numpy as np
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError
-from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.fit import Progress, check
 from dpsql.pgm.linear import is_whole, norm2
+from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.pgm.model import GraphicalModel, model_of
 from dpsql.pgm.tree import DEFAULT_CAP, Clique
 from dpsql.records import dataclass

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Floats, Integers
-from dpsql.learn.handle import Candidate
 from dpsql.pgm.linear import apply, clique_of, whole_marginal
+from dpsql.pgm.measurements import Candidate
 from dpsql.pgm.sample import tree_rows
 from dpsql.pgm.tree import (
     DEFAULT_CAP,

@@ -16,15 +16,15 @@ from dpsql.plan.candidate_plan import (
     where_it_fits,
     worst_of,
 )
+from dpsql.plan.target import Target, mean_variances
 from dpsql.records import dataclass, replace
-from dpsql.search.cache import cached_choice
-from dpsql.search.meter import may_go_on
 from dpsql.search.select import CELL_LIMIT
+from dpsql.search.strategy_cache import cached_choice
+from dpsql.search.work_limit import may_go_on
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.resolved import resolved
-from dpsql.workload.target import Target, mean_variances
+from dpsql.workload.repeated_blocks import resolved
 from dpsql.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -333,7 +333,9 @@ class Weighing:
     ) -> CandidatePlan:
         """Return a strategy for other weights without a long search."""
         if start.strategy.kind == "separate":
-            from dpsql.search.opt_plus import share_blocks  # searches that most requests do without
+            from dpsql.search.unions.opt_plus import (
+                share_blocks,  # searches that most requests do without
+            )
 
             found = share_blocks(start.strategy, emphasised(start.layout, emphasis))
             return self.rated(start.layout, found, 0.0)

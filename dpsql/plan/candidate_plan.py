@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from dpsql.errors import ProgrammingError
+from dpsql.plan.target import Target, mean_variances
 from dpsql.records import dataclass
 from dpsql.search.select import CERTIFIED
 from dpsql.strategy.base import Strategy
@@ -14,7 +15,6 @@ from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import assemble
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product, Workload
 
 WORTHWHILE = 2e-3

@@ -22,14 +22,14 @@ from dpsql.plan.candidate_plan import (
 from dpsql.plan.limits import find_limits, plain_error
 from dpsql.plan.memory import NUMBER
 from dpsql.records import dataclass, replace
-from dpsql.search.meter import BRIEF, has_room, may_go_on, portion
 from dpsql.search.select import ALIKE
+from dpsql.search.work_limit import BRIEF, has_room, may_go_on, portion
 from dpsql.search.workload_rows import measure_queries
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.query_block import MOST_ROWS
 from dpsql.workload.cells import Nodes
 from dpsql.workload.layout import TOGETHER_NUMBERS, Layout, Place
-from dpsql.workload.resolved import resolved
+from dpsql.workload.repeated_blocks import resolved
 from dpsql.workload.workload import Workload
 
 FEW_ROWS, FEW_CELLS = 256, 256
@@ -288,7 +288,7 @@ class Chooser(Weighing):
         """Return conditions on columns of their own, measured in threes, where they are many."""
         if self.apart or self.target.units or self.mechanism != "auto":
             return []
-        from dpsql.search.opposite_cells import in_threes  # most requests do without
+        from dpsql.search.symmetry.opposite_cells import in_threes  # most requests do without
 
         found = in_threes(self.target.apart, self.noise, self.effort)
         return [] if found is None else [self.rated(*found, 0.0)]

@@ -15,14 +15,14 @@ from dpsql.plan.candidate_plan import CandidatePlan
 from dpsql.plan.drawn_variance import counted_of, error_at, least_part, used
 from dpsql.plan.limits import plain_cost
 from dpsql.plan.plan import NO_ERROR, Part, joined_of, shared_error, split_amount
+from dpsql.plan.target import Target, mean_variances
 from dpsql.records import cached_property, dataclass, replace
-from dpsql.search.meter import share
 from dpsql.search.select import CELL_LIMIT
+from dpsql.search.work_limit import share
 from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product_block import estimated
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import Target, mean_variances
 from dpsql.workload.workload import Product
 
 HALVINGS = 3

@@ -24,13 +24,13 @@ from dpsql.plan.candidate_plan import (
 from dpsql.plan.choice import Chooser
 from dpsql.plan.limits import AIM, CAP, find_limits
 from dpsql.plan.plan import Part
+from dpsql.plan.target import Target, mean_variances
 from dpsql.records import replace
 from dpsql.search.coarse_noise import AMOUNTS, FINE, drawn_part
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Resolution
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import Target, mean_variances
 
 
 def best_drawn(
@@ -70,7 +70,9 @@ def best_drawn(
         / (CAP if target.limits is None else AIM) ** 2
     )
     if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
-        from dpsql.strategy.queries import QueriesStrategy  # searches that most requests do without
+        from dpsql.strategy.direct_queries import (
+            QueriesStrategy,  # searches that most requests do without
+        )
 
         are_found = any(each.strategy.kind == QueriesStrategy.kind for each in found)
         asked = [] if are_found else chooser.queries()

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from dpsql.plan.candidate_plan import CandidatePlan, emphasised
 from dpsql.plan.choice import Chooser
-from dpsql.search.meter import may_go_on, portion
+from dpsql.plan.target import reading_variances
+from dpsql.search.work_limit import may_go_on, portion
 from dpsql.search.workload_rows import measure_queries
 from dpsql.workload.layout import Place
-from dpsql.workload.target import reading_variances
 
 ROUNDS = 10
 """Rounds of weighing answers anew by quick plans, and as many in which shares settle."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from dpsql.amounts import MIN_EPSILON
 from dpsql.errors import DataError, decimal_text
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Planned, Request, make_plan
-from dpsql.privacy.amounts import MIN_EPSILON
 from dpsql.records import replace
 
 DIGITS = 4

@@ -6,10 +6,10 @@ import math
 
 from dpsql.plan.baselines import plain_variance
 from dpsql.plan.candidate_plan import total_error
+from dpsql.plan.target import Target
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import unit_reach
 from dpsql.workload.layout import Place, Wanted
-from dpsql.workload.target import Target
 
 CAP = 1.1
 """Largest standard error of an answer, root mean square, as a multiple of plain noise's.

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from dpsql.algebra.integer_rows import IntegerRows, KronRows
 from dpsql.errors import ProgrammingError
-from dpsql.plan.machine import memory, request_memory
 from dpsql.records import dataclass
+from dpsql.settings.machine import memory, request_memory
 from dpsql.strategy.base import Strategy
 
 if TYPE_CHECKING:
+    from dpsql.plan.target import Views
     from dpsql.sql.compiled import Compiled, Select
-    from dpsql.workload.target import Views
 
 NUMBER, OBJECT = 8, 56
 """Bytes of a number in an array, and of one that may pass 64 bits."""

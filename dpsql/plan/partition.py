@@ -18,12 +18,12 @@ from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.plan.limits import find_limits
 from dpsql.plan.plan import shared_error
+from dpsql.plan.target import Target
 from dpsql.records import dataclass
 from dpsql.search.workload_rows import are_few
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.coarsen import label_cells, label_rows
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Target
 
 MOST = 12
 """Most groups of which pairs are compared; of more, those most alike are one from the start, though

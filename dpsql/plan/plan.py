@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.integer_rows import KronRows, largest_entry
-from dpsql.catalog.view import RowView, view_of
 from dpsql.records import cached_property, dataclass
+from dpsql.relation.row_view import RowView, view_of
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Cells, Resolution, unit_reach
 from dpsql.workload.weights import block_unit, joint_excess
 
 if TYPE_CHECKING:
+    from dpsql.plan.target import Target
     from dpsql.strategy.joined import AgreeingStrategies
-    from dpsql.workload.target import Target
 
 MANY_ROWS, WRAPS = 2**31, 2**62
 """Rows that are told apart, and integers that are not wide, as the membrane has them."""

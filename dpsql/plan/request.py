@@ -29,12 +29,21 @@ from dpsql.plan.drawn_variance import best_drawn
 from dpsql.plan.error_aims import aimed
 from dpsql.plan.memory import ResultSize, check_request, limit_of, result_size
 from dpsql.plan.plan import SHARE_GRID, Plan, shared_error, split_amount
-from dpsql.plan.rounds import AUTO, Rounds
 from dpsql.plan.shown_columns import emphasis_of, shown_columns
 from dpsql.plan.statement_split import StatementSplit
-from dpsql.privacy.accounting import rho_for
+from dpsql.plan.target import (
+    Readings,
+    Target,
+    Views,
+    find_released,
+    find_targets,
+    find_views,
+    fingerprint_learned,
+    reading_variances,
+)
+from dpsql.privacy.budget.accounting import rho_for
 from dpsql.records import cached_property, dataclass, field, replace
-from dpsql.search.meter import (
+from dpsql.search.work_limit import (
     BRIEF,
     IN_ALL,
     PLANNING,
@@ -45,19 +54,10 @@ from dpsql.search.meter import (
     share,
     work_of,
 )
-from dpsql.settings import FIXED, LEARNED, PUBLISHED
+from dpsql.settings.rounds import AUTO, Rounds
+from dpsql.settings.table import FIXED, LEARNED, PUBLISHED
 from dpsql.strategy.noise_law import Noise, admitted, law, needs_delta
 from dpsql.workload.layout import Layout, Place
-from dpsql.workload.target import (
-    Readings,
-    Target,
-    Views,
-    find_released,
-    find_targets,
-    find_views,
-    fingerprint_learned,
-    reading_variances,
-)
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Answer, Compiled

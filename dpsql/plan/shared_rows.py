@@ -18,13 +18,13 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.groups import grouped
 from dpsql.algebra.operator import Integers, Operator
 from dpsql.records import cached_property, dataclass
-from dpsql.strategy.agreement import MOST_AGREED
+from dpsql.strategy.consistency_constraints import MOST_AGREED
 from dpsql.strategy.joined import AgreeingStrategies, SharedNumbers
 from dpsql.workload.cells import Cells, Nodes, Resolution
 from dpsql.workload.workload import Product
 
 if TYPE_CHECKING:
-    from dpsql.catalog.view import RowView
+    from dpsql.relation.row_view import RowView
     from dpsql.strategy.base import Block, Forecast, Strategy
 
 MOST_COLUMNS = 6

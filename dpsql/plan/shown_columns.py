@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dpsql.plan.target import Target
 from dpsql.records import dataclass
 from dpsql.workload.layout import Place, Wanted
-from dpsql.workload.target import Target
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled

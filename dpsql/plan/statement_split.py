@@ -16,12 +16,12 @@ from dpsql.plan.drawn_variance import counted_of, is_coarse
 from dpsql.plan.limits import AIM, EXACTLY, FAIR, NEAR_ALONE
 from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
 from dpsql.plan.shown_columns import ShownColumn, emphasis_of, shown_columns
+from dpsql.plan.target import Target
 from dpsql.records import cached_property, dataclass, field, replace
-from dpsql.search.meter import share
+from dpsql.search.work_limit import share
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Nodes
 from dpsql.workload.layout import Place, Wanted
-from dpsql.workload.target import Target
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled

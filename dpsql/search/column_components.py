@@ -17,15 +17,15 @@ import numpy as np
 from dpsql.algebra.integer_rows import Matrix
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass, replace
-from dpsql.search.family import Family
-from dpsql.search.joint import Objective, Union, descend, realise
-from dpsql.search.meter import portion
 from dpsql.search.problem import Problem
 from dpsql.search.search_cache import SearchCache
 from dpsql.search.shares import share_anew
+from dpsql.search.unions.joint import Objective, Union, descend, realise
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.work_limit import portion
 from dpsql.strategy.noise_law import LAPLACE, Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
-from dpsql.workload.resolved import resolved
+from dpsql.workload.repeated_blocks import resolved
 from dpsql.workload.workload import Product, Workload
 
 NEAR = 4.0

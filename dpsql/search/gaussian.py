@@ -10,24 +10,24 @@ import numpy as np
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.weak_cache import WeakCache
-from dpsql.search.distinct_queries import read_few
-from dpsql.search.family import Family
-from dpsql.search.isometry_bound import paired_bound
-from dpsql.search.joint import Objective
+from dpsql.search.bounds.isometries import paired_bound
 from dpsql.search.laplace import JOINT, KRON, SIMPLE, identity_candidates, room
-from dpsql.search.low_rank import few_candidates
-from dpsql.search.meter import BRIEF, may_go_on, within
-from dpsql.search.opt_kron import split_weights
-from dpsql.search.opt_m import search_weights
-from dpsql.search.problem import Problem
-from dpsql.search.residual import (
+from dpsql.search.marginals.residual import (
     MOST_STEPS,
     affordable_steps,
     bounded_rows,
     initial_rows,
     optimise_rows,
 )
+from dpsql.search.one_attribute.distinct_queries import read_few
+from dpsql.search.one_attribute.low_rank import few_candidates
+from dpsql.search.problem import Problem
 from dpsql.search.rounding import realise_residual
+from dpsql.search.unions.joint import Objective
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_kron import split_weights
+from dpsql.search.unions.opt_m import search_weights
+from dpsql.search.work_limit import BRIEF, may_go_on, within
 from dpsql.strategy.product import ProductStrategy, assemble
 
 SWEEPS = 10
@@ -194,7 +194,7 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
     The identity is recognised.
     ``gram`` and the rows have shape (n, n).
     """
-    from dpsql.search import dual as convex  # searches that most requests do without
+    from dpsql.search.one_attribute import dual as convex  # searches that most requests do without
 
     if isinstance(gram, Operator):
         if gram.key == ("identity", gram.n):

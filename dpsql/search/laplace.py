@@ -9,11 +9,12 @@ import numpy as np
 from dpsql.algebra.marginals import outer
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
-from dpsql.search import opt0 as p_identity
-from dpsql.search.distinct_queries import read_few
-from dpsql.search.family import DENSE_LIMIT, Family
-from dpsql.search.gram_parts import learn_parts
-from dpsql.search.joint import (
+from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute.distinct_queries import read_few
+from dpsql.search.one_attribute.gram_parts import learn_parts
+from dpsql.search.one_attribute.low_rank import few_candidates, read_many
+from dpsql.search.problem import Problem
+from dpsql.search.unions.joint import (
     Found,
     Objective,
     Union,
@@ -22,11 +23,10 @@ from dpsql.search.joint import (
     random_thetas,
     realise,
 )
-from dpsql.search.low_rank import few_candidates, read_many
-from dpsql.search.meter import BRIEF, may_go_on, within
-from dpsql.search.opt_kron import best_identities, search_kron, search_union, split_weights
-from dpsql.search.opt_m import search_weights
-from dpsql.search.problem import Problem
+from dpsql.search.unions.kron_union import DENSE_LIMIT, Family
+from dpsql.search.unions.opt_kron import best_identities, search_kron, search_union, split_weights
+from dpsql.search.unions.opt_m import search_weights
+from dpsql.search.work_limit import BRIEF, may_go_on, within
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import estimated
 

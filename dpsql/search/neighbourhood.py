@@ -6,10 +6,10 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
-from dpsql.search.low_rank import Answer, few_near
-from dpsql.search.meter import SELECTION, metered
+from dpsql.search.one_attribute.low_rank import Answer, few_near
 from dpsql.search.problem import Problem
 from dpsql.search.select import LEAST, Selection, choose
+from dpsql.search.work_limit import SELECTION, metered
 from dpsql.strategy.base import Strategy
 from dpsql.workload.workload import Workload
 

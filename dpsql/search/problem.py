@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import AllRange, Dense, Identity, IdentityTotal, Prefix
-from dpsql.algebra.disjoint_parts import gram_of_parts, parts_of
+from dpsql.algebra.connected_components import gram_of_parts, parts_of
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Array, Floats, Integers, Operator
 from dpsql.algebra.weak_cache import WeakCache
 from dpsql.errors import ProgrammingError
 from dpsql.records import cached_property, dataclass
-from dpsql.search.attribute_masks import axes_of, cells_of, names_of
-from dpsql.search.components import Components
-from dpsql.search.meter import has_room, has_work
-from dpsql.search.p_inverse import AppliedGram, LeanInverse, applied, is_structured
+from dpsql.search.marginals.attribute_masks import axes_of, cells_of, names_of
+from dpsql.search.marginals.components import Components
+from dpsql.search.one_attribute.p_inverse import AppliedGram, LeanInverse, applied, is_structured
+from dpsql.search.work_limit import has_room, has_work
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.workload import Workload
 

@@ -17,14 +17,14 @@ import numpy as np
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.errors import ProgrammingError
 from dpsql.records import replace
-from dpsql.search import opt0 as p_identity
-from dpsql.search.family import Family
 from dpsql.search.gaussian import bounded_kron, marginals_strategy, of_full_rank, weighted_gram
-from dpsql.search.joint import Union, realise
 from dpsql.search.laplace import kron_candidates, marginals_candidates, room
-from dpsql.search.opt_plus import fits_apart, separate_strategy
+from dpsql.search.one_attribute import opt0 as p_identity
 from dpsql.search.problem import Problem
-from dpsql.settings import PUBLISHED
+from dpsql.search.unions.joint import Union, realise
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_plus import fits_apart, separate_strategy
+from dpsql.settings.table import PUBLISHED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import law
 from dpsql.strategy.product import ProductStrategy, assemble
@@ -59,7 +59,7 @@ def _run(problem: Problem, mechanism: str, limit: int, effort: float) -> Bounded
         family = Family(1, [1], problem.components.masks)
         yield realise(problem, family, Union((theta,), np.ones(1)), mechanism), 0.0
     elif mechanism == "coa":
-        from dpsql.search import coa  # few requests name it
+        from dpsql.search.unions import coa  # few requests name it
 
         gram = _gram(problem)
         found = coa.optimise(gram if isinstance(gram, np.ndarray) else gram.gram())

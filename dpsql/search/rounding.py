@@ -11,8 +11,8 @@ import numpy as np
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property
+from dpsql.search.marginals.residual import Traces, identity_tables, inside_of
 from dpsql.search.problem import Problem
-from dpsql.search.residual import Traces, identity_tables, inside_of
 from dpsql.strategy.axis import Axis, residual_axis
 from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.strategy.product import ProductStrategy, shares

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from dpsql.forks import fresh
-from dpsql.search.meter import left, noted, spend
+from dpsql.search.work_limit import left, noted, spend
 
 T = TypeVar("T")
 

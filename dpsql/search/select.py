@@ -12,17 +12,17 @@ from dpsql.algebra.integer_rows import Matrix
 from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
-from dpsql.search.bounds import cells_bound, svd_bound
+from dpsql.search.bounds.singular_values import cells_bound, svd_bound
 from dpsql.search.coarse_noise import Contest, error_of, is_coarse
-from dpsql.search.meter import SELECTION, may_begin, metered, portion
 from dpsql.search.shortened_rows import shortened
+from dpsql.search.work_limit import SELECTION, may_begin, metered, portion
 from dpsql.search.workload_rows import count_cells, workload_rows
-from dpsql.settings import FAMILIES, PUBLISHED
+from dpsql.settings.table import FAMILIES, PUBLISHED
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE, Noise, is_law, law
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import ProductBlock
-from dpsql.workload.resolved import is_resolved
+from dpsql.workload.repeated_blocks import is_resolved
 from dpsql.workload.workload import Product, Workload
 
 if TYPE_CHECKING:
@@ -251,7 +251,9 @@ def _symmetric(workload: Workload, noise: Noise, effort: float) -> Selection:
         raise ProgrammingError(
             "E_SETTING", "mechanism 'symmetric' needs gaussian noise", hint="use mechanism 'joint'"
         )
-    from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
+    from dpsql.search.symmetry.interchangeable_cells import (
+        symmetric_optimum,  # searches that most requests do without
+    )
 
     with portion(SYMMETRIC):
         found = symmetric_optimum(workload, effort)
@@ -271,7 +273,9 @@ def _with_symmetric(
     error = product.unit_error(workload)
     if error <= chosen.lower * (1 + WORTHWHILE) or not may_begin():
         return chosen
-    from dpsql.search.interchange import symmetric_optimum  # searches that most requests do without
+    from dpsql.search.symmetry.interchangeable_cells import (
+        symmetric_optimum,  # searches that most requests do without
+    )
 
     with portion(SYMMETRIC):
         found = symmetric_optimum(workload, effort)
@@ -285,8 +289,10 @@ def _with_symmetric(
 
 def _separate(workload: Workload, noise: Noise) -> Selection:
     """Return the best strategy with a block of its own for every group of products."""
-    from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
     from dpsql.search.problem import Problem
+    from dpsql.search.unions.opt_plus import (
+        separate_strategy,  # searches that most requests do without
+    )
 
     Problem(workload, noise).check_sizes(CELL_LIMIT)
     with portion(SEPARATE):
@@ -311,7 +317,9 @@ def _in_groups(workload: Workload, noise: Noise, effort: float) -> Selection:
 
 def _alike(workload: Workload, noise: Noise, effort: float) -> Selection:
     """Return combinations of many queries of one attribute, most of them alike."""
-    from dpsql.search.low_rank import combine_many  # searches that most requests do without
+    from dpsql.search.one_attribute.low_rank import (
+        combine_many,  # searches that most requests do without
+    )
     from dpsql.search.problem import Problem
 
     found = combine_many(Problem(workload, noise), effort)
@@ -329,7 +337,9 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
         return chosen
     if chosen.strategy.method == APART and _is_apart(workload, chosen.strategy.noise):
         return chosen
-    from dpsql.search.opt_plus import separate_strategy  # searches that most requests do without
+    from dpsql.search.unions.opt_plus import (
+        separate_strategy,  # searches that most requests do without
+    )
 
     with portion(SEPARATE):
         found = separate_strategy(workload, chosen.strategy.noise, than=error)
@@ -342,7 +352,7 @@ def _with_separate(workload: Workload, chosen: Selection) -> Selection:
 def _is_apart(workload: Workload, noise: Noise) -> bool:
     """Say whether blocks of their own gain nothing within any component: these have their own."""
     from dpsql.search.column_components import components_of  # most requests have one component
-    from dpsql.search.opt_plus import is_worthwhile  # searches that most requests do without
+    from dpsql.search.unions.opt_plus import is_worthwhile  # searches that most requests do without
 
     return not any(is_worthwhile(each.workload(), noise) for each in components_of(workload))
 
@@ -366,7 +376,7 @@ def candidates(
         return
     if mechanism in HIERARCHICAL:
         # searches that most requests do without
-        from dpsql.search.hierarchy import hierarchy_candidates, with_hierarchies
+        from dpsql.search.one_attribute.hierarchy import hierarchy_candidates, with_hierarchies
 
         found = with_hierarchies(problem, small=mechanism == "tree")
         if found is not None:

@@ -14,14 +14,14 @@ from dpsql.algebra.integer_rows import Matrix, largest_entry
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.weak_cache import WeakCache
-from dpsql.search.family import Family
 from dpsql.search.gaussian import FixedRows, inverse_gram
-from dpsql.search.hierarchy import base_of
-from dpsql.search.joint import Union, descend
 from dpsql.search.laplace import is_crowded, room
-from dpsql.search.opt_kron import split_weights
-from dpsql.search.opt_m import search_weights
+from dpsql.search.one_attribute.hierarchy import base_of
 from dpsql.search.problem import Problem
+from dpsql.search.unions.joint import Union, descend
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_kron import split_weights
+from dpsql.search.unions.opt_m import search_weights
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import LAPLACE
 from dpsql.strategy.product import ProductStrategy, assemble

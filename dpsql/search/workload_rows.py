@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Identity
 from dpsql.algebra.operator import Array, Integers, Operator
-from dpsql.search.bounds import cells_bound
-from dpsql.search.meter import has_room
+from dpsql.search.bounds.singular_values import cells_bound
+from dpsql.search.work_limit import has_room
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.product_block import estimated
@@ -21,7 +21,7 @@ from dpsql.workload.workload import Product, Workload
 
 if TYPE_CHECKING:
     from dpsql.search.problem import Problem
-    from dpsql.strategy.queries import QueriesStrategy
+    from dpsql.strategy.direct_queries import QueriesStrategy
 
 COPIES = 6
 """Arrays of all rows of queries, or of their inner products, that are alive at once."""
@@ -172,7 +172,7 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
     blocks = tuple(
         QueryBlock(b.attributes, b.sizes, b.matrices, b.weight // weights) for b in blocks
     )
-    from dpsql.strategy.queries import QueriesStrategy  # most requests have something better
+    from dpsql.strategy.direct_queries import QueriesStrategy  # most requests have something better
 
     return QueriesStrategy(domain, blocks, noise)
 

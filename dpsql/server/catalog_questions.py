@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dpsql.sql.lexemes import MAX_STATEMENT, lex
+from dpsql.sql.text.lexemes import MAX_STATEMENT, lex
 
 FIRST_WORDS = frozenset({"select", "with", "values", "table", "show", "explain", "(", "from"})
 """First words of what is answered; ``from`` is told by the twin that it is no SQL of its own."""

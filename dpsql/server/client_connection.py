@@ -29,7 +29,7 @@ from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
 from dpsql.server.statements import Reply, StatementRunner
 from dpsql.server.twin_connection import TwinError
 from dpsql.server.values import BadValue
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 MOST_BYTES = 4 << 20
 """Bytes of one message: the longest script, and its parameters."""

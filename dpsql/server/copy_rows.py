@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dpsql.answer.digits import for_spreadsheets
+from dpsql.answer.rounding import for_spreadsheets
 from dpsql.errors import printable_fields
 from dpsql.server.result_stream import ResultStream
 from dpsql.server.values import (

@@ -9,9 +9,9 @@ from dpsql.catalog import Catalog
 from dpsql.errors import ProgrammingError
 from dpsql.server.messages import ProtocolError
 from dpsql.server.values import ARRAYS, TEXT_TYPE, wire_type
-from dpsql.sql.lexemes import Lexeme, lex, render_literal
-from dpsql.sql.qualified import find_key
-from dpsql.sql.table_mentions import parameters_of, tables_of
+from dpsql.sql.rewrites.qualified import find_key
+from dpsql.sql.text.lexemes import Lexeme, lex, render_literal
+from dpsql.sql.text.table_mentions import parameters_of, tables_of
 
 MOST = 10_000
 """Parameters of one statement."""

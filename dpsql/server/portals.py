@@ -32,7 +32,7 @@ from dpsql.server.session_worker import SessionWorker
 from dpsql.server.statements import Reply
 from dpsql.server.transaction import IDLE
 from dpsql.server.values import BadValue, decode
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dpsql.records import dataclass
 from dpsql.server.cursors import CursorStep
-from dpsql.settings import Taker, taken_by
-from dpsql.sql.lexemes import Fragment, Lexeme, blanked, lex
-from dpsql.sql.table_mentions import tables_of
+from dpsql.settings.table import Taker, taken_by
+from dpsql.sql.text.lexemes import Fragment, Lexeme, blanked, lex
+from dpsql.sql.text.table_mentions import tables_of
 
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "unpivot", "("})
 SHOWN = frozenset({"tables", "budget", "ledger", "domains"})

@@ -26,7 +26,7 @@ from dpsql.server.route import SessionCommand, blank_but
 from dpsql.server.statements import Reply, StatementRunner
 from dpsql.server.transaction import IDLE, Transaction
 from dpsql.server.values import BadValue
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 
 class SessionWorker:

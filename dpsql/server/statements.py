@@ -25,10 +25,10 @@ from dpsql.server.events import Events
 from dpsql.server.messages import Head, Told
 from dpsql.server.result_stream import ResultStream, ResultTable, heads_of, wire_types
 from dpsql.server.route import KEPT, SessionCommand, blank_but, route
-from dpsql.settings import SETTINGS, Taker, taken_by
-from dpsql.sql.constants import is_constant
-from dpsql.sql.lexemes import Fragment, render_literal, split_statements
-from dpsql.sql.qualified import find_key
+from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.sql.rewrites.qualified import find_key
+from dpsql.sql.text.constant_selects import is_constant
+from dpsql.sql.text.lexemes import Fragment, render_literal, split_statements
 
 T = TypeVar("T")
 

@@ -9,21 +9,21 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.sql.aggregates import Aggregates, Builder
-from dpsql.sql.clauses import Clips, Cut
-from dpsql.sql.depth import too_deep
-from dpsql.sql.evaluate import Evaluator
-from dpsql.sql.expressions import refuse_rows
-from dpsql.sql.joined import JoinReader, joined_listing, lookups
-from dpsql.sql.keys import Keys
-from dpsql.sql.language import Locate, locate, refuse
-from dpsql.sql.lexemes import Fragment
-from dpsql.sql.over_cells import CellExpressions
-from dpsql.sql.parse import Statement
+from dpsql.sql.cells.evaluate import Evaluator
+from dpsql.sql.groups.keys import Keys
+from dpsql.sql.measures.aggregates import Aggregates, Builder
 from dpsql.sql.products import Compiler
+from dpsql.sql.public.public_joins import JoinReader, joined_listing, lookups
 from dpsql.sql.query import Expression, Query
 from dpsql.sql.relations import Leaf, PublicRows
 from dpsql.sql.scope import Scope, condition
+from dpsql.sql.shell.expressions import refuse_rows
+from dpsql.sql.shell.language import Locate, locate, refuse
+from dpsql.sql.shell.over_cells import CellExpressions
+from dpsql.sql.text.clauses import Clips, Cut
+from dpsql.sql.text.depth import too_deep
+from dpsql.sql.text.lexemes import Fragment
+from dpsql.sql.text.parse import Statement
 
 _WORKS = "one private table with WHERE, GROUP BY, HAVING, ORDER BY and LIMIT works"
 
@@ -90,7 +90,7 @@ def bind(
         scope = read(tree)
         if not _may_couple(tree):
             return _bind(tree, scope, is_clipped)
-        from dpsql.sql.coupled_keys import with_lists  # most keys are columns
+        from dpsql.sql.groups.coupled_keys import with_lists  # most keys are columns
 
         listed = with_lists(tree, scope)
         return _bind(listed, scope if listed is tree else read(listed), is_clipped)
@@ -118,11 +118,11 @@ def _may_couple(tree: exp.Select) -> bool:
 def _further(of_distinct: bool) -> Mapping[type[exp.Expr], Builder]:
     """The builders of aggregates that most statements do without."""
     if of_distinct:
-        from dpsql.sql.distinct_aggregates import OF_DISTINCTS
+        from dpsql.sql.measures.distinct_aggregates import OF_DISTINCTS
 
         return OF_DISTINCTS
-    from dpsql.sql.entropy import OF_VALUES
-    from dpsql.sql.moments import OF_MOMENTS
+    from dpsql.sql.measures.entropy import OF_VALUES
+    from dpsql.sql.measures.moments import OF_MOMENTS
 
     return {**OF_MOMENTS, **OF_VALUES}
 

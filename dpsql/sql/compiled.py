@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dpsql.catalog import Table
 from dpsql.records import dataclass, field
-from dpsql.sql.clauses import Truncation
-from dpsql.sql.group import Grouping, repeat_keys
-from dpsql.sql.lexemes import StatementReader
+from dpsql.sql.cells.group_rows import Grouping, repeat_keys
 from dpsql.sql.query import Outside, Query, Rank, Shell
+from dpsql.sql.text.clauses import Truncation
+from dpsql.sql.text.lexemes import StatementReader
 from dpsql.vectors import Vector, repeated
 from dpsql.workload.term import Term, refuse_pattern
 

@@ -11,22 +11,22 @@ from typing import TypeGuard
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.joint_keys import joint_columns
+from dpsql.catalog.composite_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
 from dpsql.records import replace
 from dpsql.sql.bind import leaf_of
-from dpsql.sql.collector import ended_anywhere
 from dpsql.sql.compiled import Compiled, Select
-from dpsql.sql.contributions import Contributions
-from dpsql.sql.depth import too_deep
-from dpsql.sql.distinct_keys import grouped
-from dpsql.sql.keys_together import together
-from dpsql.sql.language import locate
-from dpsql.sql.lateral_aliases import named_items
-from dpsql.sql.parse import FORM, Statement, parse
+from dpsql.sql.dialects.contributions import Contributions
+from dpsql.sql.groups.composite_keys import together
+from dpsql.sql.groups.distinct_keys import grouped
 from dpsql.sql.products import Compiler
-from dpsql.sql.qualified import unqualified
 from dpsql.sql.relations import Leaf, PublicRows
+from dpsql.sql.rewrites.lateral_aliases import named_items
+from dpsql.sql.rewrites.qualified import unqualified
+from dpsql.sql.shell.language import locate
+from dpsql.sql.text.cycle_collector import ended_anywhere
+from dpsql.sql.text.depth import too_deep
+from dpsql.sql.text.parse import FORM, Statement, parse
 
 _RELATING = (exp.Join, exp.Exists, exp.Or, exp.In, exp.EQ, exp.NEQ, exp.SetOperation)
 """Nodes that may bring rows together."""
@@ -66,7 +66,7 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     assert statement.tree is not None
     tree = unqualified(statement.tree, compiler.catalog)
     if compiler.catalog.views:
-        from dpsql.sql.declared_views import with_views
+        from dpsql.sql.rewrites.declared_views import with_views
 
         tree = with_views(tree, compiler.catalog, lambda node: locate(node, statement.fragment))
     if tree.find(exp.Anonymous) is not None:
@@ -74,12 +74,12 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     is_plain, asked = tree.find(exp.Pivot, exp.Subquery, *_RELATING) is None, tree
     if not is_plain and tree.find(exp.Pivot) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
-        from dpsql.sql.pivots import write_out_pivots
+        from dpsql.sql.rewrites.pivots import write_out_pivots
 
         facts = SubqueryBinder(compiler.catalog, public), compiler.evaluator
         tree = asked = write_out_pivots(tree, *facts, lambda x: locate(x, statement.fragment))
     if tree.find(*_SEVERAL) is not None:
-        from dpsql.sql.absent_groups import existing
+        from dpsql.sql.groups.absent_groups import existing
 
         tree = existing(tree, compiler.catalog, public)
     is_asked = tree is not asked
@@ -94,7 +94,7 @@ def _compile(statement: Statement, compiler: Compiler, public: PublicRows) -> Co
     for select in compiled.selects:
         contributions.check(select, compiler.evaluator)
     if is_asked:
-        from dpsql.sql.absent_groups import NOTE
+        from dpsql.sql.groups.absent_groups import NOTE
 
         first, *others = compiled.selects
         first = replace(first, decided=(*first.decided, NOTE))
@@ -109,7 +109,7 @@ def _without_code_calls(
     tree: exp.Expr, catalog: Catalog, public: PublicRows, statement: Statement
 ) -> exp.Expr:
     """Return the same where no call asks for the label or the code of a column."""
-    from dpsql.sql.code_calls import is_code_call, without_code_calls
+    from dpsql.sql.rewrites.code_calls import is_code_call, without_code_calls
 
     if not any(map(is_code_call, tree.find_all(exp.Anonymous))):
         return tree
@@ -123,7 +123,7 @@ def _written_out(tree: exp.Expr, compiler: Compiler, public: PublicRows) -> exp.
     """Return the same without look-ups by sub-queries, and conditions that relate rows."""
     if tree.find(exp.Subquery) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
-        from dpsql.sql.correlated import looked_up
+        from dpsql.sql.subqueries.correlated import looked_up
 
         tree = looked_up(tree, SubqueryBinder(compiler.catalog, public))
     if tree.find(exp.Join) is not None and tree.find(exp.Max, exp.Min, exp.AnyValue) is not None:
@@ -139,7 +139,7 @@ def _beside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Return the same where sub-queries that are joined are answers beside the others."""
     if tree.find(exp.Join, exp.In, exp.Subquery) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
-        from dpsql.sql.beside_answers import beside
+        from dpsql.sql.subqueries.beside_answers import beside
 
         tree = beside(tree, SubqueryBinder(catalog, public))
     return tree if tree.find(exp.Subquery) is None else _outside(tree, catalog, public)
@@ -148,14 +148,14 @@ def _beside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
 def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Conditions and set operations that bring rows together, in the forms that are read."""
     from dpsql.logical.bind.subqueries import SubqueryBinder
-    from dpsql.sql.tuple_lists import without_tuples
-    from dpsql.sql.unit_ids_in_rows import compared_with_own
+    from dpsql.sql.subqueries.tuple_lists import without_tuples
+    from dpsql.sql.units.unit_ids_in_rows import compared_with_own
 
     binder = SubqueryBinder(catalog, public)
     tree = compared_with_own(without_tuples(tree, binder), binder)
     if tree.find(exp.Join, exp.Exists, exp.Or, exp.Not, exp.Between) is not None:
-        from dpsql.sql.common_conditions import apart
-        from dpsql.sql.half_joins import as_conditions
+        from dpsql.sql.rewrites.common_conditions import apart
+        from dpsql.sql.subqueries.semi_anti_joins import as_conditions
 
         tree = as_conditions(apart(tree), binder)
     return tree
@@ -164,7 +164,7 @@ def _related(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
 def _outside(tree: exp.Expr, catalog: Catalog, public: PublicRows) -> exp.Expr:
     """Sub-queries that answers or groups are compared with, and those asked for each group."""
     from dpsql.logical.bind.subqueries import SubqueryBinder
-    from dpsql.sql.correlated import decorrelated
+    from dpsql.sql.subqueries.correlated import decorrelated
 
     binder = SubqueryBinder(catalog, public)
     return decorrelated(tree, binder)

@@ -14,15 +14,15 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
-from dpsql.sql.expressions import name_of
 from dpsql.sql.functions import has
-from dpsql.sql.joined import INSTEAD
-from dpsql.sql.language import KEPT_ROWS, KEPT_SIDES, Locate, over_parts, quantified, refuse
 from dpsql.sql.names import Names, find_alias, has_name
-from dpsql.sql.public_subqueries import PublicSubqueries
+from dpsql.sql.public.public_joins import INSTEAD
+from dpsql.sql.public.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
+from dpsql.sql.rewrites.star_items import of_star
 from dpsql.sql.scope import conjuncts
-from dpsql.sql.star_items import of_star
+from dpsql.sql.shell.expressions import name_of
+from dpsql.sql.shell.language import KEPT_ROWS, KEPT_SIDES, Locate, over_parts, quantified, refuse
 
 MAX_SIZE = 20_000
 """Most nodes of a SELECT after all names are replaced: they may double with every step."""

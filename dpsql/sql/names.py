@@ -10,8 +10,8 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import dataclass, field
-from dpsql.sql.language import Locate
 from dpsql.sql.relations import Field, suggest, suggest_column
+from dpsql.sql.shell.language import Locate
 
 Place = tuple[int, int]
 """The number of a table in FROM, and of a column in it."""

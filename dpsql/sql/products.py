@@ -13,18 +13,27 @@ from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.domain import Bins
-from dpsql.catalog.live_cells import live_cells
-from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
+from dpsql.relation.possible_cells import live_cells
+from dpsql.relation.unit_local import DerivedTable
+from dpsql.sql.cells.constant_conditions import find_decided
+from dpsql.sql.cells.evaluate import Evaluator
+from dpsql.sql.cells.group_rows import (
+    Grouping,
+    Wide,
+    all_ranges,
+    nested,
+    partition,
+    ranges,
+    ranked,
+    wide_rows,
+)
+from dpsql.sql.cells.signed_products import MaskedSum, Pieces
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.constant_conditions import find_decided
-from dpsql.sql.evaluate import Evaluator
-from dpsql.sql.group import Grouping, Wide, all_ranges, nested, partition, ranges, ranked, wide_rows
-from dpsql.sql.prepared_statements import KnownParts
 from dpsql.sql.query import Aggregate, Expression, Query, Rank, Running, Shell
-from dpsql.sql.signed_products import MaskedSum, Pieces
-from dpsql.sql.whole_numbers import is_number
+from dpsql.sql.shell.whole_numbers import is_number
+from dpsql.sql.text.prepared_statements import KnownParts
 from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from dpsql.errors import Span
 from dpsql.records import dataclass, field
-from dpsql.sql.frames import TO_HERE, WindowFrame
+from dpsql.sql.shell.frames import TO_HERE, WindowFrame
 from dpsql.workload.polynomial import Polynomial
 
 

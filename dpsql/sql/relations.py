@@ -19,10 +19,10 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, nearest, printable
 from dpsql.records import dataclass, field
-from dpsql.sql.language import Locate
-from dpsql.sql.misspelled_words import hint_of_text
 from dpsql.sql.query import Query
-from dpsql.sql.whole_numbers import INTEGERS
+from dpsql.sql.shell.language import Locate
+from dpsql.sql.shell.whole_numbers import INTEGERS
+from dpsql.sql.text.misspelled_words import hint_of_text
 
 PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column, Table
-from dpsql.catalog.unit_local import DerivedTable
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
-from dpsql.sql.cell_edges import check_edges, check_literals, is_of_days, undeclared
-from dpsql.sql.clauses import Clips, Cut, clip_of
-from dpsql.sql.column_mentions import Below
-from dpsql.sql.evaluate import Evaluator
+from dpsql.relation.unit_local import DerivedTable
+from dpsql.sql.cells.cell_edges import check_edges, check_literals, is_of_days, undeclared
+from dpsql.sql.cells.column_mentions import Below
+from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.functions import has
-from dpsql.sql.growth import check_growth
-from dpsql.sql.language import check_scalar, locate, refuse
-from dpsql.sql.lexemes import Fragment
+from dpsql.sql.measures.column_hints import remedy
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Coupled, Expression
 from dpsql.sql.relations import as_literal, suggest_column
-from dpsql.sql.remedies import remedy
-from dpsql.sql.whole_numbers import INTEGERS
+from dpsql.sql.shell.language import check_scalar, locate, refuse
+from dpsql.sql.shell.whole_numbers import INTEGERS
+from dpsql.sql.text.clauses import Clips, Cut, clip_of
+from dpsql.sql.text.growth import check_growth
+from dpsql.sql.text.lexemes import Fragment
 
 if TYPE_CHECKING:
-    from dpsql.sql.public_rows import Joined
+    from dpsql.sql.public.public_rows import Joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -400,7 +400,7 @@ def _extract(scope: Scope, below: Below, node: exp.Expr, parts: dict[Expression,
     for reference in below.of(node).columns.values():
         columns |= scope.columns(reference)
     if isinstance(node, exp.DateDiff) and len(columns) > 1:
-        from dpsql.sql.cell_constants import cut_off_sides  # few compare days
+        from dpsql.sql.cells.cell_constants import cut_off_sides  # few compare days
 
         cut_off_sides(node)
     if len(columns) > 1 or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case)):

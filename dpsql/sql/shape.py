@@ -13,36 +13,24 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import View
-from dpsql.catalog.unit_local import Test
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.logical.bind.scope import SharedQuery
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.records import cached_property, dataclass, replace
-from dpsql.sql.answer_parts import in_parts, needs_parts
+from dpsql.relation.unit_local import Test
 from dpsql.sql.bind import leaf_of
-from dpsql.sql.cell_tests import as_test
-from dpsql.sql.constant_conditions import LIMITED
-from dpsql.sql.declared_views import DeclaredView
-from dpsql.sql.expressions import refuse_rows
-from dpsql.sql.extreme_rows import row_taken
+from dpsql.sql.cells.cell_tests import as_test
+from dpsql.sql.cells.constant_conditions import LIMITED
+from dpsql.sql.groups.answer_parts import in_parts, needs_parts
 from dpsql.sql.inline import Flat, FlatSource
-from dpsql.sql.joined_names import Absorbed
-from dpsql.sql.kept_public import KeptPublic, matched
-from dpsql.sql.language import locate, refuse
-from dpsql.sql.lateral_aliases import columns_of, written_out
-from dpsql.sql.layers import Layers
-from dpsql.sql.lookup_joins import flat_without_public, without_public
+from dpsql.sql.joins.joined_names import Absorbed
+from dpsql.sql.joins.private_joins import PrivateJoin
 from dpsql.sql.names import Names, names_of
-from dpsql.sql.natural_joins import read_sources
-from dpsql.sql.over_tables import Placed, TableExpressions
-from dpsql.sql.parse import Statement
-from dpsql.sql.per_unit import UnitRows, is_per_unit, refuse_units, table_under
-from dpsql.sql.private_joins import PrivateJoin
-from dpsql.sql.private_sets import PrivateSets
 from dpsql.sql.products import Compiler
-from dpsql.sql.public_picks import picked
-from dpsql.sql.public_subqueries import PublicSubqueries
-from dpsql.sql.qualified import OF_CATALOG, VIEW
+from dpsql.sql.public.lookup_joins import flat_without_public, without_public
+from dpsql.sql.public.outer_public_rows import KeptPublic, matched
+from dpsql.sql.public.public_filters import picked
+from dpsql.sql.public.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import (
     Element,
     Field,
@@ -57,14 +45,26 @@ from dpsql.sql.relations import (
     find_clause,
     find_table,
 )
-from dpsql.sql.row_steps import over_own_columns
-from dpsql.sql.series import not_written_out
-from dpsql.sql.set_operations import set_operation
-from dpsql.sql.split import needs_split, split
-from dpsql.sql.star_items import is_spread
-from dpsql.sql.sugar import has_aggregates
-from dpsql.sql.tables import Tables
-from dpsql.sql.unit_windows import UnitWindows, has_windows
+from dpsql.sql.rewrites.declared_views import DeclaredView
+from dpsql.sql.rewrites.lateral_aliases import columns_of, written_out
+from dpsql.sql.rewrites.natural_joins import read_sources
+from dpsql.sql.rewrites.qualified import OF_CATALOG, VIEW
+from dpsql.sql.rewrites.series import not_written_out
+from dpsql.sql.rewrites.star_items import is_spread
+from dpsql.sql.rewrites.sugar import has_aggregates
+from dpsql.sql.shell.expressions import refuse_rows
+from dpsql.sql.shell.language import locate, refuse
+from dpsql.sql.shell.layers import Layers
+from dpsql.sql.shell.over_tables import Placed, TableExpressions
+from dpsql.sql.shell.set_operations import set_operation
+from dpsql.sql.shell.tables import Tables
+from dpsql.sql.subqueries.result_subqueries import needs_split, split
+from dpsql.sql.text.parse import Statement
+from dpsql.sql.units.extreme_rows import row_taken
+from dpsql.sql.units.per_unit import UnitRows, is_per_unit, refuse_units, table_under
+from dpsql.sql.units.private_sets import PrivateSets
+from dpsql.sql.units.row_steps import over_own_columns
+from dpsql.sql.units.unit_windows import UnitWindows, has_windows
 
 _JOINS = "join public tables to the private one, or aggregate both sides in sub-queries first"
 
@@ -243,7 +243,7 @@ class Shape:
         """UNION, INTERSECT and EXCEPT of aggregated results, or of rows of one unit."""
         env = self.opened(node, env)
         if isinstance(node, exp.Union) and not node.args.get("distinct"):
-            from dpsql.sql.row_unions import united_rows  # few unions are of rows
+            from dpsql.sql.units.row_unions import united_rows  # few unions are of rows
 
             read = partial(self.side, env=env, around=around)
             rows = united_rows(node, read, self.statement, self.compiler)
@@ -295,7 +295,7 @@ class Shape:
         self.tables.notes += notes
         if is_spread(node):
             # few items are about all columns
-            from dpsql.sql.spread_items import sources_of, spread
+            from dpsql.sql.rewrites.columns_items import sources_of, spread
 
             node = spread(node, sources_of(found, *given), self.compiler.evaluator, self.locate)
         node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)

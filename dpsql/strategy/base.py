@@ -20,8 +20,8 @@ from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import IntegerRows, Matrix
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.errors import ProgrammingError
-from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.published_variance import unit_variance
 from dpsql.workload.workload import Product, Workload
 
 SCALE_BITS = 30

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpsql.algebra.fading import Fading
+from dpsql.algebra.decayed_sums import Fading
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.ranges import AllRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsql.algebra.disjoint_parts import inverse_of_parts
+from dpsql.algebra.connected_components import inverse_of_parts
 from dpsql.algebra.operator import Floats
 from dpsql.strategy.quantise import (
     extended_diagonal_inverse,

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
-from dpsql.strategy.agreed_tables import pseudo_root
 from dpsql.strategy.base import Estimate, Forecast, paired_rows, take_rows
+from dpsql.strategy.consistent_tables import pseudo_root
 from dpsql.workload.workload import Product
 
 CHUNK = 1 << 22

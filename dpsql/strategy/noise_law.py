@@ -1,6 +1,6 @@
 """Noise laws as numbers: what noise costs, how large it is, how budgets are shared under it.
 
-Nothing here draws noise: samplers are in ``dpsql.privacy.noise``, tied to a law by its name.
+Nothing here draws noise: samplers are in ``dpsql.privacy.noise.samplers``, tied to a law by its name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.catalog.installed import plugged
+from dpsql.catalog.plugins import plugged
 from dpsql.errors import DataError, OperationalError, printable
 from dpsql.records import dataclass, field
 

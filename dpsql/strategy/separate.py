@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.operator import Integers
 from dpsql.records import dataclass
-from dpsql.strategy.agreement import classes_of
 from dpsql.strategy.base import Block, Keep, Strategy, array_digest, decode_domain, digest_of
+from dpsql.strategy.consistency_constraints import classes_of
 from dpsql.strategy.noise_law import Noise, is_law
 from dpsql.strategy.quantise import column_norm, rank_of
 from dpsql.strategy.registry import register

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
-from dpsql.strategy.agreed_tables import agreed_tables, key_of, pseudo_inverse
-from dpsql.strategy.agreement import Matrices
 from dpsql.strategy.base import Estimate, Forecast, check_variances
+from dpsql.strategy.consistency_constraints import Matrices
+from dpsql.strategy.consistent_tables import agreed_tables, key_of, pseudo_inverse
 from dpsql.strategy.separate_table import BlockTable
 from dpsql.workload.workload import Product
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import cached_property
-from dpsql.strategy.agreement import SUMMED, WHOLE, Labels, Matrices, Part, Partitions
+from dpsql.strategy.consistency_constraints import SUMMED, WHOLE, Labels, Matrices, Part, Partitions
 
 SAME = 1e-9
 """Relative size below which columns of queries count as equal, for cells of one class."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dpsql.algebra.fading import Fading
+from dpsql.algebra.decayed_sums import Fading
 from dpsql.algebra.levels import Levels, Structured
 from dpsql.strategy.fading_axis import FadingAxis
 from dpsql.strategy.structured_axis import StructuredAxis

@@ -12,8 +12,8 @@ from dpsql.algebra.blocks import Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
+from dpsql.algebra.piecewise_rows import Stepwise, pieces_of, some_rows, together
 from dpsql.algebra.ranges import AllRange
-from dpsql.algebra.stepwise import Stepwise, pieces_of, some_rows, together
 from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property
 from dpsql.strategy.axis import CANCELLED, ZERO, Indices, intervals_of

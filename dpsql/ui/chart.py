@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpsql.answer.digits import error_text
+from dpsql.answer.rounding import error_text
 from dpsql.errors import ProgrammingError, printable, text_width
 from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dpsql.catalog.catalog import SERVERS
-from dpsql.catalog.view import ROOM
 from dpsql.errors import DatabaseError, UsageError, printable, printable_lines
+from dpsql.relation.row_view import ROOM
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
 from dpsql.ui.narration import tell, tell_error
 

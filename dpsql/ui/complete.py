@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpsql.dbapi.keywords import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.errors import Error
 from dpsql.records import dataclass
-from dpsql.settings import SETTINGS, Taker, shown, taken_by
+from dpsql.settings.table import SETTINGS, Taker, shown, taken_by
 from dpsql.ui.highlight import tokens
 from dpsql.ui.vocabulary import Vocabulary, starting
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpsql.errors import DataError, UsageError
-from dpsql.settings import SETTINGS, Taker, taken_by
+from dpsql.settings.table import SETTINGS, Taker, taken_by
 from dpsql.ui.narration import tell
 
 if TYPE_CHECKING:

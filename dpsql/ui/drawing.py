@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from dpsql.answer.digits import error_text
+from dpsql.answer.rounding import error_text
 from dpsql.errors import printable
 from dpsql.records import dataclass
 from dpsql.ui.chart import Z95

@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 
-from dpsql.answer.digits import for_spreadsheets
+from dpsql.answer.rounding import for_spreadsheets
 from dpsql.errors import UsageError, is_seen, printable_fields, text_width
 from dpsql.records import dataclass
 from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns

@@ -7,11 +7,11 @@ from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpsql.answer.digits import column_texts
-from dpsql.answer.digits import decimals_for as decimals_for
-from dpsql.answer.digits import fixed as fixed
-from dpsql.answer.digits import plain as plain
-from dpsql.answer.digits import short as short
+from dpsql.answer.rounding import column_texts
+from dpsql.answer.rounding import decimals_for as decimals_for
+from dpsql.answer.rounding import fixed as fixed
+from dpsql.answer.rounding import plain as plain
+from dpsql.answer.rounding import short as short
 from dpsql.errors import cell_width, printable, text_width
 from dpsql.records import dataclass
 

@@ -17,7 +17,7 @@ from dpsql import __version__
 from dpsql.errors import Error, Interrupted, printable, printable_lines, text_width
 from dpsql.files import keep_private, make_folder
 from dpsql.records import dataclass
-from dpsql.settings import SETTINGS
+from dpsql.settings.table import SETTINGS
 from dpsql.ui.budget import gauge
 from dpsql.ui.grid import clip, floor_text
 from dpsql.ui.narration import colour_wanted, speaks_unicode, tell, tell_note
@@ -42,7 +42,7 @@ Reader = Callable[[], str]
 
 def run_prompt(session: Session) -> int:
     """Read and answer until the user leaves; return the exit status."""
-    from dpsql.catalog.view import of_sources  # the connection is open by now
+    from dpsql.relation.row_view import of_sources  # the connection is open by now
 
     fancy = os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
     tell(f"dpsql {__version__} on {session.name}. SQL ends with ;  .help lists commands.")

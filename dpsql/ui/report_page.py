@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterator
 from html import escape
 
-from dpsql.answer.digits import NOT_KNOWN
+from dpsql.answer.rounding import NOT_KNOWN
 from dpsql.errors import printable
 from dpsql.ui.drawing import draw_column, draw_ratios
 from dpsql.ui.formats import encode, render_html

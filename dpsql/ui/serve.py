@@ -91,8 +91,8 @@ def serve(
     parent = Supervised.find()
     if parent is None and not check:
         return supervise(_arguments(), addresses, Events())
-    from dpsql.catalog.view import of_rooms, of_sources
     from dpsql.engine.planning_processes import PlanningProcesses  # the engine: a second
+    from dpsql.relation.row_view import of_rooms, of_sources
     from dpsql.server.answer_ticks import Ticks
     from dpsql.server.binding import end_point
     from dpsql.server.catalog_twin import twin_of
@@ -224,7 +224,7 @@ def _open_databases(catalogs: Sequence[str], names: Sequence[str], users: str | 
 
 def _check(database: Database) -> None:
     """Open every source of a database, and tell what an operator should know of it."""
-    from dpsql.catalog.view import of_rooms
+    from dpsql.relation.row_view import of_rooms
 
     catalog, users = database.site.catalog, database.users
     database.site.engine.check_sources()

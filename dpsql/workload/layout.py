@@ -19,10 +19,10 @@ from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.coarsen import coarsen
-from dpsql.workload.gathered import gathered
-from dpsql.workload.lifted import lift
+from dpsql.workload.merged_products import lift
+from dpsql.workload.merged_terms import gathered
 from dpsql.workload.nodes import find_nodes, node_key, node_rows, summed_name
-from dpsql.workload.resolved import is_resolved
+from dpsql.workload.repeated_blocks import is_resolved
 from dpsql.workload.term import Term, normalise
 from dpsql.workload.workload import Product, Workload
 

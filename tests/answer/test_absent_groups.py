@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.absent_groups import NOTE
+from dpsql.sql.groups.absent_groups import NOTE
 
 GROUPS = "(SELECT education, COUNT(*) AS n FROM adult GROUP BY education{}) AS g"
 

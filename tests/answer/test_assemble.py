@@ -13,7 +13,7 @@ import pytest
 import dpsql
 from dpsql.answer.assemble import settle
 from dpsql.answer.rank_values import quantile
-from dpsql.workload.target import reading_variance
+from dpsql.plan.target import reading_variance
 from tests.support.oracle import write_world
 from tests.support.seam import zero_noise
 

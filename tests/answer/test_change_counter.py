@@ -19,7 +19,7 @@ from dpsql.answer.change_counter import change_counter
 from dpsql.answer.store import File, Store
 from dpsql.catalog.read import read_catalog
 from dpsql.files import keep_private
-from dpsql.privacy.curator import ledger_file, verify_ledger
+from dpsql.privacy.budget.curator_acts import ledger_file, verify_ledger
 from tests.support.world import catalog_text, write_data
 
 COUNT = "SELECT COUNT(*) FROM adult"

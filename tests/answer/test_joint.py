@@ -20,7 +20,7 @@ from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, Cursor
 from dpsql.plan.plan import Part
 from dpsql.plan.request import Request
-from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.noise.samplers import discrete_gaussian, discrete_laplace
 from dpsql.strategy.base import Forecast
 from dpsql.strategy.product_forecast import ProductForecast
 from dpsql.workload.workload import Product

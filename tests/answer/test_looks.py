@@ -23,8 +23,8 @@ from dpsql.algebra.blocks import (
 )
 from dpsql.answer.codec import OPERATORS, decode_looks, encode_looks
 from dpsql.learn.candidates import rows
-from dpsql.learn.handle import Measured, Query
 from dpsql.learn.transcript import Look
+from dpsql.pgm.measurements import Measured, Query
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product
 

@@ -83,7 +83,7 @@ def products(
 @contextmanager
 def version_before() -> Iterator[None]:
     """Plan, measure and store as the version before did."""
-    from dpsql.privacy import measure
+    from dpsql.privacy.doors import measure
     from dpsql.privacy.vault.codes import tally
     from dpsql.privacy.vault.unit import rows
 

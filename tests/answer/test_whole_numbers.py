@@ -13,7 +13,7 @@ import pytest
 
 import dpsql
 from dpsql.answer.result import Result
-from dpsql.answer.typed import ROUNDING, told
+from dpsql.answer.sql_types import ROUNDING, told
 from dpsql.dbapi.connection import Connection
 
 KEYS = ("sex", "site", "age", "sex, site", "CUBE (sex, site)", "ROLLUP (site, sex)")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.privacy.accounting import Policy, laplace_cost
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.accounting import Policy, laplace_cost
+from dpsql.privacy.budget.ledger import Ledger
 from dpsql.strategy.noise_law import Noise
 from tests.audit.door import empty, plan_for, with_unit
 from tests.audit.lower_bound import epsilon_lower_bound
@@ -75,7 +75,7 @@ def sensitivity(noise: Noise) -> None:
 
 
 def _exact(plan: Any, cell: tuple[int, ...], rows: int) -> NDArray[np.int64]:
-    from dpsql.privacy.exact import apply_rows
+    from dpsql.privacy.doors.exact_products import apply_rows
 
     door, part = with_unit(plan, cell, rows), plan.parts[0]
     (block,) = part.strategy.blocks

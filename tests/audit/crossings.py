@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy import measure
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.ledger import Ledger
+from dpsql.privacy.doors import measure
 from tests.audit.crossing_statements import CATALOG, Data, draw_statement, tables_of, without
 from tests.support.tables import write_tables
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.measure import measure
-from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.budget.receipt import Receipt, issue
+from dpsql.privacy.doors.measure import measure
+from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.vault.data_engine import Room
-from dpsql.privacy.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock

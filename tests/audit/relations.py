@@ -13,11 +13,11 @@ from typing import get_args
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.cell_maps import CELLS, VALUES
-from dpsql.catalog.distances import are_comparable, difference_of
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange
-from dpsql.catalog.formulas import formula_column, is_number
-from dpsql.catalog.header import (
+from dpsql.relation.cell_maps import CELLS, VALUES
+from dpsql.relation.distances import are_comparable, difference_of
+from dpsql.relation.formulas import formula_column, is_number
+from dpsql.relation.header import (
     Header,
     has_single_values,
     is_ordered,
@@ -25,7 +25,7 @@ from dpsql.catalog.header import (
     read_header,
     taken_from,
 )
-from dpsql.catalog.unit_local import (
+from dpsql.relation.unit_local import (
     FRAMED,
     TAKEN,
     AllOf,

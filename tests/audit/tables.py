@@ -16,7 +16,7 @@ import dpsql
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy import exact
+from dpsql.privacy.doors import exact_products as exact
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
 from tests.audit.lower_bound import epsilon_lower_bound

@@ -12,8 +12,8 @@ from scipy import stats
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.anchor import read_anchor
-from dpsql.privacy.entropy import Bits
+from dpsql.privacy.budget.anchor import read_anchor
+from dpsql.privacy.noise.entropy import Bits
 from dpsql.strategy.noise_law import Noise
 from tests.audit import checks
 
@@ -83,7 +83,7 @@ def watch_order(connection: Connection, demo: Path, monkeypatch: pytest.MonkeyPa
             drawn.append((seq, anchor and anchor.seq))
             super().__init__()
 
-    monkeypatch.setattr("dpsql.privacy.measure.Bits", WatchedBits)
+    monkeypatch.setattr("dpsql.privacy.doors.measure.Bits", WatchedBits)
     connection.execute("SELECT COUNT(*) FROM adult")
     assert drawn
     assert all(pair == (1, 1) for pair in drawn)

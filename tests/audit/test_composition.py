@@ -18,14 +18,14 @@ import pytest
 
 from dpsql.catalog.catalog import Budget, Catalog, Table, View
 from dpsql.catalog.read_units import relate
-from dpsql.catalog.unit_local import DerivedTable
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.script import parse_script
 from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request, make_plan
-from dpsql.privacy.exact import apply_rows_unbounded, checked
+from dpsql.privacy.doors.exact_products import apply_rows_unbounded, checked
 from dpsql.privacy.vault.unit.local_rows import rows_of, take_stock
 from dpsql.privacy.vault.unit.rows import Rows, line_up, load_rows, tally, view
+from dpsql.relation.row_view import RowView
+from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.products import Compiler
 from dpsql.strategy.noise_law import law

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsql.privacy.vault.unit import unit_sums
-from dpsql.privacy.vault.unit.frame import Frame
+from dpsql.privacy.vault.unit.relation_frame import Frame
 from tests.audit import crossings
 from tests.audit.crossing_statements import Data, draw_data
 from tests.audit.test_relations import Fault, join_on_another_column, over_all_units

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.privacy import look
-from dpsql.privacy.sensitivity import joint_norm
+from dpsql.privacy.doors import look
+from dpsql.privacy.doors.sensitivity import joint_norm
 from dpsql.strategy.noise_law import Noise
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World, whole

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import Dense, Prefix
-from dpsql.learn.handle import Candidate, Measured
 from dpsql.learn.task import Task, make_task, run_task
-from dpsql.plan.rounds import Rounds
-from dpsql.privacy import look
-from dpsql.privacy import sensitivity as norms
-from dpsql.privacy.filter import Filter
-from dpsql.privacy.look import Looks
-from dpsql.privacy.noise import SAMPLERS
-from dpsql.privacy.selection import top_choices
+from dpsql.pgm.measurements import Candidate, Measured
+from dpsql.privacy.doors import look
+from dpsql.privacy.doors import sensitivity as norms
+from dpsql.privacy.doors.look import Looks
+from dpsql.privacy.doors.privacy_filter import Filter
+from dpsql.privacy.noise.samplers import SAMPLERS
+from dpsql.privacy.noise.selection import top_choices
+from dpsql.settings.rounds import Rounds
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.privacy.looks import World, dense, whole

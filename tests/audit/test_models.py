@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dpsql.learn.task import make_task, run_task
-from dpsql.privacy import look
-from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.doors import look
+from dpsql.privacy.noise.samplers import SAMPLERS
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World, whole
 

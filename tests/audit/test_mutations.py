@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.errors import InternalError, LedgerError
-from dpsql.privacy import exact, measure, true_answers
-from dpsql.privacy.accounting import Cost, Policy, cost_at
-from dpsql.privacy.entropy import Bits
-from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.noise import SAMPLERS, discrete_gaussian, discrete_laplace
-from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.budget.accounting import Cost, Policy, cost_at
+from dpsql.privacy.budget.ledger import Ledger
+from dpsql.privacy.budget.receipt import Receipt, issue
+from dpsql.privacy.doors import exact_counts as true_answers
+from dpsql.privacy.doors import exact_products as exact
+from dpsql.privacy.doors import measure
+from dpsql.privacy.noise.entropy import Bits
+from dpsql.privacy.noise.samplers import SAMPLERS, discrete_gaussian, discrete_laplace
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock
 from tests.audit import checks, widths

@@ -22,8 +22,8 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy import find_keys
-from dpsql.privacy.discovery import KeyCounts
+from dpsql.privacy.doors import find_keys
+from dpsql.privacy.doors.discovery import KeyCounts
 
 CATALOG = """
 [budget]

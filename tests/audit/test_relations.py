@@ -12,12 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.catalog import cell_maps
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.cell_maps import CELLS
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.header import read_header
-from dpsql.catalog.unit_local import (
+from dpsql.privacy.vault.unit import local_rows, shared_units, unit_sums
+from dpsql.privacy.vault.unit import relation_frame as frames
+from dpsql.privacy.vault.unit import unit_joins as matching
+from dpsql.privacy.vault.unit.relation_frame import Frame, Lane
+from dpsql.privacy.vault.unit.unit_numbers import Digest
+from dpsql.relation import cell_maps
+from dpsql.relation.cell_maps import CELLS
+from dpsql.relation.header import read_header
+from dpsql.relation.unit_local import (
     Among,
     FilterRows,
     FormulaRows,
@@ -26,10 +31,6 @@ from dpsql.catalog.unit_local import (
     Multiple,
     UnitLocal,
 )
-from dpsql.privacy.vault.unit import frame as frames
-from dpsql.privacy.vault.unit import local_rows, matching, shared_units, unit_sums
-from dpsql.privacy.vault.unit.frame import Frame, Lane
-from dpsql.privacy.vault.unit.unit_numbers import Digest
 from tests.audit.relations import KEY, LINES, SOUND, VISITS, draw_relation
 from tests.support import clinic
 from tests.support.clinic import TABLES, Clinic, draw_data, largest_change

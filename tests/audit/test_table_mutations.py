@@ -21,8 +21,9 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.delimited import Delimited
 from dpsql.engine import matrix
 from dpsql.plan.plan import Part
-from dpsql.privacy import exact, measure
-from dpsql.privacy.noise import SAMPLERS, discrete_laplace
+from dpsql.privacy.doors import exact_products as exact
+from dpsql.privacy.doors import measure
+from dpsql.privacy.noise.samplers import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault.codes import encode, node_weights
 from dpsql.privacy.vault.codes import tally as nodes
 from dpsql.privacy.vault.codes.tally import Chunk

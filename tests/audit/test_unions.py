@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
-from dpsql.privacy import measure
+from dpsql.privacy.doors import measure
 from dpsql.privacy.vault.unit import unit_counts as cells
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload import unions as plan
@@ -75,6 +75,6 @@ def test_units_whose_rows_are_not_put_together(
 def test_equal_groups_of_different_conditions_taken_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.workload.target._content", lambda term: tuple(term.factors))
+    monkeypatch.setattr("dpsql.plan.target._content", lambda term: tuple(term.factors))
     with pytest.raises(AssertionError):
         unions.numbers(tmp_path)

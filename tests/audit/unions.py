@@ -18,8 +18,8 @@ import duckdb
 from numpy.typing import NDArray
 
 import dpsql
-from dpsql.privacy import measure
-from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.budget.accounting import rho_for
+from dpsql.privacy.doors import measure
 from tests.support.tables import write_tables
 
 Visit = tuple[str, int, str]

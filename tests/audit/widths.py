@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.algebra.blocks import Dense
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy import look
-from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.doors import look
+from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.workload.cells import cells_of
 from dpsql.workload.workload import Product
 from tests.audit.checks import matrix
@@ -196,7 +196,7 @@ def statements(place: Path) -> None:
 def _stored(catalog: Path, sql: str, runs: list[tuple[int, list[Event]]], rows: int) -> list[Event]:
     """Ask, note what ran at the door, and return the types and shapes of what was stored."""
     from dpsql.answer import codec as stored
-    from dpsql.privacy import measure
+    from dpsql.privacy.doors import measure
 
     kept: list[Event] = []
     real, zipped = measure._measure_part, stored.zipped

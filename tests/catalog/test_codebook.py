@@ -19,7 +19,7 @@ from dpsql.catalog.draft import draft
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import UsageError
-from dpsql.privacy.vaults import describe_data
+from dpsql.privacy.doors.vaults import describe_data
 from tests.support.effort import effort
 
 ROWS = "sex,age,weight,born,smokes,ward,note\nf,30,70.5,2001-02-03,true,1,x\n"

@@ -23,13 +23,13 @@ import pytest
 import dpsql
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.view import NO_LINES, RowView, leaves_out, left_out
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.public_rows import read_public
 from dpsql.privacy.vault.stored_rows import open_table, read_rows
 from dpsql.privacy.vault.unit.rows import view
 from dpsql.records import replace
+from dpsql.relation.row_view import NO_LINES, RowView, leaves_out, left_out
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
 from tests.support.packages import folder_of_packages, install

@@ -9,8 +9,8 @@ import pytest
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Reference, Unit
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.unit_local import DerivedTable, Scan
 from dpsql.errors import CatalogError
+from dpsql.relation.unit_local import DerivedTable, Scan
 
 HEAD = """
 [budget]

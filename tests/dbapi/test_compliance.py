@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.settings import SETTINGS
+from dpsql.settings.table import SETTINGS
 
 TROUBLE = "thi%s :may ca%(u)se? troub:1e"
 SAMPLES = dbapi20.DatabaseAPI20Test.samples

@@ -14,7 +14,7 @@ from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.site import open_site
 from dpsql.server.session_worker import SessionWorker
 from dpsql.server.statements import StatementRunner
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 CATALOG = """
 [budget]

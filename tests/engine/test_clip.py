@@ -24,15 +24,15 @@ from dpsql.dbapi.connection import Connection
 from dpsql.engine.clip import Clipping, plan_clipping
 from dpsql.engine.terms import Terms
 from dpsql.learn.thresholds import PACE
-from dpsql.privacy import look
-from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.filter import Filter
-from dpsql.privacy.look import SumLooks, open_sums
-from dpsql.privacy.noise import SAMPLERS
-from dpsql.privacy.receipt import issue
-from dpsql.privacy.true_answers import TrueAnswers
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.budget.receipt import issue
+from dpsql.privacy.doors import look
+from dpsql.privacy.doors.exact_counts import TrueAnswers
+from dpsql.privacy.doors.look import SumLooks, open_sums
+from dpsql.privacy.doors.privacy_filter import Filter
+from dpsql.privacy.noise.samplers import SAMPLERS
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.audit.lower_bound import epsilon_lower_bound
 
 pytestmark = pytest.mark.slow
@@ -132,8 +132,8 @@ def quiet() -> Iterator[list[Fraction]]:
 
     with (
         mock.patch.dict(SAMPLERS, {"laplace": nothing, "gaussian": nothing}),
-        mock.patch("dpsql.privacy.selection.discrete_laplace", still),
-        mock.patch("dpsql.privacy.look.discrete_laplace", still),
+        mock.patch("dpsql.privacy.noise.selection.discrete_laplace", still),
+        mock.patch("dpsql.privacy.doors.look.discrete_laplace", still),
     ):
         yield scales
 

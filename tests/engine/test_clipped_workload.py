@@ -20,12 +20,12 @@ from dpsql.dbapi.connection import Connection
 from dpsql.engine.clipped_workload import AskingCut, ClippedWorkload, plan_cutting
 from dpsql.engine.terms import Terms, form_request
 from dpsql.learn.thresholds import rows_above, rows_lost
-from dpsql.privacy.accounting import Policy, laplace_cost, rho_for
-from dpsql.privacy.look import SumLooks, open_sums
-from dpsql.privacy.noise import SAMPLERS
-from dpsql.privacy.receipt import issue
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.privacy.budget.accounting import Policy, laplace_cost, rho_for
+from dpsql.privacy.budget.receipt import issue
+from dpsql.privacy.doors.look import SumLooks, open_sums
+from dpsql.privacy.noise.samplers import SAMPLERS
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.engine.test_clip import NOISES, answer, asked, opened, quiet, true, written
 
@@ -49,7 +49,7 @@ def sure() -> Iterator[None]:
     def still(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:
         return np.zeros(size, dtype=np.int64)
 
-    with mock.patch("dpsql.privacy.selection.discrete_laplace", still):
+    with mock.patch("dpsql.privacy.noise.selection.discrete_laplace", still):
         yield
 
 

@@ -15,10 +15,10 @@ from dpsql.dbapi.connection import Connection
 from dpsql.engine.charges import Charges
 from dpsql.engine.defects import told
 from dpsql.errors import BudgetExceeded, InternalError, ProgrammingError, Span
-from dpsql.privacy.accounting import laplace_cost
+from dpsql.privacy.budget.accounting import laplace_cost
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.parse import Statement
+from dpsql.sql.text.parse import Statement
 
 COUNT = "SELECT COUNT(*) FROM adult WHERE age > 30"
 OTHER = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
@@ -116,8 +116,8 @@ def test_a_fault_about_a_whole_script_is_at_the_script(adult: Connection) -> Non
     ("target", "entries", "outcome"),
     [
         ("dpsql.privacy.vault.vault.TableVault.load", 0, "nothing was charged"),
-        ("dpsql.privacy.ledger.debit_entry", 0, "a charge already made stays"),
-        ("dpsql.privacy.measure.check_cost", 1, "the charge stands"),
+        ("dpsql.privacy.budget.ledger.debit_entry", 0, "a charge already made stays"),
+        ("dpsql.privacy.doors.measure.check_cost", 1, "the charge stands"),
     ],
 )
 def test_nothing_of_a_fault_inside_the_membrane_is_told(

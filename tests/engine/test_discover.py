@@ -17,9 +17,9 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
-from dpsql.privacy import chain
-from dpsql.privacy.curator import migrate_ledger
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget import hash_chain as chain
+from dpsql.privacy.budget.curator_acts import migrate_ledger
+from dpsql.privacy.budget.ledger import Ledger
 from tests.support.seam import zero_noise
 from tests.support.tables import insert
 
@@ -173,7 +173,7 @@ def test_what_was_dropped_never_answers_for_what_is_found_next(shop: Connection)
     assert shop.budget.remaining_epsilon == spent, "what it cost stays spent"
     refused(shop, ASK, "E_DOMAIN")
     refused(shop, "DROP DOMAIN products", "E_UNKNOWN_TABLE", "there are none")
-    with mock.patch("dpsql.privacy.find_keys._choose", return_value=("ale", "gin", "rum")):
+    with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=("ale", "gin", "rum")):
         anew(shop, CREATE)
     found = ask(shop, ASK)
     assert {row[0] for row in found.rows} == {"ale", "gin", "rum", "other", None}
@@ -190,7 +190,7 @@ def test_a_synthetic_table_keeps_the_domain_that_it_was_learned_with(shop: Conne
     before = ask(shop, "SELECT product, COUNT(*) FROM s GROUP BY product").rows
     ask(shop, "DROP DOMAIN products")
     assert ask(shop, "SELECT product, COUNT(*) FROM s GROUP BY product").rows == before
-    with mock.patch("dpsql.privacy.find_keys._choose", return_value=("ale", "gin", "rum")):
+    with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=("ale", "gin", "rum")):
         ask(shop, CREATE)
     assert ask(shop, "SELECT product, COUNT(*) FROM s GROUP BY product").rows == before
 
@@ -302,7 +302,7 @@ def test_more_than_is_left_of_the_part_is_refused(shop: Connection) -> None:
 
 
 def test_where_nothing_stands_out_the_column_stays_as_it_was(shop: Connection) -> None:
-    with mock.patch("dpsql.privacy.find_keys._choose", return_value=()):
+    with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=()):
         ask(shop, CREATE)
         assert dict(ask(shop, ASK).rows).keys() == {"other", None}
         assert "nothing stood out" in ask(shop, "CREATE DOMAIN days FROM sales (day)").notes[0]
@@ -314,7 +314,7 @@ def test_where_nothing_stands_out_the_column_stays_as_it_was(shop: Connection) -
 
 def test_texts_that_are_almost_the_same_become_one_key(shop: Connection) -> None:
     keys = ("cafe\u0301", "caf\u00e9", "other", "tea", "tea ")
-    with mock.patch("dpsql.privacy.find_keys._choose", return_value=keys):
+    with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=keys):
         ask(shop, CREATE)
     assert [row[0] for row in ask(shop, ASK).rows] == ["cafe\u0301", "tea", "other", None]
 
@@ -324,7 +324,7 @@ def test_the_debit_is_durable_before_noise_and_the_domain_stored_before_it_is_se
 ) -> None:
     """A crash at either place loses budget, never privacy: the next process sees the charge."""
     catalog = sell(tmp_path)
-    steps = ("dpsql.privacy.find_keys._choose", "dpsql.answer.store.Domains.add")
+    steps = ("dpsql.privacy.doors.find_keys._choose", "dpsql.answer.store.Domains.add")
     for count, step in enumerate(steps, 1):
         with (
             dpsql.connect(catalog, epsilon=1) as connection,
@@ -454,7 +454,7 @@ def test_keys_of_one_request_are_refused_before_anything_is_found(shop: Connecti
 
 
 def test_keys_stay_found_where_the_answers_fail(shop: Connection) -> None:
-    fault = "dpsql.privacy.measure._measure_part"
+    fault = "dpsql.privacy.doors.measure._measure_part"
     with mock.patch(fault, side_effect=MemoryError), pytest.raises(dpsql.Error):
         ask(shop, PRIVATE)
     assert ask(shop, "SHOW domains").rows
@@ -506,7 +506,7 @@ def test_a_domain_that_decides_within_a_sub_query_is_asked_about(
     shop: Connection, form: str
 ) -> None:
     for keys in (("milk", "salt"), ("rare 1", "tea")):
-        with mock.patch("dpsql.privacy.find_keys._choose", return_value=keys):
+        with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=keys):
             anew(shop, "CREATE DOMAIN bought FROM buys (product)")
         found = ask(shop, form.format(keys[0]))
         assert found.cost is not None
@@ -538,7 +538,7 @@ def test_rows_that_a_dropped_domain_left_out_count_again(tmp_path: Path) -> None
     count, by = "SELECT COUNT(*) FROM sales", "SELECT code, COUNT(*) FROM sales GROUP BY code"
     with zero_noise(), dpsql.connect(catalog, epsilon=1) as connection:
         for code in (7, 11):
-            with mock.patch("dpsql.privacy.find_keys._choose", return_value=(code,)):
+            with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=(code,)):
                 anew(connection, "CREATE DOMAIN codes FROM sales (code)")
             assert ask(connection, by).rows == ((code, 334 if code == 7 else 333),)
             ask(connection, "DROP DOMAIN codes")
@@ -591,7 +591,7 @@ def test_two_processes_do_not_give_two_domains_one_name(tmp_path: Path) -> None:
         return ("salt", "tea")
 
     with dpsql.connect(catalog, epsilon=1) as connection:
-        with mock.patch("dpsql.privacy.find_keys._choose", side_effect=choose):
+        with mock.patch("dpsql.privacy.doors.find_keys._choose", side_effect=choose):
             ask(connection, CREATE)
         told, _ = child[0].communicate(timeout=60)
         assert told.split() == ["E_STATEMENT", "59"]

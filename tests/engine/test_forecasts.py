@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.plan.limits import FAIR
-from dpsql.settings import PUBLISHED
+from dpsql.settings.table import PUBLISHED
 from dpsql.ui.report import ALONE, ERRORS, errors_grid
 
 CATALOG = """

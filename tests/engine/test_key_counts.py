@@ -134,7 +134,7 @@ def test_whatever_else_is_asked_takes_two_releases(shop: Connection, sql: str) -
 def test_what_fails_stays_paid_and_stores_nothing(tmp_path: Path) -> None:
     catalog = sell(tmp_path)
     for count, step in enumerate(
-        ("dpsql.privacy.find_keys._count", "dpsql.answer.store.Domains.add"), 1
+        ("dpsql.privacy.doors.find_keys._count", "dpsql.answer.store.Domains.add"), 1
     ):
         with (
             dpsql.connect(catalog, epsilon=1) as connection,

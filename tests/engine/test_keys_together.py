@@ -171,7 +171,7 @@ def discover(connection: Connection, name: str, keys: list[str]) -> set[Any]:
     split = [(key.split("\x1f")[0], int(key.split("\x1f")[1])) for key in keys]
     products = sorted({product for product, _ in split})
     columns, chosen = ("product, code", sorted(keys)) if name == "both" else ("product", products)
-    with mock.patch("dpsql.privacy.find_keys._choose", return_value=tuple(chosen)):
+    with mock.patch("dpsql.privacy.doors.find_keys._choose", return_value=tuple(chosen)):
         sql = f"CREATE DOMAIN {name} FROM sales ({columns}) OPTIONS (discovery_delta = 1e-9)"
         anew(connection, sql)
     return set(split) if name == "both" else set(products)

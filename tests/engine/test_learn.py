@@ -23,7 +23,7 @@ from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import LedgerError
 from dpsql.interrupts import Cancellation
-from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.budget.accounting import rho_for
 
 pytestmark = pytest.mark.slow
 

@@ -21,9 +21,9 @@ from dpsql.answer.result import Result
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.bind import bind
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from dpsql.ui.cli import run_command_line
 from dpsql.ui.session import Session
 from tests.support.tables import write_tables

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, inspect
-from dpsql.privacy.curator import analyst_name
+from dpsql.privacy.budget.curator_acts import analyst_name
 from tests.engine.test_discover import sell
 from tests.support.effort import effort
 

@@ -169,8 +169,8 @@ def test_what_is_no_value_is_not_taken_from_a_process(planning: PlanningProcesse
         planning(eval, "__import__('subprocess').Popen")
     for module, name in (
         ("dpsql.privacy.vault.vault", "TableVault"),  # has rows
-        ("dpsql.privacy.ledger", "Ledger"),  # a record that opens files
-        ("dpsql.sql.evaluate", "Evaluator"),  # opens an engine
+        ("dpsql.privacy.budget.ledger", "Ledger"),  # a record that opens files
+        ("dpsql.sql.cells.evaluate", "Evaluator"),  # opens an engine
         ("dpsql.files", "exclusive"),
     ):
         with pytest.raises(InternalError, match=f"{name} is no value"):

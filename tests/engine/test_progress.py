@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.progress import PlanningProgress
-from dpsql.search.meter import heard, metered, spend
+from dpsql.search.work_limit import heard, metered, spend
 
 
 def test_the_part_that_is_done_of_the_limit_is_told_and_no_time() -> None:

@@ -17,7 +17,7 @@ from dpsql.answer import store
 from dpsql.answer.store import Releases
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import planner
-from dpsql.privacy import vaults
+from dpsql.privacy.doors import vaults
 from dpsql.privacy.vault.codes.spill import MOST_DERIVED
 from dpsql.strategy import product_forecast
 from dpsql.strategy.product_forecast import ProductForecast

@@ -21,9 +21,9 @@ from dpsql.learn import task
 from dpsql.learn.rap import run_rap
 from dpsql.learn.whole_marginals import Graphical
 from dpsql.pgm.model import model_of
-from dpsql.privacy.accounting import rho_for
-from dpsql.privacy.look import Looks
-from dpsql.settings import MODELS
+from dpsql.privacy.budget.accounting import rho_for
+from dpsql.privacy.doors.look import Looks
+from dpsql.settings.table import MODELS
 from dpsql.strategy.noise_law import Noise
 from tests.support.people import ROWS, people
 from tests.support.people import row as line_of
@@ -652,7 +652,7 @@ def test_the_static_rule(tmp_path: Path) -> None:
 def test_no_true_answer_is_within_reach(world: Connection) -> None:
     import numpy as np
 
-    from dpsql.privacy.true_answers import TrueAnswers
+    from dpsql.privacy.doors.exact_counts import TrueAnswers
     from tests.support.reach import reachable
 
     pairs = [tuple(line_of(i).split(",")[1:3]) for i in range(ROWS)]

@@ -15,7 +15,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection, inspect
 from dpsql.errors import CatalogError
-from dpsql.privacy.curator import migrate_ledger
+from dpsql.privacy.budget.curator_acts import migrate_ledger
 from tests.engine.test_discover import sell
 from tests.engine.test_owners import WHO, shared, tried
 from tests.support.effort import effort, first_seed

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.algebra.operator import Operator
-from dpsql.catalog.unit_local import DerivedTable
+from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.workload.term import Term
 

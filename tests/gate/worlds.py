@@ -19,7 +19,7 @@ import dpsql
 from dpsql.catalog.catalog import Catalog
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import Error
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from tests.gate.collect import ARCHIVE, DEMO, ROOT
 from tests.suites.suite import HERE, open_suite, read_suite
 from tests.support.grammar import emitted, read_cases

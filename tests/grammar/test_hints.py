@@ -865,7 +865,7 @@ def test_names_that_hints_suggest_are_known(connection: Connection) -> None:
 
 def test_a_false_hint_is_found(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "dpsql.sql.unanswered._of_extreme",
+        "dpsql.sql.measures.aggregate_hints._of_extreme",
         lambda *_: "one row decides it; QUANTILE_DISC(cost, 0.95) works",
     )
     assert false_hints(connection, ["SELECT MAX(cost) FROM visits"])

@@ -22,9 +22,9 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import parse_script
 from dpsql.plan.request import Request, make_plan
-from dpsql.privacy.accounting import laplace_cost
-from dpsql.privacy.measure import measure
-from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.budget.accounting import laplace_cost
+from dpsql.privacy.doors.measure import measure
+from dpsql.privacy.noise.samplers import SAMPLERS
 from tests.support.world import ROOT, catalog_text, ledger_state, refusal, watching
 
 COUNT = "SELECT COUNT(*) FROM adult"

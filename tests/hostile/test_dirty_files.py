@@ -20,9 +20,9 @@ from dpsql.catalog.delimited import PLAIN
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.files.duckdb import FILES
-from dpsql.privacy.vault.unread import find_unread
+from dpsql.privacy.vault.rejected_lines import find_unread
 from tests.support.dirty import ROWS, WARDS, Dirty, dirty_files
 from tests.support.effort import first_seed, one_in
 from tests.support.other_readers import read_as_drafted

@@ -18,7 +18,7 @@ import pytest
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.ui.check import figures_lines
 
 GOOD = b"id,age\n1,30\n2,40\n"

@@ -18,11 +18,12 @@ import pytest
 
 import dpsql
 from dpsql import files
-from dpsql.answer import modelled, store
+from dpsql.answer import model_answers as modelled
+from dpsql.answer import store
 from dpsql.answer.store import Store
 from dpsql.files import ScratchFolder, replace_file
-from dpsql.privacy import curator
-from dpsql.search import cache
+from dpsql.privacy.budget import curator_acts as curator
+from dpsql.search import strategy_cache as cache
 from dpsql.ui import repl
 
 ROOT = Path(__file__).parents[2] / "dpsql"
@@ -145,9 +146,9 @@ def test_a_name_that_is_taken_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 
 OPENERS = {
     "files.py": "the one place; lock files: never truncated, never through a link",
-    "privacy/curator.py": "the catalog: opened as new, with the rights that it had",
-    "search/cache.py": "from a descriptor that is new",
-    "privacy/ledger_file.py": "SQLite, over a file made before",
+    "privacy/budget/curator_acts.py": "the catalog: opened as new, with the rights that it had",
+    "search/strategy_cache.py": "from a descriptor that is new",
+    "privacy/budget/ledger_file.py": "SQLite, over a file made before",
     "answer/store.py": "SQLite, over a file made before",
     "privacy/vault/formats/sqlite_files.py": "SQLite, opened to be read alone",
     "answer/change_counter.py": "SQLite's header, to read it",

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.privacy.vault.failures import DAMAGED
 from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.sealed_errors import DAMAGED
 from tests.support.effort import effort, first_seed
 
 DAMAGES = effort(5)

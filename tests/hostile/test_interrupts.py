@@ -27,9 +27,9 @@ from dpsql.files import exclusive
 from dpsql.interrupts import Allowed, Cancellation, Held, Watched, check
 from dpsql.plan import request
 from dpsql.plan.plan import Part
-from dpsql.privacy import ledger as privacy_ledger
-from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.vault.failures import sealed
+from dpsql.privacy.budget import ledger as privacy_ledger
+from dpsql.privacy.budget.ledger import Ledger
+from dpsql.privacy.vault.sealed_errors import sealed
 from dpsql.sealed import Sealed
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
@@ -299,7 +299,7 @@ def test_an_interrupt_of_another_statement_is_not_this_one() -> None:
 SLOW = """
 import signal, sys
 from dpsql.engine import planner
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.ledger import Ledger
 where, signals = sys.argv.pop(1), int(sys.argv.pop(1))
 owner, name = (planner, "make_plan") if where == "plan" else (Ledger, "settle")
 real = getattr(owner, name)

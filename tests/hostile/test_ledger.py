@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.privacy.accounting import Policy
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.accounting import Policy
+from dpsql.privacy.budget.ledger import Ledger
 from tests.support.world import ledger_state, refusal
 
 pytestmark = pytest.mark.usefixtures("one_reader")
@@ -86,7 +86,7 @@ def test_an_old_copy_is_a_rollback(world: Path) -> None:
 
 def test_a_network_disk_is_refused(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B163."""
-    monkeypatch.setattr("dpsql.privacy.ledger.on_network_disk", lambda _: True)
+    monkeypatch.setattr("dpsql.privacy.budget.ledger.on_network_disk", lambda _: True)
     assert code(world) == "E_LEDGER_IO"
     assert not world.with_suffix(".ledger").exists()
 
@@ -101,7 +101,7 @@ def test_a_place_that_cannot_be_written_is_named(
             return real(path, *how, **where)
         raise PermissionError
 
-    monkeypatch.setattr("dpsql.privacy.ledger_file.os.open", refused)
+    monkeypatch.setattr("dpsql.privacy.budget.ledger_file.os.open", refused)
     with pytest.raises(dpsql.Error, match="E_LEDGER_IO") as caught:
         dpsql.connect(world)
     assert "writable" in str(caught.value.hint)

@@ -14,9 +14,9 @@ from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.errors import BudgetExceeded
 from dpsql.learn.candidates import norm
-from dpsql.learn.handle import Candidate, Measured, Query
 from dpsql.learn.targets import products_of
-from dpsql.privacy.sensitivity import Reader, joint_norm
+from dpsql.pgm.measurements import Candidate, Measured, Query
+from dpsql.privacy.doors.sensitivity import Reader, joint_norm
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.term import Pattern
 from dpsql.workload.workload import Product

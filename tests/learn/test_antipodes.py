@@ -12,10 +12,10 @@ import pytest
 from dpsql.algebra.operator import Floats
 from dpsql.learn.antipodes import Antipodes, in_threes, together
 from dpsql.learn.candidates import marginal
-from dpsql.learn.handle import Candidate
 from dpsql.learn.mwem import Settings, mwem
 from dpsql.learn.task import make_task, run_task
-from dpsql.privacy.sensitivity import Reader, joint_norm
+from dpsql.pgm.measurements import Candidate
+from dpsql.privacy.doors.sensitivity import Reader, joint_norm
 from tests.learn.fake import FakeHandle
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from dpsql.algebra.blocks import Dense
 from dpsql.learn.candidates import marginal
-from dpsql.learn.handle import Candidate
 from dpsql.learn.mechanism_choice import THRESHOLDS, Facts, Fork, MechanismChoice, Metric, decide
 from dpsql.learn.task import make_task, run_task
 from dpsql.pgm.linear import whole_marginal
-from dpsql.plan.rounds import Rounds
+from dpsql.pgm.measurements import Candidate
+from dpsql.settings.rounds import Rounds
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle

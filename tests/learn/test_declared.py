@@ -11,11 +11,11 @@ import pytest
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import DataError, ProgrammingError
 from dpsql.learn import fixed, rap, schedule
-from dpsql.learn.handle import Candidate
 from dpsql.learn.task import Task, make_task, run_task
 from dpsql.pgm.linear import whole_marginal
-from dpsql.plan.rounds import AUTO, Rounds
-from dpsql.settings import SETTINGS
+from dpsql.pgm.measurements import Candidate
+from dpsql.settings.rounds import AUTO, Rounds
+from dpsql.settings.table import SETTINGS
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle
 

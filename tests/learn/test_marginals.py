@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
-from dpsql.learn.handle import Candidate, Measured, Query
 from dpsql.learn.relaxed import ProductMixture, fit_mixture, softmax_blocks, softmax_pull
 from dpsql.learn.task import make_task, run_task
 from dpsql.learn.transcript import error_statements
 from dpsql.learn.whole_marginals import Backend, Graphical, Mixture, closure, run_marginals
 from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.measurements import Candidate, Measured, Query
 from dpsql.pgm.model import GraphicalModel
-from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.budget.accounting import rho_for
 from tests.learn.fake import FakeHandle
 
 DOMAIN = {"a": 3, "b": 4, "c": 2, "one": 1}

@@ -15,9 +15,9 @@ from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.errors import BudgetExceeded, ProgrammingError
 from dpsql.learn.candidates import Sheet, attributes_of, marginal, norm, rows, spans
 from dpsql.learn.factored import Factored, PullTarget, TablePart, replay, target_of
-from dpsql.learn.handle import Candidate, Measured, Model
 from dpsql.learn.mwem import Settings, first_tables, mwem
 from dpsql.learn.schedule import Annealing, Doubling, Outcome, default_rounds
+from dpsql.pgm.measurements import Candidate, Measured, Model
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle

@@ -10,11 +10,11 @@ import pytest
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import ProgrammingError
 from dpsql.learn.candidates import rows
-from dpsql.learn.handle import Measured, Query
 from dpsql.learn.predicates import CellClasses
 from dpsql.learn.rap import fit_queries, random_mixture, run_rap, single_rows
 from dpsql.learn.targets import Targets
 from dpsql.pgm.linear import apply, whole_marginal
+from dpsql.pgm.measurements import Measured, Query
 from dpsql.workload.term import at_least
 from dpsql.workload.workload import Product
 from tests.learn.fake import FakeHandle

@@ -33,7 +33,7 @@ from dpsql.learn.thresholds import (
     rows_lost,
     shrink,
 )
-from dpsql.search import opt0 as p_identity
+from dpsql.search.one_attribute import opt0 as p_identity
 from dpsql.strategy.noise_law import Noise, law
 from tests.learn.fake import FakeSums
 

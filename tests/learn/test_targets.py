@@ -11,11 +11,11 @@ import pytest
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError, ProgrammingError
-from dpsql.learn.handle import Candidate, Query
 from dpsql.learn.predicates import leave_one_out
 from dpsql.learn.relaxed import ProductMixture
 from dpsql.learn.targets import Targets, products_of
 from dpsql.pgm.linear import apply, whole_marginal
+from dpsql.pgm.measurements import Candidate, Query
 from dpsql.workload.term import Pattern, at_least
 from dpsql.workload.workload import Product
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.modelled import answer_from, candidate_of
+from dpsql.answer.model_answers import answer_from, candidate_of
 from dpsql.dbapi.connection import Connection
 from dpsql.learn.relaxed import ProductMixture
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse_select
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse_select
 
 NAMES = [f"q{i}" for i in range(12)]
 ROWS = np.random.default_rng(1).random((400, 12)) < np.linspace(0.2, 0.8, 12)

@@ -17,10 +17,10 @@ import pytest
 
 import dpsql
 from dpsql.answer.codec import zipped
-from dpsql.answer.synthetics import Synthetic
+from dpsql.answer.synthetic_tables import Synthetic
 from dpsql.dbapi.connection import Connection
 from dpsql.learn.rap import run_rap
-from dpsql.privacy.accounting import rho_for
+from dpsql.privacy.budget.accounting import rho_for
 from tests.support.people import people
 
 pytestmark = pytest.mark.slow

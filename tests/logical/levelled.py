@@ -22,11 +22,11 @@ from dpsql.logical.facts import PlanFacts
 from dpsql.logical.inference import infer_facts
 from dpsql.logical.nodes import BoundStatement
 from dpsql.logical.rules import ruled
-from dpsql.sql.declared_views import with_views
-from dpsql.sql.language import locate
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from dpsql.sql.qualified import unqualified
+from dpsql.sql.rewrites.declared_views import with_views
+from dpsql.sql.rewrites.qualified import unqualified
+from dpsql.sql.shell.language import locate
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.gate.answers import refused
 from tests.gate.record import FEW, key_of, opened, read_record
 from tests.gate.worlds import worlds

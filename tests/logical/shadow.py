@@ -25,8 +25,8 @@ from dpsql.logical.nodes import (
     expressions_of,
     inputs_of,
 )
-from dpsql.sql.lexemes import Fragment, split_statements
-from dpsql.sql.parse import Statement, parse
+from dpsql.sql.text.lexemes import Fragment, split_statements
+from dpsql.sql.text.parse import Statement, parse
 from tests.gate.record import FEW, key_of, opened
 from tests.gate.worlds import worlds
 from tests.logical.planned import walk_plan

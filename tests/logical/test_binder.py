@@ -24,8 +24,8 @@ from dpsql.logical.nodes import (
     columns_of,
     inputs_of,
 )
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.logical.planned import walk_plan
 from tests.logical.shadow import misplaced
 

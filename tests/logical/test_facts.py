@@ -14,9 +14,9 @@ from dpsql.logical.levels import RelationLevel
 from dpsql.logical.nodes import BoundStatement, LogicalAggregate, LogicalBound, inputs_of
 from dpsql.logical.rules import ruled
 from dpsql.records import replace
-from dpsql.sql.declared_views import with_views
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.rewrites.declared_views import with_views
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.logical.planned import COLUMNS, catalog, walk_plan
 
 VIEWS = {"few": View("few", "SELECT * FROM visits", max_rows=2)}

@@ -11,7 +11,7 @@ import pytest
 import sqlglot
 
 from dpsql.sql.functions import is_aggregate
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from tests.gate.record import read_record
 from tests.logical.shadow import (
     StoredSchema,

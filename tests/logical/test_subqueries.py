@@ -10,10 +10,10 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.levels import RelationLevel
 from dpsql.records import replace
-from dpsql.sql.declared_views import with_views
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from dpsql.sql.qualified import unqualified
+from dpsql.sql.rewrites.declared_views import with_views
+from dpsql.sql.rewrites.qualified import unqualified
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.logical.planned import COLUMNS, catalog
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.sql.absent_groups import NOTE
+from dpsql.sql.groups.absent_groups import NOTE
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables

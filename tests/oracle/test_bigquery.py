@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.seam import zero_noise
 from tests.support.tables import statements_of
 

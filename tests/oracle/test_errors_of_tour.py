@@ -23,8 +23,8 @@ from dpsql.dbapi.connection import Connection
 from dpsql.engine.matrix import Asking
 from dpsql.engine.statements import read_job
 from dpsql.engine.terms import Terms
-from dpsql.privacy.noise import SAMPLERS
-from dpsql.sql.parse import reparse
+from dpsql.privacy.noise.samplers import SAMPLERS
+from dpsql.sql.text.parse import reparse
 from tests.privacy.seam import SeededBits
 from tests.support.effort import effort
 from tests.support.seam import zero_noise

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.catalog.derive import derive
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.unit_local import JoinRows, Scan
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.relation.derive import derive
+from dpsql.relation.row_view import RowView
+from dpsql.relation.unit_local import JoinRows, Scan
 from tests.oracle.test_private_joins import CATALOG, LINES, differences, star
 from tests.support.seam import zero_noise
 from tests.support.tables import open_tables, write_tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.sql import listed_rows
+from dpsql.sql.public import public_combinations as listed_rows
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, open_tables
 

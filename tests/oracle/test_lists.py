@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.sql.cells.signed_products import Pieces
 from dpsql.sql.query import Expression
-from dpsql.sql.signed_products import Pieces
 from dpsql.workload.term import Pattern
 from tests.support.differences import agree, answerable, differences
 from tests.support.effort import effort
@@ -313,8 +313,8 @@ def _nobody(self: Pieces, listing: object) -> Pattern:
 
 
 FAULTS = {
-    "conditions of the first row": ("dpsql.sql.signed_products.Pieces.of_row", _first_row),
-    "rows without a match are lost": ("dpsql.sql.signed_products.Pieces._unmatched", _nobody),
+    "conditions of the first row": ("dpsql.sql.cells.signed_products.Pieces.of_row", _first_row),
+    "rows without a match are lost": ("dpsql.sql.cells.signed_products.Pieces._unmatched", _nobody),
 }
 
 

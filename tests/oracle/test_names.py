@@ -18,9 +18,9 @@ import pytest
 from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
-from dpsql.sql.expressions import Expressions
+from dpsql.sql.measures.sums import _Amounts
 from dpsql.sql.query import Output
-from dpsql.sql.sums import _Amounts
+from dpsql.sql.shell.expressions import Expressions
 from tests.oracle.test_shapes import settle
 from tests.support.differences import Rows, agree, answerable, differences
 from tests.support.effort import effort, first_seed
@@ -243,10 +243,13 @@ def _by_carrier(amounts: _Amounts, name: str, node: exp.Expr) -> bool:
 
 
 FAULTS = {
-    "columns before aliases": ("dpsql.sql.expressions.find_alias", None),
-    "public columns taken for private ones": ("dpsql.sql.cell_edges._compared", _any_literal),
-    "positions before the star": ("dpsql.sql.expressions.Expressions.column_at", _written_item),
-    "public columns summed as bins": ("dpsql.sql.sums._Amounts.is_measure", _by_carrier),
+    "columns before aliases": ("dpsql.sql.shell.expressions.find_alias", None),
+    "public columns taken for private ones": ("dpsql.sql.cells.cell_edges._compared", _any_literal),
+    "positions before the star": (
+        "dpsql.sql.shell.expressions.Expressions.column_at",
+        _written_item,
+    ),
+    "public columns summed as bins": ("dpsql.sql.measures.sums._Amounts.is_measure", _by_carrier),
 }
 
 

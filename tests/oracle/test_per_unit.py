@@ -16,10 +16,10 @@ import pytest
 import dpsql
 from dpsql.catalog import Catalog
 from dpsql.catalog.catalog import Budget
-from dpsql.catalog.unit_local import DerivedTable
+from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.parse import reparse
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.parse import reparse
 from tests.support.clinic import TABLES, largest_change
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables, statements_of

@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.privacy.vault.open_tables import OpenTables
-from dpsql.sql import matched_rows
+from dpsql.sql.public import public_lookups as matched_rows
 from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables, statements_of

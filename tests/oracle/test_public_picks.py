@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from dpsql.sql import table_joins
+from dpsql.sql.shell import table_joins
 from tests.suites.suite import compared
 from tests.support.seam import zero_noise
 from tests.support.tables import World, open_tables

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 import dpsql
-from dpsql.sql import joined
+from dpsql.sql.public import public_joins as joined
 from dpsql.sql.scope import Scope
 from tests.oracle.test_lists import alike
 from tests.support.differences import agree, differences

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.catalog.view import RowView
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.stored_rows import StoredRows
 from dpsql.privacy.vault.unit.rows import Rows
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
+from dpsql.relation.row_view import RowView
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables

@@ -11,7 +11,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.frames import WindowFrame, read_frame
+from dpsql.sql.shell.frames import WindowFrame, read_frame
 from tests.support.seam import zero_noise
 
 CATALOG = """

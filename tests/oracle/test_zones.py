@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.catalog.domain import Spans
-from dpsql.sql.time_zones import find_runs
+from dpsql.sql.dialects.time_zones import find_runs
 from tests.support.seam import zero_noise
 from tests.support.tables import World, open_tables
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from dpsql.catalog.view import NO_LINES
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import check
 from dpsql.page import workers
 from dpsql.page.json_shapes import Shape
 from dpsql.page.serving import Page
+from dpsql.relation.row_view import NO_LINES
 from dpsql.server.users import Users
 from tests.support.browser import open_browser, require_browser
 from tests.support.paged import Knocker, paged

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Floats
 from dpsql.errors import OperationalError, ProgrammingError
-from dpsql.learn.handle import Candidate, Measured
 from dpsql.pgm.fit import check, fit, make_consistent
 from dpsql.pgm.linear import adjoint, apply, estimate_total, norm2, whole_marginal
+from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.pgm.model import GraphicalModel
 from dpsql.pgm.tree import ModelTooLarge, junction_tree, model_cells
 from dpsql.workload.workload import Product

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpsql.learn.handle import Measured
 from dpsql.pgm.fit import fit
 from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.measurements import Measured
 from dpsql.pgm.sample import category_rows, round_counts
 
 DOMAIN = {"a": 4, "b": 3, "c": 5, "d": 2}

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.plan import Workload, select
-from dpsql.search.bounds import svd_bound
+from dpsql.search.bounds.singular_values import svd_bound
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise
 

@@ -16,11 +16,11 @@ from dpsql.plan.choice import Chooser
 from dpsql.plan.drawn_variance import _coarse_of
 from dpsql.plan.limits import CAP, find_limits
 from dpsql.plan.request import METRIC, Planned, Request, expected_error, make_plan
+from dpsql.plan.target import mean_variances, reading_variance
 from dpsql.search.coarse_noise import AMOUNTS, Contest, drawn_part
 from dpsql.search.select import choose
 from dpsql.strategy.noise_law import laplace_variance
 from dpsql.strategy.product import assemble
-from dpsql.workload.target import mean_variances, reading_variance
 from dpsql.workload.workload import Workload
 from tests.support.effort import IS_LARGE, beyond, effort
 

@@ -17,10 +17,12 @@ from dpsql.algebra.blocks import WidthRanges
 from dpsql.dbapi.connection import Connection
 from dpsql.plan import request
 from dpsql.records import replace
-from dpsql.search import cache, meter, select
-from dpsql.search.meter import limited, may_go_on, metered, share, spend
+from dpsql.search import select
+from dpsql.search import strategy_cache as cache
+from dpsql.search import work_limit as meter
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
+from dpsql.search.work_limit import limited, may_go_on, metered, share, spend
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import ProductLike, Workload
 from tests.support.effort import IS_LARGE

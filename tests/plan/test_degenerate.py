@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.settings import FAMILIES, PUBLISHED
+from dpsql.settings.table import FAMILIES, PUBLISHED
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 

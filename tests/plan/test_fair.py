@@ -12,8 +12,8 @@ from benchmarks import fair
 from dpsql.plan.limits import FAIR, NEAR_ALONE
 from dpsql.plan.request import Request
 from dpsql.records import replace
-from dpsql.search.meter import BRIEF
 from dpsql.search.select import choose
+from dpsql.search.work_limit import BRIEF
 from dpsql.workload.workload import Workload
 from tests.support.effort import IS_LARGE, beyond
 

@@ -12,7 +12,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import check
-from dpsql.search import opt0
+from dpsql.search.one_attribute import opt0
 from dpsql.search.search_cache import SearchCache
 from tests.support.effort import IS_LARGE
 

@@ -21,16 +21,16 @@ from dpsql.plan.candidate_plan import least_error, worst_of
 from dpsql.plan.choice import Chooser
 from dpsql.plan.limits import FAIR, find_limits
 from dpsql.plan.request import Request, make_plan
-from dpsql.search.distinct_queries import LowRank, read_few
-from dpsql.search.interchange import fits
-from dpsql.search.low_rank import few_candidates, gaussian_optimum
+from dpsql.plan.target import reading_variance
+from dpsql.search.marginals.residual import affordable_steps
+from dpsql.search.one_attribute.distinct_queries import LowRank, read_few
+from dpsql.search.one_attribute.low_rank import few_candidates, gaussian_optimum
 from dpsql.search.problem import Problem
-from dpsql.search.reduction import groups, orbits_of, size_of
-from dpsql.search.residual import affordable_steps
 from dpsql.search.select import select
 from dpsql.search.shares import Reach
+from dpsql.search.symmetry.interchangeable_cells import fits
+from dpsql.search.symmetry.reduction import groups, orbits_of, size_of
 from dpsql.strategy.noise_law import Noise
-from dpsql.workload.target import reading_variance
 from dpsql.workload.workload import Workload
 from tests.support.effort import beyond
 

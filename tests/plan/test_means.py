@@ -16,7 +16,9 @@ import pytest
 import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.search import cache, gram_parts, hierarchy, joint, low_rank_descent, opt0
+from dpsql.search import strategy_cache as cache
+from dpsql.search.one_attribute import gram_parts, hierarchy, low_rank_descent, opt0
+from dpsql.search.unions import joint
 from tests.support.seam import zero_noise
 
 CATALOG = """

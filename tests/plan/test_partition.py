@@ -26,10 +26,10 @@ from dpsql.plan.division import GAIN, PlannedAlone, in_pieces, part_of, total_of
 from dpsql.plan.partition import MOST, Forecaster, best_partition
 from dpsql.plan.plan import shared_error
 from dpsql.plan.request import Request, choose_one, expected_error, make_plan
-from dpsql.search.meter import IN_ALL, PLANNING, limited, metered
+from dpsql.plan.target import Target
+from dpsql.search.work_limit import IN_ALL, PLANNING, limited, metered
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.layout import Place
-from dpsql.workload.target import Target
 from tests.support.effort import beyond
 
 SIZES = (2, 3, 5, 8, 12, 24, 52, 100, 366, 1000)

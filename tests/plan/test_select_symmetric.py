@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.search import cache
+from dpsql.search import strategy_cache as cache
 from dpsql.search.select import CERTIFIED, Selection, choose
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.symmetric import SymmetricStrategy

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.levels import Structured
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.settings import FAMILIES, PUBLISHED
+from dpsql.settings.table import FAMILIES, PUBLISHED
 from dpsql.strategy.base import Block, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.symmetric import SymmetricStrategy

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.blocks import IdentityTotal
-from dpsql.search.interchange import symmetric_optimum
+from dpsql.search.symmetry.interchangeable_cells import symmetric_optimum
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import Workload
 

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from benchmarks.reference.symmetric_sums import plan_all_marginals
-from dpsql.search.bounds import svd_bound
+from dpsql.search.bounds.singular_values import svd_bound
 from dpsql.search.select import select
 from dpsql.workload.workload import Workload
 

@@ -22,14 +22,14 @@ import pytest
 
 import dpsql
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.errors import Error
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.conformance import FORMS, find_faults
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.plugins import GROUP
 from dpsql.privacy.vault.vault import TableVault, Vault
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.support.packages import folder_of_packages, install
 from tests.support.seam import zero_noise

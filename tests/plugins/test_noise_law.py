@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.typed import ROUNDING
+from dpsql.answer.sql_types import ROUNDING
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import DataError, Error, OperationalError
-from dpsql.privacy import noise
+from dpsql.privacy.noise import samplers as noise
 from dpsql.strategy import noise_law
 from dpsql.strategy.noise_law import LAPLACE, law
 from tests.privacy.seam import SeededBits
@@ -56,7 +56,7 @@ RANGES = (
 SOUND = """
 from fractions import Fraction
 from dpsql.strategy.noise_law import NoiseLaw
-from dpsql.privacy.noise import discrete_gaussian, discrete_laplace
+from dpsql.privacy.noise.samplers import discrete_gaussian, discrete_laplace
 
 LAW = NoiseLaw("{name}", {norm}, Fraction(1, {norm}), lambda scale: {variance}, 2.0)
 
@@ -122,7 +122,9 @@ def connection(tmp_path: Path, database: object) -> Iterator[Connection]:
 @pytest.fixture
 def seeded() -> Iterator[None]:
     seeds = count(1)
-    with mock.patch("dpsql.privacy.measure.Bits", side_effect=lambda: SeededBits(next(seeds))):
+    with mock.patch(
+        "dpsql.privacy.doors.measure.Bits", side_effect=lambda: SeededBits(next(seeds))
+    ):
         yield
 
 

@@ -16,11 +16,11 @@ import pytest
 from sqlglot import exp
 
 import dpsql
-from dpsql import settings
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.search import select
-from dpsql.sql import aggregates, moments
+from dpsql.settings import table as settings
+from dpsql.sql.measures import aggregates, moments
 from dpsql.ui import formats
 from tests.support.packages import folder_of_packages
 from tests.support.seam import zero_noise
@@ -45,8 +45,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.sql.aggregates import aggregate
-from dpsql.sql.sums import amount
+from dpsql.sql.measures.aggregates import aggregate
+from dpsql.sql.measures.sums import amount
 
 
 @aggregate(exp.CovarPop)
@@ -163,7 +163,7 @@ def test_a_family_of_strategies(
     counts = [f"COUNT(*) FILTER (WHERE a {sign} 8) AS n{i}" for i, sign in enumerate(("<", ">="))]
     sql = f"SELECT {', '.join(counts)}, COUNT(*) FILTER (WHERE a = 3) AS n FROM t"
     add("halves", HALVES)
-    # A family that can be chosen by name has its name in FAMILIES of dpsql.settings.
+    # A family that can be chosen by name has its name in FAMILIES of dpsql.settings.table.
     mechanism = settings.SETTINGS["mechanism"]
     named = replace(mechanism, kind=settings._words(*settings.MECHANISMS, "halves"))
     monkeypatch.setitem(settings.SETTINGS, "mechanism", named)

@@ -37,7 +37,6 @@ from dpsql.catalog.domain import (
     Times,
     Values,
 )
-from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.files import source as sources
 from dpsql.privacy.vault.files.database import find_relation
@@ -46,6 +45,7 @@ from dpsql.privacy.vault.files.source import connect
 from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.privacy.vault.unit.rows import Rows, line_up, load_rows, tally, view
 from dpsql.privacy.vault.unit.unit_numbers import Digest
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 
 SALT = "00112233445566778899aabbccddeeff"

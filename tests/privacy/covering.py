@@ -16,9 +16,9 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Values
-from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.files.source import quote
 from dpsql.privacy.vault.unit.rows import fits
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, FLAGS, NUMBERS, TIMES, WORDS
 from tests.support.tables import insert, scribe

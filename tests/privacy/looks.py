@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Identity, Prefix
 from dpsql.algebra.operator import Operator
-from dpsql.learn.handle import Candidate
-from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.filter import Run
-from dpsql.privacy.look import Looks, SumLooks, open_handle, open_sums
-from dpsql.privacy.receipt import Receipt, issue
-from dpsql.privacy.vaults import Vaults
+from dpsql.pgm.measurements import Candidate
+from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.budget.receipt import Receipt, issue
+from dpsql.privacy.doors.look import Looks, SumLooks, open_handle, open_sums
+from dpsql.privacy.doors.privacy_filter import Run
+from dpsql.privacy.doors.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dpsql.errors import Error
-from dpsql.privacy.accounting import Policy, laplace_cost
-from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.receipt import Receipt
+from dpsql.privacy.budget.accounting import Policy, laplace_cost
+from dpsql.privacy.budget.ledger import Ledger
+from dpsql.privacy.budget.receipt import Receipt
 
 POLICY = Policy(Fraction(1), Fraction(1, 10**9))
 PURE = Policy(Fraction(1), Fraction(0))

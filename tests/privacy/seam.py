@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dpsql.privacy.entropy import Bits, Words
+from dpsql.privacy.noise.entropy import Bits, Words
 
 T = TypeVar("T")
 

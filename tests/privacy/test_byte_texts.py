@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault.codes import digests, row_texts, text_names
+from dpsql.privacy.vault.codes import digests, row_texts
+from dpsql.privacy.vault.codes import text_dictionary as text_names
 from dpsql.privacy.vault.codes.byte_texts import LONG, ByteTexts
 from dpsql.privacy.vault.codes.digests import first_digits
 from dpsql.privacy.vault.codes.row_texts import write_rows
 from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.codes.text_names import TextNames
+from dpsql.privacy.vault.codes.text_dictionary import TextNames
 from dpsql.privacy.vault.unit import unit_numbers
 from dpsql.privacy.vault.unit.unit_numbers import Digest, UnitNumbers
 

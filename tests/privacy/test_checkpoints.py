@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from dpsql.errors import BudgetExceeded, Error
-from dpsql.privacy import ledger as ledger_module
-from dpsql.privacy import ledger_file
-from dpsql.privacy.accounting import Policy, gaussian_cost, laplace_cost
-from dpsql.privacy.anchor import Anchor
-from dpsql.privacy.chain import Entry, State, read_checkpoint, read_terms
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget import ledger as ledger_module
+from dpsql.privacy.budget import ledger_file
+from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.budget.anchor import Anchor
+from dpsql.privacy.budget.hash_chain import Entry, State, read_checkpoint, read_terms
+from dpsql.privacy.budget.ledger import Ledger
 from dpsql.records import replace
 from tests.privacy.place import POLICY, Place, refused, spend
 from tests.support.effort import effort, first_seed

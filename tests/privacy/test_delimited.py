@@ -27,12 +27,13 @@ from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.delimited import ENCODINGS, KEYS, OF_BYTES, Delimited, code_page
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import Asked, Form
-from dpsql.privacy.vault.files import joined_lines, lines
+from dpsql.privacy.vault.files import lines
+from dpsql.privacy.vault.files import quoted_newlines as joined_lines
+from dpsql.privacy.vault.files.csv_patterns import spelling
 from dpsql.privacy.vault.files.duckdb import FILES as ENGINE
 from dpsql.privacy.vault.files.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
 from dpsql.privacy.vault.files.lines import find_unread
 from dpsql.privacy.vault.files.source import connect
-from dpsql.privacy.vault.files.spellings import spelling
 from dpsql.privacy.vault.files.text_files import open_text
 from dpsql.records import replace
 from tests.support.effort import effort

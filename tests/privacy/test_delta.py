@@ -20,7 +20,7 @@ from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import cells_of
 from tests.privacy.delta_tables import Row, arrow, written

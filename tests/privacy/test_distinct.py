@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.sought import Sought
+from dpsql.catalog.discovery import Sought
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.privacy import find_keys
-from dpsql.privacy.discovery import Discovery
-from dpsql.privacy.find_keys import _choose, _weights
+from dpsql.privacy.doors import find_keys
+from dpsql.privacy.doors.discovery import Discovery
+from dpsql.privacy.doors.find_keys import _choose, _weights
 from dpsql.privacy.vault.unit import key_counts
 from dpsql.privacy.vault.unit.key_counts import NO_VALUE, Pairs, _bounded
 from dpsql.privacy.vault.unit.unit_numbers import Digest, Units

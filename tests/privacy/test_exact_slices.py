@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpsql.algebra import blocks
 from dpsql.algebra.blocks import multiply_slabs
 from dpsql.algebra.integer_rows import KronRows
-from dpsql.privacy import exact
-from dpsql.privacy.exact import apply_rows, room_for
+from dpsql.privacy.doors import exact_products as exact
+from dpsql.privacy.doors.exact_products import apply_rows, room_for
 
 
 @pytest.mark.parametrize("free", [(0,), (1,), (2,), (0, 2)])

@@ -19,7 +19,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import Error
-from dpsql.privacy.vault.files.readers import end_readers
+from dpsql.privacy.vault.files.duckdb_pool import end_readers
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
 from dpsql.workload.cells import Cells

@@ -19,10 +19,10 @@ import pytest
 
 import dpsql
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.connection import raise_budget
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.relation.row_view import RowView
 from tests.support.seam import zero_noise
 
 NAMES = ["Ann", "O'Neil", "a,b", 'say "hi"', "é", "ß", "x y", "日本", "NA", "0"]

@@ -235,7 +235,7 @@ def test_lines_of_json_that_are_no_objects_are_no_rows(tmp_path: Path) -> None:
         file.write(
             b'[1]\n{"v": 1\n\xff\n{"v": {"a": 2}}\n\n{"v": "\\ud800"}\n' + b"[" * 10**5 + b"\n"
         )
-    from dpsql.privacy.vault.unread import find_unread
+    from dpsql.privacy.vault.rejected_lines import find_unread
 
     table = Table("t", str(path), Unit(), {}, options=Delimited(header=("v",)).options())
     asked = [Asked("v", "number")]

@@ -18,12 +18,13 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.failures import Unread
-from dpsql.privacy.vault.files import instants, refused_types
+from dpsql.privacy.vault.files import refused_types
 from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import timestamps as instants
 from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
+from dpsql.privacy.vault.sealed_errors import Unread
 from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.additivity import CLOCKS, DATES

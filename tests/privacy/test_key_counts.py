@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsql.catalog.sought import Sought
-from dpsql.privacy import find_keys
-from dpsql.privacy.discovery import CountedDiscovery
-from dpsql.privacy.entropy import Bits
-from dpsql.privacy.find_keys import _count, choose_weighed
-from dpsql.privacy.noise import SAMPLERS
-from dpsql.privacy.partitions import least_shown
-from dpsql.privacy.tails import gaussian_tail, laplace_tail
+from dpsql.catalog.discovery import Sought
+from dpsql.privacy.doors import find_keys
+from dpsql.privacy.doors.discovery import CountedDiscovery
+from dpsql.privacy.doors.find_keys import _count, choose_weighed
+from dpsql.privacy.noise.entropy import Bits
+from dpsql.privacy.noise.partition_selection import least_shown
+from dpsql.privacy.noise.samplers import SAMPLERS
+from dpsql.privacy.noise.tail_bounds import gaussian_tail, laplace_tail
 from dpsql.privacy.vault.unit.key_counts import NO_KEY, NO_VALUE, Pairs
 from tests.privacy.seam import Paths
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.composite_keys import join_key, joint_column
+from dpsql.catalog.discovery import Sought
 from dpsql.catalog.domain import Values
-from dpsql.catalog.joint_keys import join_key, joint_column
-from dpsql.catalog.sought import Sought
 from dpsql.errors import InternalError, ProgrammingError
-from dpsql.privacy.find_keys import _weights
+from dpsql.privacy.doors.find_keys import _weights
 from dpsql.privacy.vault.codes import combinations
 from dpsql.privacy.vault.codes.combinations import encode_joint, join_codes, split_codes
 from dpsql.privacy.vault.unit import key_counts

@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from dpsql.errors import LedgerError
-from dpsql.privacy.anchor import Anchor, read_anchor
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.anchor import Anchor, read_anchor
+from dpsql.privacy.budget.ledger import Ledger
 from tests.privacy.place import POLICY, PURE, Place, refused, spend
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dpsql.errors import DataError, LedgerError
-from dpsql.privacy import anchor, ledger_file
-from dpsql.privacy.accounting import Cost
-from dpsql.privacy.ledger import Ledger
-from dpsql.privacy.receipt import Receipt, issue
+from dpsql.privacy.budget import anchor, ledger_file
+from dpsql.privacy.budget.accounting import Cost
+from dpsql.privacy.budget.ledger import Ledger
+from dpsql.privacy.budget.receipt import Receipt, issue
 from tests.privacy.place import PURE, TENTH, Place, refused, spend
 
 
@@ -151,7 +151,7 @@ def test_the_receipt_exists_only_after_the_anchor_and_the_commit(
         sync(fd)
 
     monkeypatch.setattr(Ledger, "_advance", advanced)
-    monkeypatch.setattr("dpsql.privacy.ledger.issue", issued)
+    monkeypatch.setattr("dpsql.privacy.budget.ledger.issue", issued)
     monkeypatch.setattr(os, "fdatasync", synced)
     spend(ledger)
     assert [step for step in order if step[0] != "synced"] == [

@@ -11,8 +11,8 @@ import pytest
 
 from dpsql import files as durable
 from dpsql.errors import BudgetExceeded
-from dpsql.privacy.accounting import Policy
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.accounting import Policy
+from dpsql.privacy.budget.ledger import Ledger
 from tests.privacy.place import POLICY, PURE, TENTH, Place, refused, spend
 
 
@@ -145,5 +145,5 @@ def test_network_disks_are_recognised(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not durable.on_network_disk(tmp_path / "local" / "a", mounts)
     assert not durable.on_network_disk(Path("/"), mounts)
     assert not durable.on_network_disk(Path("/"), tmp_path / "none")
-    monkeypatch.setattr("dpsql.privacy.ledger.on_network_disk", lambda _: True)
+    monkeypatch.setattr("dpsql.privacy.budget.ledger.on_network_disk", lambda _: True)
     refused("E_LEDGER_IO", Place(tmp_path).create)

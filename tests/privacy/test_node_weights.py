@@ -19,19 +19,19 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy.exact import apply_rows_unbounded
-from dpsql.privacy.measure import check_cost
+from dpsql.privacy.doors.exact_products import apply_rows_unbounded
+from dpsql.privacy.doors.measure import check_cost
 from dpsql.privacy.vault.codes import tally as tallies
 from dpsql.privacy.vault.codes.node_weights import split_weight
 from dpsql.privacy.vault.codes.tally import tally_rows
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.strategy.direct_queries import QueriesStrategy
 from dpsql.strategy.noise_law import Noise, law
-from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload import weights as weighing
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from dpsql.workload.weights import LOST, MOST_WEIGHT, REAL_BITS, block_unit, weights_of
-from tests.privacy.test_measure import FakeVault, FakeVaults, pay
+from tests.privacy.doors.test_measure import FakeVault, FakeVaults, pay
 from tests.support.tables import scribe
 
 SALT = b"0123456789abcdef"

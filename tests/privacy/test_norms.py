@@ -7,8 +7,8 @@ import pytest
 
 from dpsql.algebra.blocks import Dense, Identity, Weighted
 from dpsql.errors import InternalError
-from dpsql.privacy import sensitivity as norms
-from dpsql.privacy.sensitivity import Reader, are_disjoint, joint_norm, largest_column
+from dpsql.privacy.doors import sensitivity as norms
+from dpsql.privacy.doors.sensitivity import Reader, are_disjoint, joint_norm, largest_column
 from dpsql.strategy.noise_law import Norm
 from dpsql.workload.workload import Product
 from tests.privacy.looks import cell, dense, some_candidate, whole

@@ -15,9 +15,9 @@ import dpsql
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import OperationalError
-from dpsql.privacy import opendp_noise
-from dpsql.privacy.exact import apply_rows, apply_rows_unbounded, apply_unbounded
-from dpsql.privacy.opendp_noise import HIGHEST, LOWEST, certified
+from dpsql.privacy.doors.exact_products import apply_rows, apply_rows_unbounded, apply_unbounded
+from dpsql.privacy.noise import opendp_noise
+from dpsql.privacy.noise.opendp_noise import HIGHEST, LOWEST, certified
 from dpsql.strategy.noise_law import Noise
 from tests.privacy.judge import agrees, chi_square, gaussian_masses, laplace_masses
 
@@ -115,7 +115,7 @@ def test_the_samplers_of_a_release_are_opendps(
     other: Path, opendp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("sampler", "Bits"):
-        monkeypatch.delattr(f"dpsql.privacy.measure.{name}")
+        monkeypatch.delattr(f"dpsql.privacy.doors.measure.{name}")
     with dpsql.connect(other, epsilon=1) as connection:
         connection.execute(BY_SEX)
 

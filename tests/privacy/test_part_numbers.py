@@ -12,9 +12,9 @@ import pytest
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.unit_local import Among, FilterRows, Scan, UnitLocal, WindowRows
 from dpsql.privacy.vault.unit import unit_sums
-from dpsql.privacy.vault.unit.frame import Frame, Lane
+from dpsql.privacy.vault.unit.relation_frame import Frame, Lane
+from dpsql.relation.unit_local import Among, FilterRows, Scan, UnitLocal, WindowRows
 from tests.support.clinic import Clinic, draw_data
 
 MOST = 4

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.privacy import look, true_answers
-from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.doors import exact_counts as true_answers
+from dpsql.privacy.doors import look
+from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.term import Pattern
 from tests.privacy.looks import World, dense, some_candidate

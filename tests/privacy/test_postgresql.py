@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.discovery import Sought
 from dpsql.catalog.domain import Labels
-from dpsql.catalog.sought import Sought
-from dpsql.catalog.view import RowView
 from dpsql.errors import InternalError
 from dpsql.privacy.vault.servers import group_sql, postgresql_sql
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.servers.postgresql_sql import PostgresDialect
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from tests.privacy.additivity import CLOCKS, DATES, NUMBERS, WORDS
 from tests.privacy.covering import Drawn, Row, draw_sets, draw_table

@@ -17,7 +17,7 @@ import pytest
 import dpsql
 from dpsql.engine import engine
 from dpsql.errors import Error
-from dpsql.privacy import vaults as vaults
+from dpsql.privacy.doors import vaults
 from dpsql.privacy.vault.files.source import quote
 from tests.support.effort import effort
 from tests.support.postgres import Server

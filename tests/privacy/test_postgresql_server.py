@@ -19,7 +19,7 @@ from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.dbapi.site import open_site
 from dpsql.errors import Error, UsageError
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.files.source import quote
 from dpsql.privacy.vault.servers import postgresql, postgresql_rows, versions
 from tests.support.paused import WAIT, Paused

@@ -14,7 +14,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.files import source as source_files
-from dpsql.privacy.vault.files.readers import end_readers
+from dpsql.privacy.vault.files.duckdb_pool import end_readers
 from dpsql.privacy.vault.files.source import CONFIG
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Cells

@@ -13,10 +13,10 @@ import pytest
 
 import dpsql
 from dpsql.errors import InternalError
-from dpsql.privacy.vault.files import readers
-from dpsql.privacy.vault.files.readers import KEPT, end_readers, reader
+from dpsql.privacy.doors.vaults import open_ahead
+from dpsql.privacy.vault.files import duckdb_pool as readers
+from dpsql.privacy.vault.files.duckdb_pool import KEPT, end_readers, reader
 from dpsql.privacy.vault.files.source import connect
-from dpsql.privacy.vaults import open_ahead
 from dpsql.sealed import Ahead
 from tests.support.tables import open_tables, scribe
 

@@ -19,18 +19,19 @@ import duckdb
 import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.discovery import Sought
 from dpsql.catalog.domain import IntegerRange
-from dpsql.catalog.header import read_header
-from dpsql.catalog.sought import Sought
-from dpsql.catalog.unit_local import DerivedTable, JoinRows, Scan
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
-from dpsql.privacy.vault.codes import tally, whole_numbers
+from dpsql.privacy.vault.codes import distinct_integers as whole_numbers
+from dpsql.privacy.vault.codes import tally
 from dpsql.privacy.vault.files import duckdb as files
 from dpsql.privacy.vault.files import lines
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.unit import key_counts, unit_counts, unit_numbers
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.relation.header import read_header
+from dpsql.relation.unit_local import DerivedTable, JoinRows, Scan
 from tests.support.postgres import Server
 
 SALT = bytes(32)

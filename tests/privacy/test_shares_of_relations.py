@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.catalog.unit_local import DerivedTable, UnitLocal, scanned
 from dpsql.privacy.vault.codes.spill import (
     BESIDE,
     SpillRoom,
@@ -25,6 +24,7 @@ from dpsql.privacy.vault.data_engine import Batch, Values64
 from dpsql.privacy.vault.unit import unit_numbers
 from dpsql.privacy.vault.unit.local_rows import rows_of, take_stock
 from dpsql.privacy.vault.unit.rows import Rows, line_up, load_rows
+from dpsql.relation.unit_local import DerivedTable, UnitLocal, scanned
 from tests.audit.relations import SOUND, draw_relation
 from tests.support.clinic import (
     DIGEST,

@@ -18,12 +18,12 @@ import pytest
 import dpsql
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, Labels, Values
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable, Error
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.vault import TableVault
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Cells, cells_of
 from tests.privacy.additivity import DATES, KINDS, TIMES, arrow
 from tests.privacy.covering import draw_sets, draw_table

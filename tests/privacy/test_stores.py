@@ -23,7 +23,7 @@ from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import CatalogError, DataUnavailable, Error
-from dpsql.privacy.inspect import Figures
+from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.privacy.vault.files import stores
 from dpsql.privacy.vault.files.partitions import NULL

@@ -15,12 +15,12 @@ import pytest
 
 import dpsql
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.chain import subkey
+from dpsql.privacy.budget.hash_chain import subkey
+from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.vault import vault
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.servers.registry import find_dialect
 from dpsql.privacy.vault.vault import TableVault
-from dpsql.privacy.vaults import Vaults
 from tests.privacy.covering import Drawn, draw_sets, draw_table
 
 SALT = bytes(range(160, 192))

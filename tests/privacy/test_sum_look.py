@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dpsql.errors import BudgetExceeded, InternalError, LedgerError
-from dpsql.learn.handle import SumHandle
-from dpsql.privacy import look
-from dpsql.privacy.look import SumLooks, open_sums
+from dpsql.pgm.measurements import SumHandle
+from dpsql.privacy.doors import look
+from dpsql.privacy.doors.look import SumLooks, open_sums
 from dpsql.strategy.noise_law import Noise
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
-from dpsql.privacy.accounting import Cost, Policy, cost_of, gaussian_cost, laplace_cost
-from dpsql.privacy.chain import Cause
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.accounting import Cost, Policy, cost_of, gaussian_cost, laplace_cost
+from dpsql.privacy.budget.hash_chain import Cause
+from dpsql.privacy.budget.ledger import Ledger
 from tests.privacy.place import POLICY, TENTH, Place, refused, spend
 from tests.support.effort import effort, first_seed
 
@@ -168,7 +168,7 @@ def test_an_entry_whose_delta_cannot_be_read_is_tampered_with(here: Place) -> No
     keys(ledger)
     entry = ledger.entries()[1]
     broken = replace(entry, detail='{"statements": 1, "sql": "", "delta": [1]}')
-    from dpsql.privacy.chain import read_cost
+    from dpsql.privacy.budget.hash_chain import read_cost
 
     with pytest.raises(LedgerError):
         read_cost(broken)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from dpsql.errors import BudgetExceeded
-from dpsql.privacy.accounting import Policy, laplace_cost
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.accounting import Policy, laplace_cost
+from dpsql.privacy.budget.ledger import Ledger
 from tests.support.effort import effort
 
 SECONDS = effort(4)

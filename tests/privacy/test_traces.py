@@ -32,17 +32,17 @@ import pytest
 
 import dpsql.privacy
 from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.composite_keys import join_key, joint_column
+from dpsql.catalog.discovery import Sought
 from dpsql.catalog.domain import IntegerRange, Values
-from dpsql.catalog.joint_keys import join_key, joint_column
-from dpsql.catalog.sought import Sought
-from dpsql.catalog.unit_local import UnitLocal
-from dpsql.privacy.discovery import CountedDiscovery, Discovery
-from dpsql.privacy.find_keys import _choose, _count
+from dpsql.privacy.doors.discovery import CountedDiscovery, Discovery
+from dpsql.privacy.doors.find_keys import _choose, _count
 from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.unit import matching
+from dpsql.privacy.vault.unit import unit_joins as matching
 from dpsql.privacy.vault.unit.local_rows import rows_of
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
+from dpsql.relation.unit_local import UnitLocal
 from dpsql.strategy.noise_law import GAUSSIAN
 from dpsql.workload.cells import Cells, Steps, Unions
 from tests.audit.relations import SOUND, draw_relation

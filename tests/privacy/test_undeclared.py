@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from dpsql.privacy.vault.data_engine import Asked, Form
+from dpsql.privacy.vault.files.csv_patterns import pattern
 from dpsql.privacy.vault.files.fetched_columns import (
     MISSING,
     TextPlaces,
@@ -25,7 +26,6 @@ from dpsql.privacy.vault.files.fetched_columns import (
     narrow_sql,
 )
 from dpsql.privacy.vault.files.source import connect, family, safe_type
-from dpsql.privacy.vault.files.spellings import pattern
 from dpsql.privacy.vault.unit.rows import ask
 from tests.privacy.additivity import KINDS, arrow
 from tests.support.effort import effort

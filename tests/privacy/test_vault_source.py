@@ -22,10 +22,10 @@ from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values, count_peri
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.failures import sealed
 from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
 from dpsql.privacy.vault.files.source import connect, is_switched_off, open_source
+from dpsql.privacy.vault.sealed_errors import sealed
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.sealed import hush
 from tests.support.one_reader import one_reader

@@ -16,7 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.vaults import Vaults
+from dpsql.privacy.doors.vaults import Vaults
 
 SQL = "SELECT sex, COUNT(*) FROM adult GROUP BY sex"
 

@@ -14,11 +14,11 @@ import pytest
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
-from dpsql.catalog.view import RowView
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Counts, Flags
 from dpsql.privacy.vault.unit.unit_numbers import Queue
 from dpsql.privacy.vault.vault import TableVault, Vault
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import Nodes, cells_of
 from tests.support.effort import effort
 from tests.support.tables import insert, scribe

@@ -8,8 +8,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault.codes import whole_numbers
-from dpsql.privacy.vault.codes.whole_numbers import find_distinct, in_groups
+from dpsql.privacy.vault.codes import distinct_integers as whole_numbers
+from dpsql.privacy.vault.codes.distinct_integers import find_distinct, in_groups
 from tests.support.effort import effort, first_seed
 
 

@@ -18,8 +18,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import BudgetExceeded
-from dpsql.privacy.accounting import Policy, laplace_cost
-from dpsql.privacy.ledger import Ledger
+from dpsql.privacy.budget.accounting import Policy, laplace_cost
+from dpsql.privacy.budget.ledger import Ledger
 
 
 def open_ledger(directory: Path, units: int) -> Ledger:

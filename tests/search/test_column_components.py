@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.search import column_components, opt0, opt_plus, select
+from dpsql.search import column_components, select
 from dpsql.search.column_components import components_of
-from dpsql.search.distinct_queries import read_few
-from dpsql.search.low_rank import few_candidates
+from dpsql.search.one_attribute import opt0
+from dpsql.search.one_attribute.distinct_queries import read_few
+from dpsql.search.one_attribute.low_rank import few_candidates
 from dpsql.search.problem import Problem
 from dpsql.search.search_cache import SearchCache
 from dpsql.search.select import choose
+from dpsql.search.unions import opt_plus
 from dpsql.workload.workload import Workload
 
 BANDS = np.kron(np.eye(5, dtype=np.int64), np.ones((1, 4), dtype=np.int64))

@@ -18,9 +18,9 @@ from dpsql.algebra.blocks import (
     WidthRanges,
 )
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.search import coa
-from dpsql.search import dual as convex
-from dpsql.search.meter import metered
+from dpsql.search.one_attribute import dual as convex
+from dpsql.search.unions import coa
+from dpsql.search.work_limit import metered
 from tests.support import triangle
 
 PER_UNIT = 4.224678889326836

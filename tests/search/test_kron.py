@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.search import opt0 as p_identity
-from dpsql.search.family import Family
-from dpsql.search.joint import Objective, Union, initial_thetas
 from dpsql.search.laplace import laplace_candidates
-from dpsql.search.opt_kron import cycle, kron_family, search_kron
+from dpsql.search.one_attribute import opt0 as p_identity
 from dpsql.search.problem import Problem
+from dpsql.search.unions.joint import Objective, Union, initial_thetas
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_kron import cycle, kron_family, search_kron
 from dpsql.workload.workload import Workload
 
 WORKLOAD = Workload(

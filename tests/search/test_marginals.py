@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.family import Family
-from dpsql.search.joint import Objective, Union, descend
-from dpsql.search.opt_m import WeightSearch, search_weights
 from dpsql.search.problem import Problem
-from dpsql.search.relaxation import evaluate, relax
+from dpsql.search.unions.joint import Objective, Union, descend
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_m import WeightSearch, search_weights
+from dpsql.search.unions.relaxation import evaluate, relax
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 

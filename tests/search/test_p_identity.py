@@ -20,9 +20,9 @@ from dpsql.algebra.blocks import (
 )
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.search import opt0 as p_identity
-from dpsql.search import p_inverse
-from dpsql.search.p_inverse import LeanInverse
+from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import p_inverse
+from dpsql.search.one_attribute.p_inverse import LeanInverse
 from dpsql.search.problem import FactorSet
 from dpsql.search.select import select
 

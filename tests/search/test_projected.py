@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.opt0 import minimise
+from dpsql.search.one_attribute.opt0 import minimise
 
 
 @pytest.mark.parametrize("signed", [False, True])

@@ -11,10 +11,10 @@ import pytest
 from benchmarks import unions
 from dpsql.algebra.operator import Floats
 from dpsql.errors import ProgrammingError
-from dpsql.search import dual
-from dpsql.search.opt0 import matrix, optimise
+from dpsql.search.one_attribute import dual
+from dpsql.search.one_attribute.opt0 import matrix, optimise
 from dpsql.search.select import choose, select
-from dpsql.settings import PUBLISHED
+from dpsql.settings.table import PUBLISHED
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.workload import Workload

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dpsql.search.meter import limited, may_go_on, metered, portion, spend
 from dpsql.search.search_cache import SearchCache
+from dpsql.search.work_limit import limited, may_go_on, metered, portion, spend
 
 
 def search(steps: int, asked: list[int]) -> list[int]:

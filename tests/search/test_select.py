@@ -13,7 +13,7 @@ import pytest
 from dpsql.algebra.integer_rows import largest_entry
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.search.bounds import svd_bound
+from dpsql.search.bounds.singular_values import svd_bound
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy
 from dpsql.workload.coarsen import coarsen

@@ -10,11 +10,11 @@ import pytest
 
 from dpsql.algebra.operator import Floats
 from dpsql.search import shares
-from dpsql.search.family import Family
 from dpsql.search.laplace import BLOCK_LIMIT, room
-from dpsql.search.opt_m import LocalOptimum, WeightSearch
 from dpsql.search.problem import Problem
 from dpsql.search.shares import share_anew
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_m import LocalOptimum, WeightSearch
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
 from dpsql.workload.workload import Workload
 

@@ -10,10 +10,10 @@ import pytest
 
 from dpsql.algebra.blocks import IdentityTotal, Total
 from dpsql.errors import ProgrammingError
-from dpsql.search import dual as convex
-from dpsql.search.interchange import fits, symmetric_optimum
-from dpsql.search.invariant import optimise
-from dpsql.search.reduction import Reduction, groups, orbits_of, reduce_group
+from dpsql.search.one_attribute import dual as convex
+from dpsql.search.symmetry.interchangeable_cells import fits, symmetric_optimum
+from dpsql.search.symmetry.invariant_strategy import optimise
+from dpsql.search.symmetry.reduction import Reduction, groups, orbits_of, reduce_group
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import Product, Workload
 from tests.support.symmetric import BINS, UNIONS, dense_gram, dense_rows, measured_rows, strategy_of

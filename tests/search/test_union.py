@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import minimize
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.family import Family
-from dpsql.search.joint import Objective
-from dpsql.search.opt_kron import identity_unions, maximal, search_union, split_weights
 from dpsql.search.problem import Problem
+from dpsql.search.unions.joint import Objective
+from dpsql.search.unions.kron_union import Family
+from dpsql.search.unions.opt_kron import identity_unions, maximal, search_union, split_weights
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Workload
 
@@ -79,7 +79,7 @@ def test_components_within_the_same_sets_are_weighed_as_one(
     R, totals = Objective(problem, family).tables((None,) * 6)
     w = np.linspace(1, 2, 7)
     error, slope, _, _ = family.error(w, R, totals, noise)
-    monkeypatch.setattr("dpsql.search.family.CLASSED", 1)
+    monkeypatch.setattr("dpsql.search.unions.kron_union.CLASSED", 1)
     seen: list[int] = []
     measure = Family.measure
 

@@ -21,7 +21,7 @@ from dpsql.server.scram import Verifier
 from dpsql.server.server import Server
 from dpsql.server.twin_connection import TwinError, all_of
 from dpsql.server.users import Users
-from dpsql.sql import lexemes
+from dpsql.sql.text import lexemes
 from tests.server.test_clients import PSQL
 from tests.support.effort import effort
 from tests.support.paged import Knocker, paged

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.server.server import Server
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from tests.support.served import Client, kinds, names, rows, served, told
 
 KINDS = ("x", "y", "it''s")

@@ -20,7 +20,7 @@ from dpsql.server.messages import Hangup, ProtocolError
 from dpsql.server.pipelined import Remembered
 from dpsql.server.server import Server
 from dpsql.server.statements import StatementRunner
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from tests.support.effort import effort, first_seed
 from tests.support.served import Client, served, write_certificate
 

@@ -170,7 +170,7 @@ class World:
     def _tomorrow(self) -> None:
         self.days += 1
         later = dt.date.today() + dt.timedelta(days=self.days)
-        for module in ("dbapi.repetitions", "sql.current_date"):
+        for module in ("dbapi.repetitions", "sql.text.current_date"):
             self.patch.setattr(f"dpsql.{module}.today", lambda: later)
 
 

@@ -12,9 +12,9 @@ import pytest
 from dpsql.dbapi.connection import raise_budget
 from dpsql.dbapi.site import Site, open_site
 from dpsql.errors import LedgerError
-from dpsql.privacy import ledger_file
-from dpsql.privacy.accounting import laplace_cost
-from dpsql.privacy.curator import verify_ledger
+from dpsql.privacy.budget import ledger_file
+from dpsql.privacy.budget.accounting import laplace_cost
+from dpsql.privacy.budget.curator_acts import verify_ledger
 from dpsql.server.server import Server
 from tests.support.served import Client, kinds, served, write_served
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpsql.server.route import SessionCommand, blank_but, route
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 DECLARED = {("t",), ("public", "t"), ("t.s",)}
 

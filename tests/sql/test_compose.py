@@ -15,9 +15,9 @@ from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.sql import compose
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import Statement, parse
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import Statement, parse
 from tests.gate.digest import digest
 from tests.sql.test_inline import CATALOG, build
 from tests.support.grammar import read_cases, verdict

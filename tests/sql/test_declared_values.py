@@ -9,7 +9,7 @@ import pytest
 
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import Span
-from dpsql.sql.evaluate import Evaluator, Operand
+from dpsql.sql.cells.evaluate import Evaluator, Operand
 from dpsql.sql.query import Expression
 
 HERE = Span.whole("v")

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.functions import TABLE, has, names, nearest_function
-from dpsql.sql.lexemes import Fragment
-from dpsql.sql.parse import parse
+from dpsql.sql.text.lexemes import Fragment
+from dpsql.sql.text.parse import parse
 
 WORKING = names("rows", "groups")
 ARGUMENTS = ("a", "a, b", "a, b, c", "", "'day', a", "a, 0.5")

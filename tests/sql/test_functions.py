@@ -26,9 +26,9 @@ from sqlglot import exp, parse_one
 import dpsql
 from dpsql.sealed import EvaluationError, Sealed
 from dpsql.sql import functions
-from dpsql.sql.derivative import gradient
 from dpsql.sql.functions import TABLE, Function
-from dpsql.sql.growth import bound_length
+from dpsql.sql.shell.derivative import gradient
+from dpsql.sql.text.growth import bound_length
 from tests.support.effort import first_seed
 from tests.support.oracle import ROOT, open_world
 from tests.support.seam import zero_noise

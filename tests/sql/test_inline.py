@@ -14,9 +14,9 @@ from dpsql.catalog.read import read_catalog
 from dpsql.errors import Error
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 
 CATALOG = """
 [budget]

@@ -10,8 +10,8 @@ import duckdb
 from sqlglot import exp
 
 import dpsql
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.effort import effort, first_seed
 
 EXPRESSIONS = effort(600)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
-from dpsql.sql.absent_groups import NOTE
-from dpsql.sql.constant_conditions import LIMITED
+from dpsql.sql.cells.constant_conditions import LIMITED
 from dpsql.sql.functions import names
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
+from dpsql.sql.groups.absent_groups import NOTE
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.tables import Tables, World, open_tables
 
 CATALOG = """

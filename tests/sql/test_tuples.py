@@ -10,8 +10,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpsql.sql.rewritten import NodeLimit, size_of
-from dpsql.sql.sugar import plain
+from dpsql.sql.rewrites.sugar import plain
+from dpsql.sql.rewrites.tree_parts import NodeLimit, size_of
 from tests.support.effort import effort, first_seed
 
 COMPARED = ("=", "<>", "<", "<=", ">", ">=")

@@ -21,14 +21,14 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import Cancellation
 from dpsql.sealed import Sealed, _Clock
-from dpsql.sql.collector import ended_anywhere
-from dpsql.sql.column_mentions import Below
-from dpsql.sql.derivative import MAX_TEXT, NoDerivative, gradient
-from dpsql.sql.evaluate import MAX_LINKS
-from dpsql.sql.growth import bound_length
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from dpsql.sql.rewritten import any_of
+from dpsql.sql.cells.column_mentions import Below
+from dpsql.sql.cells.evaluate import MAX_LINKS
+from dpsql.sql.rewrites.tree_parts import any_of
+from dpsql.sql.shell.derivative import MAX_TEXT, NoDerivative, gradient
+from dpsql.sql.text.cycle_collector import ended_anywhere
+from dpsql.sql.text.growth import bound_length
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.effort import IS_LARGE, effort
 from tests.support.forked import world
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.weak_cache import WeakCache
-from dpsql.search import opt0 as p_identity
+from dpsql.search.one_attribute import opt0 as p_identity
 from dpsql.strategy import axis
 from dpsql.strategy.axis import full_axis
 from dpsql.strategy.quantise import extended_diagonal_inverse, quantise, upper_inverse

@@ -20,8 +20,8 @@ from dpsql.answer.codec import Release, decode, encode
 from dpsql.errors import InternalError
 from dpsql.plan.memory import ResultSize, forecast_memory
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy.exact import checked
-from dpsql.privacy.measure import check_cost, measure
+from dpsql.privacy.doors.exact_products import checked
+from dpsql.privacy.doors.measure import check_cost, measure
 from dpsql.strategy.base import Block, Estimate, Forecast, Strategy
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.registry import OWN, decode_strategy

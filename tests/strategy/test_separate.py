@@ -13,8 +13,8 @@ from dpsql.algebra.blocks import Dense, Total
 from dpsql.algebra.operator import Floats
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy.measure import measure
-from dpsql.strategy import agreed_tables
+from dpsql.privacy.doors.measure import measure
+from dpsql.strategy import consistent_tables as agreed_tables
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.registry import decode_strategy
 from dpsql.strategy.separate import SeparateBlock, SeparateStrategy
@@ -135,7 +135,7 @@ def test_errors_are_those_of_the_answers(
     seed: int, small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not small:
-        monkeypatch.setattr("dpsql.strategy.agreement.MOST_AGREED", 12)
+        monkeypatch.setattr("dpsql.strategy.consistency_constraints.MOST_AGREED", 12)
     rng = np.random.default_rng(seed)
     strategy = random_strategy(seed, merged=0.5)
     variances = rng.uniform(0.5, 4, len(strategy.blocks)).tolist()
@@ -247,7 +247,7 @@ def test_more_than_fits_is_known_by_each_block_alone(monkeypatch: pytest.MonkeyP
     variances = [1.0 + k for k in range(len(strategy.blocks))]
     products = asked(2, strategy)
     whole = [strategy.forecast(variances).total(product) for product in products]
-    monkeypatch.setattr("dpsql.strategy.agreement.MOST_AGREED", 6)
+    monkeypatch.setattr("dpsql.strategy.consistency_constraints.MOST_AGREED", 6)
     strategy = random_strategy(2)  # tables of the very same rows are remembered
     forecast = strategy.forecast(variances)
     assert 0 < forecast.count <= 6

@@ -21,7 +21,7 @@ from dpsql.algebra.blocks import (
     Weighted,
     WidthRanges,
 )
-from dpsql.algebra.fading import Fading
+from dpsql.algebra.decayed_sums import Fading
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.algebra.levels import Levels, Structured
@@ -29,9 +29,9 @@ from dpsql.algebra.operator import Operator
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy import measure as door_of
-from dpsql.privacy.exact import apply_rows, apply_rows_unbounded, checked
-from dpsql.privacy.measure import check_cost, measure
+from dpsql.privacy.doors import measure as door_of
+from dpsql.privacy.doors.exact_products import apply_rows, apply_rows_unbounded, checked
+from dpsql.privacy.doors.measure import check_cost, measure
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.product import ProductStrategy, assemble
 from dpsql.strategy.structured import structured_axis

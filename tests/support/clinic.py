@@ -17,15 +17,15 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Reference, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Values
-from dpsql.catalog.header import read_header
-from dpsql.catalog.unit_local import DerivedTable, UnitLocal
-from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Batch, Values64
-from dpsql.privacy.vault.unit.frame import Frame
 from dpsql.privacy.vault.unit.local_rows import Stock, evaluate, rows_of, take_stock
+from dpsql.privacy.vault.unit.relation_frame import Frame
 from dpsql.privacy.vault.unit.rows import Rows, declared, line_up, load_rows, view
 from dpsql.privacy.vault.unit.unit_numbers import Digest
+from dpsql.relation.header import read_header
+from dpsql.relation.row_view import RowView
+from dpsql.relation.unit_local import DerivedTable, UnitLocal
 
 Row = tuple[Any, ...]
 Data = Mapping[str, Sequence[Row]]

@@ -17,16 +17,16 @@ import lark
 from lark.grammar import NonTerminal, Rule
 
 import dpsql
-from dpsql.answer.modelled import check_target
-from dpsql.answer.synthetics import check_name, find_synthetic
+from dpsql.answer.model_answers import check_target
+from dpsql.answer.synthetic_tables import check_name, find_synthetic
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import plan_offered
 from dpsql.dbapi.show import describe
-from dpsql.settings import BOTH, taken_by
+from dpsql.settings.table import BOTH, taken_by
 from dpsql.sql.compiled import Compiled
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import Statement, opens_list, parse
-from dpsql.sql.synthetic import Creation
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import Statement, opens_list, parse
+from dpsql.sql.text.synthetic import Creation
 
 ROOT = Path(__file__).parents[2]
 GRAMMAR = ROOT / "grammar"

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import dpsql
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from dpsql.workload.target import find_views
+from dpsql.plan.target import find_views
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.statements import Statement
 from tests.support.tables import BANDS, write_tables
 

@@ -17,17 +17,10 @@ from unittest import mock
 from dpsql import learn, plan, search
 from dpsql.learn import fixed
 from dpsql.plan import answer_weights
-from dpsql.search import (
-    gram_parts,
-    hierarchy,
-    joint,
-    low_rank_descent,
-    opposite_cells,
-    opt0,
-    opt_m,
-    symmetric_descent,
-)
-from dpsql.search.cache import cached_choice
+from dpsql.search.one_attribute import gram_parts, hierarchy, low_rank_descent, opt0
+from dpsql.search.strategy_cache import cached_choice
+from dpsql.search.symmetry import opposite_cells, symmetric_descent
+from dpsql.search.unions import joint, opt_m
 
 STEPS, STARTS = 6, 2
 PATIENCE = 4

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.privacy.noise import SAMPLERS
+from dpsql.privacy.noise.samplers import SAMPLERS
 
 
 def _nothing(bits: object, scale: Fraction, size: int) -> NDArray[np.int64]:

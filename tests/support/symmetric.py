@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import IdentityTotal, Total
-from dpsql.search.interchange import symmetric_optimum
+from dpsql.search.symmetry.interchangeable_cells import symmetric_optimum
 from dpsql.strategy.symmetric import SymmetricStrategy
 from dpsql.workload.workload import Product, Workload
 

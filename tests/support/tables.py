@@ -15,7 +15,7 @@ import duckdb
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 
 World = tuple[Connection, duckdb.DuckDBPyConnection]
 Tables: TypeAlias = "Mapping[str, str | tuple[str, Sequence[Sequence[Any]]]]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.dual import ConvexResult, certified
+from dpsql.search.one_attribute.dual import ConvexResult, certified
 
 
 def optimise(gram: Floats, *, maxiter: int = 5000) -> ConvexResult:

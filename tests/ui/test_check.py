@@ -16,12 +16,12 @@ import pytest
 
 import dpsql as package
 from dpsql.catalog.read import read_catalog
-from dpsql.catalog.view import RowView
 from dpsql.dbapi import checking
 from dpsql.dbapi import connection as dbapi
 from dpsql.errors import DataError
-from dpsql.privacy.inspect import Figures, inspect_rows
+from dpsql.privacy.doors.check_figures import Figures, inspect_rows
 from dpsql.privacy.vault.files.lines import FIELDS, NOT_UTF8, STRAY, UNCLOSED
+from dpsql.relation.row_view import RowView
 from dpsql.ui.check import figures_lines
 from dpsql.workload.workload import Product
 from tests.support.tables import insert

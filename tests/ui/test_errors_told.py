@@ -28,7 +28,7 @@ from dpsql.page.json_shapes import shape_result
 from dpsql.server.copy_rows import copied
 from dpsql.server.result_stream import ResultTable
 from dpsql.server.statements import StatementRunner
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from dpsql.ui.chart import bars_of, draw_bars
 from dpsql.ui.formats import FORMATS, encode
 from dpsql.ui.grid import Grid

@@ -19,7 +19,7 @@ import pytest
 
 from dpsql.answer.display import LabelledFacts, result_html, result_text
 from dpsql.answer.result import CostInfo, Result, message
-from dpsql.answer.synthetics import find_synthetic
+from dpsql.answer.synthetic_tables import find_synthetic
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import Error, ProgrammingError, Span, printable
 from dpsql.server.copy_rows import copied

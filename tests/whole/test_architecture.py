@@ -24,7 +24,7 @@ def test_every_path_on_the_map_exists() -> None:
     for line in MAP.splitlines():
         folder = ""
         for path in re.findall(r"`([\w./]+(?:\.py|/))`", line):
-            # "`workload/target.py`, `layout.py`": a bare name is in the folder named before it.
+            # "`plan/target.py`, `layout.py`": a bare name is in the folder named before it.
             folder, name = path.rsplit("/", 1) if "/" in path else (folder, path)
             found.add(f"{folder}/{name}" if folder else name)
     places = (ROOT, ROOT / "dpsql", ROOT / "dpsql" / "plan")

@@ -15,9 +15,9 @@ from dpsql.algebra.operator import Operator
 from dpsql.catalog.read import read_catalog
 from dpsql.sql.bind import no_public_rows
 from dpsql.sql.compose import compile_statement
-from dpsql.sql.lexemes import Fragment, split_statements
-from dpsql.sql.parse import parse
 from dpsql.sql.products import Compiler
+from dpsql.sql.text.lexemes import Fragment, split_statements
+from dpsql.sql.text.parse import parse
 from dpsql.workload.term import Term
 from tests.support.effort import one_in
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.learn.handle import Model
 from dpsql.learn.mwem import mwem
 from dpsql.learn.rap import run_rap
 from dpsql.learn.whole_marginals import Graphical, Mixture, run_marginals
 from dpsql.pgm.linear import whole_marginal
+from dpsql.pgm.measurements import Model
 from tests.learn.fake import FakeHandle
 
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time"}
@@ -30,7 +30,7 @@ READERS = {
     "page/browser_sessions.py": "ends visits to the page",
     "files.py": "ends waits for a database that another process holds, with an error",
     "sealed.py": "ends statements at their timeout, with an error",
-    "search/cache.py": "writes plans to disk that took long; they are the same without",
+    "search/strategy_cache.py": "writes plans to disk that took long; they are the same without",
     "server/handshake.py": "ends connections that do not sign in",
     "server/supervisor.py": "when a server was started, and when it last told that it is alive",
     "server/signed_in.py": "tells how long sessions have been open and idle",

@@ -76,7 +76,9 @@ def test_what_is_superseded_says_by_what_here_and_in_the_index() -> None:
 
 
 def test_paths_programs_and_links_lead_to_what_is_there() -> None:
-    assert len(paths("`sql/names.py`, `logical/bind/`, `settings.py`; `/health`, `a / b`")) == 3
+    assert (
+        len(paths("`sql/names.py`, `logical/bind/`, `settings/table.py`; `/health`, `a / b`")) == 3
+    )
     faults = list[tuple[str, str]]()
     for record in RECORDS:
         text = record.read_text("utf-8")

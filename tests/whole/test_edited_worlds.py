@@ -206,7 +206,7 @@ def a_catalog_that_means_nothing() -> Iterator[None]:
 @contextmanager
 def rows_that_never_change() -> Iterator[None]:
     """Releases are found again whatever rows there are by now."""
-    with mock.patch("dpsql.privacy.vaults.Vaults.versions", return_value="same"):
+    with mock.patch("dpsql.privacy.doors.vaults.Vaults.versions", return_value="same"):
         yield
 
 

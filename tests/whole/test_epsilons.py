@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import dpsql
+from dpsql.amounts import MIN_EPSILON
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.amounts import MIN_EPSILON
-from dpsql.strategy.convention import unit_variance
 from dpsql.strategy.noise_law import NO_NOISE, laplace_variance
+from dpsql.strategy.published_variance import unit_variance
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ import sqlalchemy
 import dpsql
 from dpsql.catalog.read import COLUMN_KEYS, TABLE_KEYS, read_catalog
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from dpsql.ui.cli import choose_command, run_command_line
 from tests.support.pages import DOCS, PAGES, ROOT, blocks, commands, fences, name
 

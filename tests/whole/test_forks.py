@@ -22,9 +22,9 @@ OWN = {
     "dbapi/site.py": "a server does not fork",
     "dbapi/repetitions.py": "a server does not fork",
     "forks.py": "makes the locks of others new",
-    "privacy/entropy.py": "refuses a child",
+    "privacy/noise/entropy.py": "refuses a child",
     "interrupts.py": "of work under way, which a child does not go on with",
-    "privacy/filter.py": "refuses a child",
+    "privacy/doors/privacy_filter.py": "refuses a child",
     "privacy/vault/codes/prefetch.py": "of a read, which a child does not go on with",
     "privacy/vault/open_tables.py": "of a connection, which refuses a child",
     "privacy/vault/exclusive_work.py": "of a connection, which refuses a child",
@@ -113,7 +113,7 @@ def test_locks_are_new_in_a_child() -> None:
 
 
 def test_sqlite_and_duckdb_are_opened_in_few_places() -> None:
-    kept = {"answer/store.py", "privacy/ledger_file.py"}
+    kept = {"answer/store.py", "privacy/budget/ledger_file.py"}
     read_and_closed = {"privacy/vault/formats/sqlite_files.py"}
     assert _places({"sqlite3.connect"}) == kept | read_and_closed
     assert _places({"duckdb.connect"}) == {"sealed.py"}

@@ -22,7 +22,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
 from dpsql.engine.discover import Finding
-from dpsql.privacy.discovery import CountedDiscovery
+from dpsql.privacy.doors.discovery import CountedDiscovery
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import insert
@@ -63,7 +63,7 @@ LACKS = ("E_DOMAIN", "E_NO_BOUNDS", "E_NOT_IN_DOMAIN", "E_AGGREGATE", "E_JOIN")
 KEYS = ("ale", "gin", "rum", "tea")
 BOUNDS = ((0, 8), (0, 32), (4, 32))
 CHOICE = {
-    "_choose": "dpsql.privacy.find_keys._choose",
+    "_choose": "dpsql.privacy.doors.find_keys._choose",
     "enclosing": "dpsql.engine.discover.enclosing",
 }
 STEPS = 25

@@ -17,7 +17,7 @@ import dpsql
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
-from dpsql.sql.lexemes import split_statements
+from dpsql.sql.text.lexemes import split_statements
 from dpsql.ui.formats import Style, encode
 from dpsql.ui.grid import Grid
 from tests.support.pages import DOCS, ROOT, blocks, fences, name

@@ -14,7 +14,11 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 JAX = "@pytest.mark." + "jax"
-PLACES = ("tests/answer/test_reprocess.py", "tests/learn/test_targets.py", "tests/pgm/test_pgm.py")
+PLACES = (
+    "tests/answer/test_postprocess.py",
+    "tests/learn/test_targets.py",
+    "tests/pgm/test_pgm.py",
+)
 """Modules with a test that is marked so: others are not even read."""
 
 

@@ -20,7 +20,7 @@ import duckdb
 import pytest
 
 import dpsql
-from dpsql.catalog.view import NO_LINES
+from dpsql.relation.row_view import NO_LINES
 from dpsql.server.users import Users
 from dpsql.ui.cli import run_command_line
 from dpsql.ui.repl import run_prompt
@@ -176,7 +176,7 @@ def batch(catalog: Path, capture: Capture, patch: pytest.MonkeyPatch) -> Iterato
 def prompt(catalog: Path, capture: Capture, patch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """A prompt for each statement, without what it tells of sources when it opens."""
     patch.setenv("TERM", "dumb")
-    patch.setattr("dpsql.catalog.view.of_sources", lambda _: [])
+    patch.setattr("dpsql.relation.row_view.of_sources", lambda _: [])
     typed: list[str] = []
 
     def read(session: Session) -> str:

@@ -1,4 +1,4 @@
-"""Every option is declared once, in dpsql/settings.py, and everything else follows."""
+"""Every option is declared once, in dpsql/settings/table.py, and everything else follows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.plan.setting_kinds import Kind
-from dpsql.settings import SETTINGS, Setting, Taker, shown, taken_by
+from dpsql.settings.kinds import Kind
+from dpsql.settings.table import SETTINGS, Setting, Taker, shown, taken_by
 from dpsql.ui.complete import complete_sql
 from dpsql.ui.vocabulary import Vocabulary
 
@@ -52,7 +52,7 @@ def test_no_other_module_lists_options() -> None:
     found = {
         str(path.relative_to(ROOT)): names
         for path in (ROOT / "dpsql").rglob("*.py")
-        if path != ROOT / "dpsql" / "settings.py"
+        if path != ROOT / "dpsql" / "settings/table.py"
         and sum(f'"{name}"' in (text := path.read_text()) for name in SETTINGS) > 1
         and (names := listed(ast.parse(text)))
     }

@@ -26,7 +26,7 @@ DYNAMIC = {
     "learn/schedule.py": "reads the constants of modules of its own package",
     "pgm/mbi_backend.py": "mbi is optional",
     "records.py": "compiles __init__ of dataclasses from the names of their fields",
-    "answer/synthetics.py": "the classes of stored models, from a fixed list",
+    "answer/synthetic_tables.py": "the classes of stored models, from a fixed list",
     "server/preload.py": "all modules of packages, from a fixed list",
     "strategy/registry.py": "modules of its own package, from a fixed list",
     "privacy/vault/files/arrow_rows.py": "modules of its own package, by the kind of a file",
@@ -182,8 +182,12 @@ def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
     assert calls[".debit"] == {"engine/charges.py"}
     assert calls["measure"] == {"engine/engine.py"}
     assert calls["open_handle"] | calls["open_sums"] <= {"engine/engine.py"}
-    assert calls["Looks"] == calls["SumLooks"] == {"privacy/look.py"}
-    assert calls["Bits"] == {"privacy/measure.py", "privacy/look.py", "privacy/find_keys.py"}
+    assert calls["Looks"] == calls["SumLooks"] == {"privacy/doors/look.py"}
+    assert calls["Bits"] == {
+        "privacy/doors/measure.py",
+        "privacy/doors/look.py",
+        "privacy/doors/find_keys.py",
+    }
     assert calls["find_keys"] <= {"engine/engine.py"}
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.terms import form_request
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from dpsql.workload import target
+from dpsql.plan import target
+from dpsql.relation.row_view import RowView
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, write_tables

@@ -10,8 +10,8 @@ import pytest
 
 from dpsql.algebra.blocks import Dense
 from dpsql.plan.plan import Part
-from dpsql.privacy.exact import MANY_ROWS, apply_rows, checked
-from dpsql.privacy.measure import _sensitivity
+from dpsql.privacy.doors.exact_products import MANY_ROWS, apply_rows, checked
+from dpsql.privacy.doors.measure import _sensitivity
 from dpsql.privacy.vault.unit.rows import Rows, mark
 from dpsql.strategy.product import assemble
 from dpsql.workload.layout import Wanted

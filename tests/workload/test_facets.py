@@ -14,9 +14,9 @@ import dpsql
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import parse_script
+from dpsql.plan.target import find_targets, find_views
 from dpsql.workload import facets
 from dpsql.workload.layout import Layout
-from dpsql.workload.target import find_targets, find_views
 from tests.support.seam import zero_noise
 
 CATALOG = """

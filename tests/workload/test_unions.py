@@ -16,7 +16,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import ProgrammingError
 from dpsql.plan.plan import Part
-from dpsql.privacy.measure import _sensitivity
+from dpsql.privacy.doors.measure import _sensitivity
 from dpsql.privacy.vault.unit.rows import Rows, fits, tally
 from dpsql.privacy.vault.unit.unit_numbers import Units
 from dpsql.strategy.product import assemble

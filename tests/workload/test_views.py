@@ -14,14 +14,14 @@ import dpsql
 from dpsql.answer.codec import decode, encode
 from dpsql.answer.implied import imply
 from dpsql.answer.result import Result
-from dpsql.catalog.view import RowView
 from dpsql.dbapi.checking import Counting
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.terms import form_request
 from dpsql.plan.request import Request, make_plan
-from dpsql.sql.lexemes import split_statements
-from dpsql.sql.parse import parse
-from dpsql.workload.target import find_views
+from dpsql.plan.target import find_views
+from dpsql.relation.row_view import RowView
+from dpsql.sql.text.lexemes import split_statements
+from dpsql.sql.text.parse import parse
 from tests.support.seam import zero_noise
 from tests.support.tables import write_tables
 from tests.support.visits import CATALOG, INSIDE, TABLES

@@ -43,8 +43,8 @@ from dpsql.logical.nodes import (
     Plan,
 )
 from dpsql.records import replace
-from dpsql.sql.lexemes import Fragment
-from dpsql.sql.qualified import OF_CATALOG, VIEW
+from dpsql.sql.rewrites.qualified import OF_CATALOG, VIEW
+from dpsql.sql.text.lexemes import Fragment
 
 _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
 

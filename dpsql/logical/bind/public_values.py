@@ -23,10 +23,10 @@ from dpsql.logical.facts import PlanFacts
 from dpsql.logical.levels import RelationLevel
 from dpsql.logical.nodes import JoinKind, LogicalJoin, columns_of, from_below
 from dpsql.records import dataclass
-from dpsql.sql.expressions import name_of
-from dpsql.sql.key_sets import written_keys
+from dpsql.sql.groups.key_sets import written_keys
 from dpsql.sql.relations import Element, read_from
 from dpsql.sql.scope import conjuncts as tests_of
+from dpsql.sql.shell.expressions import name_of
 
 _ONE = (exp.Max, exp.Min, exp.AnyValue)
 """Aggregates that are the value itself where all rows have one."""

@@ -12,7 +12,7 @@ from dpsql.errors import ProgrammingError, Span
 from dpsql.logical.expressions import ColumnId, ColumnRef, Scalar
 from dpsql.logical.nodes import Plan
 from dpsql.records import dataclass, field
-from dpsql.sql.lexemes import Fragment
+from dpsql.sql.text.lexemes import Fragment
 
 
 class NotYetBoundError(Exception):

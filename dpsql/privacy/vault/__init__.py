@@ -6,7 +6,7 @@
 - ``servers``: the engines of servers, which count where the rows are
 - ``codes``: fetched values to cells, and what these add up to
 - ``unit``: the rows of a privacy unit, bounded, and brought together within it
-- ``vault``: the vault over any engine; ``pushed_vault``: that of a table that a server counts
+- ``vault``: the vault over any engine; ``pushdown``: that of a table that a server counts
 
 Who beside it sees rows is written in ``.importlinter``, under ``rows``.
 """

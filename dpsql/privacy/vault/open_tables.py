@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Lock
 
 from dpsql.catalog.catalog import Table
-from dpsql.catalog.sought import Sought
+from dpsql.catalog.discovery import Sought
 from dpsql.privacy.vault.exclusive_work import ExclusiveWork
 from dpsql.privacy.vault.vault import TableVault
 

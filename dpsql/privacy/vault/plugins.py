@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.catalog.installed import plugged
+from dpsql.catalog.plugins import plugged
 from dpsql.errors import Error, OperationalError, printable
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.privacy.vault.codes.prefetch import read_apart

@@ -17,11 +17,11 @@ from dpsql.privacy.vault.codes.spill import require_files
 from dpsql.privacy.vault.data_engine import Form, unavailable
 from dpsql.privacy.vault.files.data_files import find_files, is_parquet
 from dpsql.privacy.vault.files.duckdb import written_of
+from dpsql.privacy.vault.files.duckdb_pool import reader
 from dpsql.privacy.vault.files.footers import BESIDES
 from dpsql.privacy.vault.files.lines import REMEDIES
-from dpsql.privacy.vault.files.readers import reader
 from dpsql.privacy.vault.files.source import Source, connect, open_source, stored_types
-from dpsql.privacy.vault.unread import find_unread
+from dpsql.privacy.vault.rejected_lines import find_unread
 from dpsql.vectors import PublicValues
 
 CSV_TYPES = {

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpsql.catalog.catalog import SERVERS, Column, Table
+from dpsql.catalog.composite_keys import apart, hidden_name, joint_columns, of_column, parts_of
 from dpsql.catalog.domain import Labels
-from dpsql.catalog.joint_keys import apart, hidden_name, joint_columns, of_column, parts_of
 from dpsql.privacy.vault.codes.combinations import encode_joint
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import (

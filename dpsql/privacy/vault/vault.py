@@ -12,12 +12,10 @@ from typing import Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from dpsql.catalog.catalog import SERVERS, Column, Table, Unit
-from dpsql.catalog.joint_keys import sought_column, stored_parts
-from dpsql.catalog.sought import Sought
-from dpsql.catalog.unit_local import DerivedTable
-from dpsql.catalog.view import RowView
+from dpsql.catalog.composite_keys import sought_column, stored_parts
+from dpsql.catalog.discovery import Sought
 from dpsql.errors import DataUnavailable, OperationalError, ProgrammingError
-from dpsql.privacy.chain import subkey
+from dpsql.privacy.budget.hash_chain import subkey
 from dpsql.privacy.vault.codes.spill import (
     MOST_VIEWS,
     SpillRoom,
@@ -29,8 +27,8 @@ from dpsql.privacy.vault.codes.spill import (
 )
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.exclusive_work import ExclusiveWork
-from dpsql.privacy.vault.failures import CHANGED, Unread, sealed
-from dpsql.privacy.vault.pushed_vault import open_pushed
+from dpsql.privacy.vault.pushdown import open_pushed
+from dpsql.privacy.vault.sealed_errors import CHANGED, Unread, sealed
 from dpsql.privacy.vault.servers.versions import stated_versions
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
@@ -45,6 +43,8 @@ from dpsql.privacy.vault.unit.key_counts import Pairs, find_pairs, read_pairs
 from dpsql.privacy.vault.unit.rows import Rows, declared, fits, fits_view, mark, tally, view
 from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.records import dataclass, field, replace
+from dpsql.relation.row_view import RowView
+from dpsql.relation.unit_local import DerivedTable
 from dpsql.workload.cells import AnyResolution, cells_of
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.privacy.noise import uniform_below
+from dpsql.privacy.noise.samplers import uniform_below
 from dpsql.strategy.noise_law import NoiseLaw
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.sought import SEPARATOR
+from dpsql.catalog.discovery import SEPARATOR
 from dpsql.privacy.vault.codes.encode import code_type
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 

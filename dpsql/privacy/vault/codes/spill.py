@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
-from dpsql.catalog.unit_local import DerivedTable, amounts
 from dpsql.files import MANY_OPEN, trouble_of
-from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.records import replace
+from dpsql.relation.unit_local import DerivedTable, amounts
+from dpsql.settings.machine import memory
 
 SHARE = 2
 """Codes take at most one in this many bytes of the machine's memory: counting needs some too."""

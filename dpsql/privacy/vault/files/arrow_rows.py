@@ -19,7 +19,7 @@ import numpy as np
 from dpsql.catalog.delimited import Delimited
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
-from dpsql.privacy.vault.files.instants import in_micros, of_day
+from dpsql.privacy.vault.files.timestamps import in_micros, of_day
 from dpsql.records import dataclass
 
 if TYPE_CHECKING:

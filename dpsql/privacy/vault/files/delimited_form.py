@@ -12,11 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from dpsql.catalog.column_guesses import guess_family
 from dpsql.catalog.delimited import MISSING_WORDS, Delimited
-from dpsql.catalog.guess import guess_family
 from dpsql.privacy.vault.data_engine import Form, Unreadable
+from dpsql.privacy.vault.files.csv_patterns import pattern, spelling
 from dpsql.privacy.vault.files.lines import MAX_HEADER, split_line
-from dpsql.privacy.vault.files.spellings import pattern, spelling
 from dpsql.privacy.vault.files.text_files import MARKS, open_text, refuse_foreign
 from dpsql.records import dataclass, replace
 

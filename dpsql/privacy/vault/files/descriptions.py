@@ -11,9 +11,9 @@ import duckdb
 
 from dpsql.catalog.catalog import is_stored, kind_of
 from dpsql.catalog.codebook import BookColumn
+from dpsql.catalog.column_guesses import guess_family
 from dpsql.catalog.delimited import PLAIN as PLAIN_TEXT
 from dpsql.catalog.draft import VOUCHED, DraftedTable
-from dpsql.catalog.guess import guess_family
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import DamagedError, Unreadable, unavailable
 from dpsql.privacy.vault.files.arrow_rows import FORMATS, decoded, list_tables, open_rows

@@ -32,7 +32,6 @@ from dpsql.privacy.vault.data_engine import (
     fingerprint,
     unavailable,
 )
-from dpsql.privacy.vault.failures import CHANGED, FAILED, Unread, unread
 from dpsql.privacy.vault.files.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.files.data_files import (
     FoundFiles,
@@ -40,6 +39,7 @@ from dpsql.privacy.vault.files.data_files import (
     find_source,
     is_parquet,
 )
+from dpsql.privacy.vault.files.duckdb_pool import reader
 from dpsql.privacy.vault.files.fetched_columns import (
     Fetch,
     TextPlaces,
@@ -50,7 +50,6 @@ from dpsql.privacy.vault.files.fetched_columns import (
     narrow_sql,
 )
 from dpsql.privacy.vault.files.footers import BESIDES
-from dpsql.privacy.vault.files.readers import reader
 from dpsql.privacy.vault.files.refused_types import refuse_risky
 from dpsql.privacy.vault.files.schemas import known_source
 from dpsql.privacy.vault.files.source import (
@@ -64,6 +63,7 @@ from dpsql.privacy.vault.files.source import (
 )
 from dpsql.privacy.vault.files.stores import find_objects
 from dpsql.privacy.vault.files.table_folders import Version
+from dpsql.privacy.vault.sealed_errors import CHANGED, FAILED, Unread, unread
 from dpsql.privacy.vault.servers.versions import stated_version
 from dpsql.records import dataclass, field, replace
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Floats, Form, Values64
+from dpsql.privacy.vault.files.csv_patterns import pattern
 from dpsql.privacy.vault.files.source import SHORT, family, literal
-from dpsql.privacy.vault.files.spellings import pattern
 from dpsql.records import dataclass, field
 
 MISSING = -(1 << 63)

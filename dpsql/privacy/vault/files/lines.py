@@ -1,7 +1,7 @@
 """CSV by our own rule: the lines of a file are its rows, and no line can reach another.
 
 Bytes are split at newlines before anything else is looked at; lines of a file that declares quoted
-newlines are joined where they are one row together, see :mod:`joined_lines`.
+newlines are joined where they are one row together, see :mod:`quoted_newlines`.
 A line is a row if it is of the declared encoding and no longer than LONGEST, its quotes are closed,
 it has as many fields as the header, and no carriage return but at its end. Any other line is no
 row. An empty field is missing.
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
-from dpsql.privacy.vault.files.joined_lines import NEWLINE, join_lines
+from dpsql.privacy.vault.files.quoted_newlines import NEWLINE, join_lines
 from dpsql.privacy.vault.files.text_files import LONGEST, open_text, refuse_foreign
 
 Flags = npt.NDArray[np.bool_]

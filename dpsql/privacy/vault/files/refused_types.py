@@ -14,8 +14,8 @@ from dpsql.catalog.domain import Spans
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.files.data_files import find_files, is_parquet
+from dpsql.privacy.vault.files.duckdb_pool import reader
 from dpsql.privacy.vault.files.footers import BESIDES, OLD, TIMES, UNREADABLE
-from dpsql.privacy.vault.files.readers import reader
 from dpsql.privacy.vault.files.schemas import known_source
 from dpsql.privacy.vault.files.source import Source, connect, harden, read_schema
 

@@ -18,7 +18,6 @@ import duckdb
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable, InternalError
-from dpsql.plan.machine import memory
 from dpsql.privacy.vault.codes.spill import SHARE
 from dpsql.privacy.vault.data_engine import NESTED, DamagedError, Form, Unreadable, unavailable
 from dpsql.privacy.vault.files.arrow_rows import (
@@ -29,6 +28,7 @@ from dpsql.privacy.vault.files.arrow_rows import (
     plain_batches,
     plain_schema,
 )
+from dpsql.privacy.vault.files.csv_patterns import spelling
 from dpsql.privacy.vault.files.data_files import (
     READABLE,
     FoundFiles,
@@ -38,13 +38,13 @@ from dpsql.privacy.vault.files.data_files import (
 from dpsql.privacy.vault.files.database import Relation, find_relation
 from dpsql.privacy.vault.files.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.files.footers import PLAIN as PLAIN_STORED
-from dpsql.privacy.vault.files.instants import read_instants
 from dpsql.privacy.vault.files.partitions import Values, folder_values, in_groups
-from dpsql.privacy.vault.files.spellings import spelling
 from dpsql.privacy.vault.files.stores import Copy, StoredObject
 from dpsql.privacy.vault.files.table_folders import Version
+from dpsql.privacy.vault.files.timestamps import read_instants
 from dpsql.records import dataclass, field, replace
 from dpsql.sealed import hush, open_duckdb
+from dpsql.settings.machine import memory
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,

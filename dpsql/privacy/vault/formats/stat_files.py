@@ -28,7 +28,7 @@ from dpsql.catalog.delimited import Delimited
 from dpsql.interrupts import check
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.privacy.vault.files.arrow_rows import ROWS
-from dpsql.privacy.vault.files.instants import INFINITE, MIDNIGHT
+from dpsql.privacy.vault.files.timestamps import INFINITE, MIDNIGHT
 from dpsql.records import dataclass, replace
 
 READ: Mapping[str, Callable[..., Any]] = {

@@ -16,13 +16,13 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
-from dpsql.catalog.view import RowView
 from dpsql.privacy.vault.codes.node_weights import split_sql
 from dpsql.privacy.vault.codes.tally import PLACES, clip_bounds
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.servers.code_sql import TINY, to_grid
 from dpsql.records import dataclass
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions
 from dpsql.workload.weights import Weights, weights_of
 

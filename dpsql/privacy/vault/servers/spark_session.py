@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from dpsql.catalog.catalog import Table
 from dpsql.forks import fresh
-from dpsql.plan.machine import memory
 from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.settings.machine import memory
 
 T = TypeVar("T")
 

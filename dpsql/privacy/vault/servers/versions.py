@@ -9,7 +9,7 @@ import datetime as dt
 
 from dpsql.catalog.catalog import SERVERS, Table
 from dpsql.catalog.domain import floor_period
-from dpsql.catalog.unit_local import DerivedTable
+from dpsql.relation.unit_local import DerivedTable
 
 REFRESH = "day"
 """Period after which a table of a server counts as a new version, where none is declared."""

@@ -15,15 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column
+from dpsql.catalog.composite_keys import join_key
+from dpsql.catalog.discovery import LONGEST_KEY, Key, Sought
 from dpsql.catalog.domain import floor_period
-from dpsql.catalog.joint_keys import join_key
 from dpsql.catalog.read_place import MAX_BOUND
-from dpsql.catalog.sought import LONGEST_KEY, Key, Sought
 from dpsql.interrupts import check
 from dpsql.privacy.vault.codes.combinations import join_codes, split_codes
-from dpsql.privacy.vault.codes.encode import EPOCH
-from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.codes.whole_numbers import (
+from dpsql.privacy.vault.codes.distinct_integers import (
     BLOCK,
     blocks,
     concatenated,
@@ -31,6 +29,8 @@ from dpsql.privacy.vault.codes.whole_numbers import (
     in_groups,
     taken,
 )
+from dpsql.privacy.vault.codes.encode import EPOCH
+from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
 from dpsql.privacy.vault.unit.unit_numbers import (
     Digest,

@@ -12,8 +12,26 @@ from itertools import pairwise
 import numpy as np
 
 from dpsql.catalog.catalog import Column, Table
-from dpsql.catalog.header import united_column
-from dpsql.catalog.unit_local import (
+from dpsql.interrupts import check
+from dpsql.privacy.vault.codes.spill import SpillRoom
+from dpsql.privacy.vault.data_engine import Counts
+from dpsql.privacy.vault.unit.relation_frame import (
+    Frame,
+    Key,
+    Lane,
+    holds,
+    map_cells,
+    tell_apart,
+    work_out,
+)
+from dpsql.privacy.vault.unit.rows import Parts, Rows, declared
+from dpsql.privacy.vault.unit.shared_units import NOBODY, SharedUnits, number_together
+from dpsql.privacy.vault.unit.unit_joins import join_rows, label, meet_rows
+from dpsql.privacy.vault.unit.unit_numbers import Digest, Units, count_rows, edges_of, share_units
+from dpsql.privacy.vault.unit.unit_sums import add_window, sum_up
+from dpsql.records import dataclass, replace
+from dpsql.relation.header import united_column
+from dpsql.relation.unit_local import (
     MOST_OF_UNIT,
     DifferRows,
     FilterRows,
@@ -30,16 +48,6 @@ from dpsql.catalog.unit_local import (
     amounts,
     scanned,
 )
-from dpsql.interrupts import check
-from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.unit.frame import Frame, Key, Lane, holds, map_cells, tell_apart, work_out
-from dpsql.privacy.vault.unit.matching import join_rows, label, meet_rows
-from dpsql.privacy.vault.unit.rows import Parts, Rows, declared
-from dpsql.privacy.vault.unit.shared_units import NOBODY, SharedUnits, number_together
-from dpsql.privacy.vault.unit.unit_numbers import Digest, Units, count_rows, edges_of, share_units
-from dpsql.privacy.vault.unit.unit_sums import add_window, sum_up
-from dpsql.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Labels, Spans, Values
-from dpsql.catalog.view import RowView
 from dpsql.interrupts import check
 from dpsql.privacy.vault.codes.encode import OUTSIDE, WHOLE, clip, encode
 from dpsql.privacy.vault.codes.spill import Spill, SpillRoom
@@ -49,6 +48,7 @@ from dpsql.privacy.vault.unit.unit_numbers import (
     strides,
 )
 from dpsql.records import dataclass, field, replace
+from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions
 from dpsql.workload.weights import MOST_WEIGHT, weights_of
 

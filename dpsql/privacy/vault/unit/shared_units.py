@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
-from dpsql.privacy.vault.codes.whole_numbers import blocks, concatenated, find_distinct
+from dpsql.privacy.vault.codes.distinct_integers import blocks, concatenated, find_distinct
 from dpsql.privacy.vault.data_engine import Counts, Flags
-from dpsql.privacy.vault.unit.frame import Frame
+from dpsql.privacy.vault.unit.relation_frame import Frame
 from dpsql.privacy.vault.unit.unit_numbers import BATCH, Digest, Units, keys_of
 from dpsql.records import dataclass, replace
 
@@ -73,7 +73,7 @@ def _numbered(
         every = np.concatenate([*whole, np.zeros(0, dtype=np.int64)])
         rows, numbers = find_distinct(every)
         return every[rows], np.split(numbers, np.cumsum([*map(len, whole)])[:-1])
-    from dpsql.privacy.vault.codes.text_names import TextNames  # most units are numbers
+    from dpsql.privacy.vault.codes.text_dictionary import TextNames  # most units are numbers
 
     known, found = TextNames(sum(map(len, names))), []
     for each in names:

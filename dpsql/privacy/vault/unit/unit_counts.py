@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.interrupts import check
+from dpsql.privacy.vault.codes.distinct_integers import in_groups
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.codes.tally import CHUNK, Axis, Chunk, Spread, add_ones, spread_out
-from dpsql.privacy.vault.codes.whole_numbers import in_groups
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags
 from dpsql.privacy.vault.unit.unit_numbers import count_rows, edges_of, share_units
 

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from dpsql.algebra.cores import share_in_order
 from dpsql.interrupts import check
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
+from dpsql.privacy.vault.codes.distinct_integers import find_distinct, in_groups
 from dpsql.privacy.vault.codes.spill import Spill, SpillRoom
-from dpsql.privacy.vault.codes.whole_numbers import find_distinct, in_groups
 from dpsql.privacy.vault.data_engine import Codes, Counts, Flags, Floats
 from dpsql.records import dataclass
 
 if TYPE_CHECKING:
-    from dpsql.privacy.vault.codes.text_names import TextNames
+    from dpsql.privacy.vault.codes.text_dictionary import TextNames
 
 Content = Callable[[Counts], Sequence[Codes | Counts]]
 """For some rows, whole numbers that decide their order."""
@@ -70,7 +70,9 @@ class UnitNumbers:
             owned = owned & np.array([each is not None and each == each for each in units], bool)
             units = ByteTexts.of(np.where(owned, units, ""))
         if isinstance(units, ByteTexts):
-            from dpsql.privacy.vault.codes.text_names import TextNames  # most units are numbers
+            from dpsql.privacy.vault.codes.text_dictionary import (
+                TextNames,  # most units are numbers
+            )
 
             self._names = self._names or TextNames(self._room.names)
             self._pile_up(self._names.add(units))
@@ -104,7 +106,7 @@ def _number_whole(room: SpillRoom, identities: Counts, owned: Flags) -> Units:
     if room.folder is None:
         rows, units = find_distinct(identities)
         return Units(units.astype(np.uint32), owned, identities[rows])
-    from dpsql.privacy.vault.codes.text_names import TextNames  # most are in memory
+    from dpsql.privacy.vault.codes.text_dictionary import TextNames  # most are in memory
 
     known, spill = TextNames(room.names), room.spill(len(identities))
     spill.add(np.zeros(0, dtype=np.uint32))

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsql.catalog.catalog import Column
-from dpsql.catalog.header import taken_from
-from dpsql.catalog.unit_local import TAKEN, FramedRows, PerKey, PerUnit, Summary, WindowRows
-from dpsql.privacy.vault.codes.whole_numbers import find_distinct
+from dpsql.privacy.vault.codes.distinct_integers import find_distinct
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
-from dpsql.privacy.vault.unit.frame import Frame, Lane, holds, lane_of
+from dpsql.privacy.vault.unit.relation_frame import Frame, Lane, holds, lane_of
 from dpsql.privacy.vault.unit.shared_units import SharedUnits
 from dpsql.records import dataclass
+from dpsql.relation.header import taken_from
+from dpsql.relation.unit_local import TAKEN, FramedRows, PerKey, PerUnit, Summary, WindowRows
 
 BITS = 40
 """Numbers are added up in steps of 2^-40 of a power of two above their bounds: a unit's 2^22 rows

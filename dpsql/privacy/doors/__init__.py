@@ -1,0 +1,1 @@
+"""The doors through the membrane: a plan and a receipt in, noisy integers out."""

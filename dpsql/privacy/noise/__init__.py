@@ -1,0 +1,1 @@
+"""Exact samplers of noise, and choices among public candidates, from random bits."""

@@ -1,0 +1,1 @@
+"""Strategies for unions of marginals, by components: the residual planner."""

@@ -1,0 +1,1 @@
+"""Strategies for the queries over one attribute."""

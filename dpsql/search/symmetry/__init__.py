@@ -1,0 +1,1 @@
+"""Strategies that treat cells or queries alike which are."""

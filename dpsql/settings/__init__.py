@@ -1,0 +1,1 @@
+"""Settings: their table, the kinds of their values, and what is decided by the machine."""

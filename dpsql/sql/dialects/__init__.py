@@ -1,0 +1,1 @@
+"""Dialects: words and functions of other databases, written as DuckDB knows them."""

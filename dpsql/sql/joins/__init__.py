@@ -1,0 +1,1 @@
+"""Joins of private tables, along the privacy unit or a declared reference."""

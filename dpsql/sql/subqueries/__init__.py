@@ -1,0 +1,1 @@
+"""Sub-queries: rows compared with answers, EXISTS, IN, and scalar values."""

@@ -1,0 +1,1 @@
+"""Text: lexemes, parameters, statements of our own, and what is written of a script."""

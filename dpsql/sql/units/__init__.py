@@ -1,0 +1,1 @@
+"""Rows of one privacy unit: windows, unions, bounds, and SELECTs by unit."""

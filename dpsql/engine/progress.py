@@ -1,7 +1,7 @@
 """Progress of planning, for whoever waits: its counted work beside the most that it may do.
 
-A search counts its work and has a limit (``search/work_limit.py``), which most plans stay far below: a
-time to the limit would be no forecast of when they end. What is told decides nothing.
+A search counts its work and has a limit (``search/work_limit.py``), far above most plans:
+a time to the limit would be no forecast of when they end. What is told decides nothing.
 """
 
 from __future__ import annotations

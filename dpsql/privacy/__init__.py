@@ -5,6 +5,7 @@
 - ``find_keys``, the third: keys that nobody listed, and their noisy counts
 
 Behind them are ``vault``, which alone reads rows, ``vaults``, which opens it, and ``exact_counts``;
-before them the ``ledger``, whose ``receipt`` each of them asks for. ``inspect`` is no door: exact
-figures for the curator, who has the data. Who may import which is written in ``.importlinter``.
+before them the ``ledger``, whose ``receipt`` each of them asks for. ``check_figures`` is no door:
+exact figures for the curator, who has the data. Who may import which is written in
+``.importlinter``.
 """

@@ -1,6 +1,6 @@
 """Noise laws as numbers: what noise costs, how large it is, how budgets are shared under it.
 
-Nothing here draws noise: samplers are in ``dpsql.privacy.noise.samplers``, tied to a law by its name.
+Nothing here draws noise: samplers are in ``dpsql.privacy.noise``, tied to a law by its name.
 """
 
 from __future__ import annotations

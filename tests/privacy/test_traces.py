@@ -52,7 +52,7 @@ from tests.support.effort import effort
 
 TRACES = effort(24)
 WITHIN = os.path.join("privacy", "vault", "")
-APART = ("text_names.py", "instants.py")
+APART = ("text_dictionary.py", "timestamps.py")
 """What draws keys anew, so that its steps say nothing of the data; and what runs in threads."""
 LOTS = ("row_texts.py", "digests.py", "byte_texts.py")
 """Writers and digests of rows that draw lots: of which rows, is by lot, and by which way is not."""
@@ -474,7 +474,7 @@ def amounts(steps: Sequence[Step]) -> Counter[tuple[str, str]]:
 
 BLOCKS = (
     *("codes.digests:ROWS", "codes.row_texts:ROWS", "codes.tally:CHUNK", "unit.unit_counts:CHUNK"),
-    *("codes.whole_numbers:BLOCK", "codes.whole_numbers:SORTED"),
+    *("codes.distinct_integers:BLOCK", "codes.distinct_integers:SORTED"),
     *("files.duckdb:ROWS", "unit.key_counts:BLOCK", "unit.shared_units:BATCH"),
     *(f"unit.unit_numbers:{name}" for name in ("BATCH", "CONTENTS", "GATHERED", "STRIDE")),
 )
@@ -482,7 +482,7 @@ BLOCKS = (
 they are the whole of each size, or parts of it, as many as of the next one."""
 BITS, SHARES = (6, 9, 10, 11, 12, 13, 15, 16, 18, 20), (16, 512)
 """Sizes, and cells: with the products of both they are the powers of two that the code has."""
-OTHERS = ("instants.py", "prefetch.py")
+OTHERS = ("timestamps.py", "prefetch.py")
 """Functions that run in threads."""
 OWNERS = {"alone": "i", "crowded": "least(i // 4, {size} // 4 - 1)", "text": "'p' || i"}
 """Units of rows; the first alone of many rows."""
@@ -603,7 +603,7 @@ def hashed(source: str) -> list[int]:
 def test_no_step_finds_values_by_a_hash_of_its_librarys() -> None:
     """A million different numbers took 1.6 s, and as many that are one number .05 s."""
     folder = Path(dpsql.privacy.__file__).parent
-    paths = [*(folder / "vault").rglob("*.py"), folder / "find_keys.py"]
+    paths = [*(folder / "vault").rglob("*.py"), folder / "doors" / "find_keys.py"]
     assert hashed("np.unique(a)\nnp.unique(a, return_index=True)\nnp.isin(a, b)") == [1, 3]
     assert {
         f"{each.name}": hashed(each.read_text()) for each in paths if hashed(each.read_text())

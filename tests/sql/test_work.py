@@ -298,7 +298,7 @@ LONG: dict[str, str] = {
     + " FROM t",
 }
 STAGES = (
-    *("lexemes", "parse", "written_tokens", "rewritten", "sugar", "compose", "shape", "scope"),
+    *("lexemes", "parse", "token_rewrites", "tree_parts", "sugar", "compose", "shape", "scope"),
     *("expressions", "sums", "cell_constants", "products", "signed_products", "evaluate"),
 )
 """Modules in which statements take long, from their text to their products."""

@@ -17,7 +17,7 @@ ALLOWED = {
     "search/workload_rows.py": "operators that the workload holds",
     "search/column_components.py": "parameters are shared by being one array; a problem holds it",
     "search/unions/joint.py": "parameters are shared by being one array; the union holds them",
-    "search/marginals/residual.py": "parameters are shared by being one array; the caller holds them",
+    "search/marginals/residual.py": "parameters are one array; the caller holds them",
     "plan/target.py": "operators that the terms hold",
     "workload/unions.py": "operators that a reading holds; a workload shares equal ones",
     "workload/workload.py": "operators that the products, or the cache itself, hold",

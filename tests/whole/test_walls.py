@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,39 @@ def test_no_modules_import_each_other() -> None:
     assert circles(graph) == []
     graph.add_import(importer="dpsql.errors", imported="dpsql.dbapi.connection")
     assert len(circles(graph)) == 1
+
+
+def test_arrows_back_up_are_told_with_their_reasons() -> None:
+    """A room imports those before it on the page about the house, or says why not."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Floors")[1]
+    floors, _, table = page.split("## ")[0].partition("| from |")
+    rooms = [each.strip("/").replace("/", ".") for each in re.findall(r"`([\w/]+/)`", floors)]
+    told = re.findall(r"^\| `([\w/.]+)` \| `([\w/.]+)` \| \S", table, re.M)
+    reasons = {
+        tuple(each.removesuffix(".py").strip("/").replace("/", ".") for each in row) for row in told
+    }
+    graph = grimp.build_graph("dpsql", cache_dir=None)
+
+    def floor(module: str) -> int:
+        name = module.removeprefix("dpsql.")
+        found = [k for k, room in enumerate(rooms) if f"{name}.".startswith(f"{room}.")]
+        return found[0] if found else -1
+
+    used = set()
+    wrong = []
+    for one in sorted(each for each in graph.modules if floor(each) >= 0):
+        for other in sorted(graph.find_modules_directly_imported_by(one)):
+            if floor(other) > floor(one):
+                why = {
+                    (a, b)
+                    for a, b in reasons
+                    if f"{one}.".startswith(f"dpsql.{a}.") and f"{other}.".startswith(f"dpsql.{b}.")
+                }
+                used |= why
+                wrong += [] if why else [(one, other)]
+    assert wrong == []
+    assert used == reasons
+    assert len(rooms) > 20
 
 
 def lint(root: Path) -> subprocess.CompletedProcess[str]:

@@ -227,7 +227,7 @@ class Aggregates:
         return where_positive(count, clipped(moved(ratio, centre), bounds))
 
     def centred(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
-        """The argument of an aggregate less a constant, and the constant: ``sql/measures/centred_moments.py``."""
+        """The argument of an aggregate less a constant, and the constant."""
         if self.scope.clip_of(node) is not None:
             return node.this, None
         return centred(node.this, self.known_bounds, lone=self.weights != MIXED)

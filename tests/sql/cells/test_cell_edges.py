@@ -414,11 +414,11 @@ def test_what_is_accepted_is_the_same_on_all_of_a_cell(world: World) -> None:
 @pytest.mark.parametrize(
     "missing",
     [
-        "cell_edges._check_days",
-        "cell_constants.Steadiness.check",
-        "cell_constants.Steadiness.cut",
-        "cell_constants.Steadiness.part",
-        "cell_constants.Steadiness.equal",
+        "cells.cell_edges._check_days",
+        "cells.cell_constants.Steadiness.check",
+        "cells.cell_constants.Steadiness.cut",
+        "cells.cell_constants.Steadiness.part",
+        "cells.cell_constants.Steadiness.equal",
     ],
 )
 def test_a_missing_check_is_found(world: World, missing: str) -> None:

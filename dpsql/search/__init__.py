@@ -14,5 +14,6 @@ CellBasis: eigenvectors that the Grams of an attribute have in common, for lower
 Group: products over the same attributes, with a block of their own.
 Selection: the strategy that is taken, with a lower bound on all others.
 
-``select`` tries the families one by one, cheapest first; ``strategy_cache`` remembers what it found.
+``select`` tries the families one by one, cheapest first; ``strategy_cache`` remembers what it
+found.
 """

@@ -11,8 +11,8 @@
 3. ``Query`` -> ``Compiled`` (``compiled``): ``products`` writes every answer as a sum of products,
    conditions by ``evaluate`` on the declared values, keys by ``group_rows``. The outer shell
    becomes SQL over noisy tables: its ``expressions`` (``over_cells``, ``over_tables``,
-   ``hoisted_subqueries``) stand in ``layers`` around ``tables``, with slopes by ``derivative`` and whole numbers by
-   ``whole_numbers``. ``compose`` walks all three.
+   ``hoisted_subqueries``) stand in ``layers`` around ``tables``, with slopes by ``derivative`` and
+   whole numbers by ``whole_numbers``. ``compose`` walks all three.
 
 Its nouns: a *fragment* is the text of one statement, a *scope* the names of a measured SELECT, a
 *relation* what stands in FROM, a *lookup* public rows joined to a column, a *summand* what one row

@@ -1,1 +1,1 @@
-"""Relations of rows of one privacy unit: the language in which the vault is asked for rows."""
+"""Relations of rows of one privacy unit, the language in which the vault is asked for rows."""

@@ -1,1 +1,1 @@
-"""Settings: their table, the kinds of their values, and what is decided by the machine."""
+"""Every option once, with its name, values, default and who takes it."""

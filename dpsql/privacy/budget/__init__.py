@@ -1,1 +1,1 @@
-"""Budgets: the durable ledger, its hash chain, and the accounting of what a release costs."""
+"""The durable ledger, its hash chain, and the accounting of what a release costs."""

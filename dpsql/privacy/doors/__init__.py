@@ -1,1 +1,1 @@
-"""The doors through the membrane: a plan and a receipt in, noisy integers out."""
+"""The doors through the membrane, which take a plan and a receipt and return noisy integers."""

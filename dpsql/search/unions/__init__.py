@@ -1,1 +1,1 @@
-"""Strategies for unions of products: OPT_kron, OPT_+, OPT_M, COA and joint descent."""
+"""Strategies for unions of products by OPT_kron, OPT_+, OPT_M, COA and joint descent."""

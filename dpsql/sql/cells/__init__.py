@@ -1,1 +1,1 @@
-"""Cells: conditions and expressions on the declared values of columns."""
+"""Conditions and expressions on the declared values of columns."""

@@ -1,1 +1,1 @@
-"""Dialects: words and functions of other databases, written as DuckDB knows them."""
+"""Words and functions of other databases, written as DuckDB knows them."""

@@ -1,1 +1,1 @@
-"""Groups: GROUP BY, its keys and sets, and the groups that no row is in."""
+"""GROUP BY, its keys and sets, and the groups that no row is in."""

@@ -1,1 +1,1 @@
-"""Measures: the arguments of aggregates as sums of products."""
+"""The arguments of aggregates as sums of products."""

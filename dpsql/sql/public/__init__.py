@@ -1,1 +1,1 @@
-"""Public rows beside private ones: joins, look-ups and filters by what everybody may know."""
+"""Public rows beside private ones, joined, looked up, or as filters."""

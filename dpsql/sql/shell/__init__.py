@@ -1,1 +1,1 @@
-"""The shell: SQL over answers and public rows, with standard errors."""
+"""SQL over answers and public rows, with standard errors."""

@@ -1,1 +1,1 @@
-"""Sub-queries: rows compared with answers, EXISTS, IN, and scalar values."""
+"""Rows compared with answers, EXISTS, IN, and scalar sub-queries."""

@@ -1,1 +1,1 @@
-"""Text: lexemes, parameters, statements of our own, and what is written of a script."""
+"""Lexemes, parameters, statements of our own, and what is written of a script."""

@@ -1,1 +1,1 @@
-"""Rows of one privacy unit: windows, unions, bounds, and SELECTs by unit."""
+"""Rows of one privacy unit under windows, unions and bounds, and SELECTs by unit."""

@@ -29,7 +29,7 @@ from dpsql.sql.text.depth import check_depth
 from dpsql.sql.text.item_texts import WRITTEN
 from dpsql.sql.text.lexemes import Fragment
 from dpsql.sql.text.table_mentions import is_quantifier
-from dpsql.sql.text.token_rewrites import parsed
+from dpsql.sql.text.token_rewrites import check_arguments, parsed
 
 _POSTGRES, _DUCKDB = Postgres(), DuckDB()
 _TAG = re.compile("\x02(\\d+),(\\d+)\x02(.)")
@@ -55,6 +55,7 @@ class PostgresReader:
         for name, after in pairwise(tokens):
             if name.text.lower() in _APART and after.token_type == TokenType.L_PAREN:
                 name.text = f"{name.text.lower()}{MARK}"
+        check_arguments(tokens, _POSTGRES)
         trees = _POSTGRES.parser().parse(tokens, text)
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             return ReadSelect(text, list(trees), None)

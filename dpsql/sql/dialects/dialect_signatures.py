@@ -118,7 +118,8 @@ def _shared(name: str, args: list[exp.Expr]) -> exp.Expr:
     """A function of a name that was marked, which stays one of that name with wrong arguments."""
     with suppress(SqlglotError, IndexError, TypeError, ValueError):
         found = SHARED[name](args)
-        if not found.error_messages(args):
+        is_whole = _unit(args[-1]) is not None or any(each is args[-1] for each in found.walk())
+        if is_whole and not found.error_messages(args):
             return found
     return exp.Anonymous(this=name, expressions=args)
 

@@ -98,7 +98,7 @@ def _read(node: exp.Expr) -> exp.Expr | None:
         return None if '"' in name or _has_no_fields(node.this) else field_of(node.this, [name])
     called = _NAMES.get(type(node), "")
     if called:
-        arguments = [each for each in (node.this, node.args.get("expression")) if each is not None]
+        arguments = list(node.iter_expressions())
     elif isinstance(node, exp.Anonymous):
         called, arguments = str(node.this).lower(), list(node.expressions)
     else:

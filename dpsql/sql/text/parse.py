@@ -48,7 +48,7 @@ from dpsql.sql.text.misspelled_words import refuse_statement
 from dpsql.sql.text.prepared_statements import KnownParts, TextParts, cut_up
 from dpsql.sql.text.set_show import parse_set, parse_show
 from dpsql.sql.text.synthetic import parse_create, parse_materialize, refuse_change
-from dpsql.sql.text.token_rewrites import parse_tokens
+from dpsql.sql.text.token_rewrites import TooManyArgumentsError, parse_tokens
 
 if TYPE_CHECKING:
     from dpsql.sql.text.create_domain import Search
@@ -508,9 +508,10 @@ def _parse_error(
     word = str(facts.get("highlight") or " ")
     end = sum(len(text) + 1 for text in lines[: line - 1]) + column
     start = max(0, end - len(word))
+    is_call = isinstance(error, TooManyArgumentsError)
     return ProgrammingError(
-        "E_PARSE",
-        f"cannot be parsed near {printable(word)!r}",
-        hint=FORM,
+        "E_FUNCTION" if is_call else "E_PARSE",
+        str(facts["description"]) if is_call else f"cannot be parsed near {printable(word)!r}",
+        hint="leave the others out" if is_call else FORM,
         span=fragment.span(start, max(end, start + 1)),
     )

@@ -7,9 +7,11 @@ Tokens that are put in stand where their neighbours do, so that carets are right
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError, SqlglotError
 
 from dpsql.sql.dialects.dialect_signatures import MARK, SHARED
 
@@ -32,6 +34,9 @@ _NAMES = {
 """Words of which the parser makes no names, though they are names to DuckDB where none opens."""
 _ENDS = {(TokenType.COMMA, each) for each in (TokenType.SELECT, TokenType.FROM)}
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACE)
+_BEFORE_ALIASES = (TokenType.R_PAREN, TokenType.VAR, TokenType.IDENTIFIER, TokenType.ALIAS)
+MOST_ARGUMENTS = 8
+"""Arguments above which a function that takes more takes any number."""
 
 
 def parse_tokens(sql: str) -> list[exp.Expr | None]:
@@ -40,7 +45,7 @@ def parse_tokens(sql: str) -> list[exp.Expr | None]:
     Functions of names that DuckDB has and arguments that it has not, names that are words of other
     statements, elements of CUBE, ROLLUP and GROUPING SETS that compare, and ORDER BY and LIMIT
     after PIVOT are read besides.
-    Raises: sqlglot.errors.SqlglotError.
+    Raises: sqlglot.errors.SqlglotError, TooManyArgumentsError.
     """
     return parsed(_DUCKDB.tokenize(sql), sql)
 
@@ -55,6 +60,7 @@ def parsed(tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         is_name = after not in _OPENING and before != TokenType.WITH
         if is_name and text in _NAMES and name.token_type != TokenType.STRING:
             name.token_type = TokenType.IDENTIFIER
+    check_arguments(tokens, _DUCKDB)
     # DuckDB takes a comma after the last CTE
     ends = zip(kinds, [*kinds[1:], None], strict=True)
     tokens = [t for t, pair in zip(tokens, ends, strict=True) if pair not in _ENDS]
@@ -63,6 +69,63 @@ def parsed(tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         for sets in () if tree is None else tree.find_all(exp.Cube, exp.Rollup, exp.GroupingSets):
             sets.set("expressions", [each.unnest() for each in sets.expressions])
     return list(trees)
+
+
+class TooManyArgumentsError(ParseError):
+    """A call with more arguments than the function takes."""
+
+
+def check_arguments(tokens: Sequence[Token], dialect: Dialect) -> None:
+    """Refuse calls of which the parser would leave out arguments.
+
+    ``MOD(a, 2, b)`` is ``MOD(a, 2)`` to it: what a function does not take is dropped.
+    Raises: TooManyArgumentsError.
+    """
+    known, kind = dialect.parser_class, type(dialect)
+    for name, count in _calls(tokens):
+        called = name.text.upper()
+        if called not in known.FUNCTIONS and called not in known.FUNCTION_PARSERS:
+            continue
+        if count > 1 and _loses(kind, called, count):
+            most = next(n for n in range(count - 1, -1, -1) if n < 2 or not _loses(kind, called, n))
+            what = f"{called.lower()}() takes at most {most} argument{'s' * (most != 1)}"
+            where = {"line": name.line, "col": name.col, "highlight": name.text}
+            raise TooManyArgumentsError(what, [{"description": what, **where}])
+
+
+def _calls(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
+    """Names that are called, with the number of their arguments."""
+    waiting: list[tuple[Token | None, int]] = []
+    for place, token in enumerate(tokens):
+        depth = _DEPTHS.get(token.token_type, 0)
+        if depth > 0:
+            names_table = place > 1 and tokens[place - 2].token_type in _BEFORE_ALIASES
+            is_call = token.token_type == TokenType.L_PAREN and place > 0 and not names_table
+            waiting.append((tokens[place - 1] if is_call else None, 1))
+        elif depth < 0 and waiting:
+            name, count = waiting.pop()
+            if name is not None:
+                yield name, count
+        elif token.token_type == TokenType.COMMA and waiting:
+            waiting[-1] = waiting[-1][0], waiting[-1][1] + 1
+
+
+@lru_cache(maxsize=4096)
+def _loses(dialect: type[Dialect], name: str, count: int) -> bool:
+    """Say whether the parser leaves out the last of so many arguments of a function.
+
+    >>> [_loses(DuckDB, name, 3) for name in ("FLOOR", "MOD", "LEAST", "REGEXP_REPLACE")]
+    [True, True, False, False]
+    """
+    if count > MOST_ARGUMENTS:
+        return _loses(dialect, name, MOST_ARGUMENTS)
+    words = [f"argument_{place}" for place in range(count)]
+    try:
+        (tree,) = dialect().parse(f"SELECT {name}({', '.join(words)})")
+    except SqlglotError:
+        return False
+    nodes = () if tree is None else tree.walk()
+    return all(str(node.this).lower() != words[-1] for node in nodes)
 
 
 def _with_sets(tokens: list[Token]) -> list[Token]:

@@ -26,6 +26,7 @@ from dpsql.errors import CatalogError, DataUnavailable, Error
 from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.data_engine import Unreadable
 from dpsql.privacy.vault.files import stores
+from dpsql.privacy.vault.files.data_files import find_source
 from dpsql.privacy.vault.files.partitions import NULL
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import cells_of
@@ -216,6 +217,24 @@ def test_partitions_of_a_stored_delta_table_are_drafted_by_its_log(
     assert one["column"] == other["column"]
 
 
+@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v3.metadata.json"])
+def test_objects_below_a_log_are_no_files_of_their_own(
+    bucket: Any, tmp_path: Path, log: str
+) -> None:
+    """Rows that a log has removed are in them still, wherever in a bucket the log is."""
+    parquet = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [1, 2]}), parquet)
+    place = f"below-{log[:4]}"
+    put(bucket, f"{place}/t/day=1/a.parquet", parquet.read_bytes())
+    address = f"s3://{BUCKET}/{place}/t/**/*.parquet"
+    assert find_source(address, "t").paths
+    put(bucket, f"{place}/{log}", b"{}")
+    with pytest.raises(DataUnavailable, match="some of which hold rows that are no more") as caught:
+        find_source(address, "t")
+    assert "source = {" in f"{caught.value.hint}"
+    assert find_source(f"s3://{BUCKET}/{place}/t/day=1/a.parquet", "t").paths
+
+
 def test_snapshots_of_iceberg_tables_are_read_from_a_store(bucket: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
     from tests.privacy.iceberg_tables import written as iceberg
@@ -272,14 +291,16 @@ def test_a_script_asks_a_store_once_what_it_holds(
     script = "".join(f"SELECT ward, COUNT(*) FROM {name} GROUP BY ward; " for name in "ab")
     with dpsql.connect(tmp_path / "c.toml", epsilon=1) as connection:
         connection.executescript(script)
-        assert asked == [(f"s3://{BUCKET}", "once")]
+        first = sorted(asked)
+        assert first == sorted({*asked})
+        assert (f"s3://{BUCKET}", "once") in first
         connection.executescript(script.replace("ward", "age"))
-        assert asked == [(f"s3://{BUCKET}", "once")] * 2
+        assert sorted(asked) == sorted(first * 2)
     asked.clear()
     (one, other) = examine(chosen_tables(tmp_path / "c.toml", None))
     assert isinstance(one, Figures)
     assert isinstance(other, Figures)
-    assert len(asked) == 2
+    assert {asked.count(each) for each in asked} == {2}
 
 
 def test_an_object_that_is_written_again_is_another_version(bucket: Any, tmp_path: Path) -> None:

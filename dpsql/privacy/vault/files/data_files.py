@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpsql.catalog.catalog import KINDS, PACKED, is_stored, kind_of
@@ -17,6 +17,7 @@ from dpsql.privacy.vault.files.stores import (
     StoredObject,
     copy_objects,
     find_objects,
+    list_folder,
 )
 from dpsql.privacy.vault.files.table_folders import (
     LATER,
@@ -124,6 +125,8 @@ def _find_objects(source: str, is_stated: bool) -> FoundFiles:
     if kind in LOCAL:
         raise Unreadable(f"a database of {kind} is read on a disk alone", "copy it there")
     objects = find_objects(source)
+    if "*" in source:
+        _refuse_logged_objects(objects)
     kinds = {kind, *(kind_of(each.address) for each in objects)}
     if len(kinds) != 1 or kind is None:
         hint = f"names end in one of {', '.join(ENDS)}"
@@ -191,7 +194,31 @@ def _refuse_logged(source: str, table: str, paths: tuple[str, ...]) -> None:
     above = sorted({*folders, *(each for folder in folders for each in folder.parents)})
     form = next((form for each in above if (form := log_in(str(each))) is not None), None)
     if form is not None:
-        problem = (
-            f"these are files of {FORMS[form].title}, some of which hold rows that are no more"
-        )
-        unavailable(table, source, problem, f'source = {{ {form} = "folder", version = 3 }}')
+        unavailable(table, source, *_of_a_log(form, FORMS[form].title))
+
+
+def _refuse_logged_objects(objects: Sequence[StoredObject]) -> None:
+    """Refuse objects that a pattern finds in the folder of a table with a log, or below it.
+
+    Raises: Unreadable.
+    """
+    from dpsql.privacy.vault.files.table_logs import FORMS  # few tables are globs
+
+    folders = {each.address.rpartition("/")[0] for each in objects}
+    for folder in sorted({above for each in folders for above in _above(each)}):
+        for name, form in FORMS.items():
+            logged = list_folder(f"{folder}/{form.log}")
+            if any(form.is_there(f"{form.log}/{each}") for each in logged):
+                raise Unreadable(*_of_a_log(name, form.title))
+
+
+def _above(folder: str) -> Iterator[str]:
+    """The folder at an address and those above it, down to that of the bucket."""
+    while folder.count("/") > 1:
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _of_a_log(form: str, title: str) -> tuple[str, str]:
+    problem = f"these are files of {title}, some of which hold rows that are no more"
+    return problem, f'source = {{ {form} = "folder", version = 3 }}'

@@ -14,10 +14,12 @@ from dpsql.records import dataclass
 class LogForm:
     """A form of logs: whose they are, whether a file is of one by its name, and what one says.
 
-    Files of a version are listed by its number, and ``newest`` finds that of the last one.
+    ``log`` is the folder of a log within that of its table. Files of a version are listed by its
+    number, and ``newest`` finds that of the last one.
     """
 
     title: str
+    log: str
     is_there: Callable[[str], bool]
     list_files: Callable[[TableFolder, str, str], VersionFiles]
     newest: Callable[[TableFolder, str], int]
@@ -26,12 +28,14 @@ class LogForm:
 FORMS: Mapping[str, LogForm] = {
     "delta": LogForm(
         "a Delta table",
+        delta.LOG,
         lambda name: name.startswith(f"{delta.LOG}/"),
         delta.list_delta,
         delta.newest_version,
     ),
     "iceberg": LogForm(
         "an Iceberg table",
+        iceberg.LOG,
         lambda name: bool(iceberg.WRITTEN.fullmatch(name)),
         iceberg.list_iceberg,
         iceberg.newest_snapshot,

@@ -146,10 +146,15 @@ def _interrupts_arrive() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def room_of(path: Path) -> str:
+    """The folder below that of all tests that a module of tests is in, however deep."""
+    return path.relative_to(Path(__file__).parent).parts[0]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _plans_are_quick(request: pytest.FixtureRequest) -> Iterator[None]:
     """Plans of little search, where tests ask what answers are, not how good plans are."""
-    with nullcontext() if request.path.parent.name in SEARCHED else quick_plans():
+    with nullcontext() if room_of(request.path) in SEARCHED else quick_plans():
         yield
 
 
@@ -163,7 +168,7 @@ def _one_reader() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _readers_are_one(request: pytest.FixtureRequest) -> None:
     """And for all modules but those that ask about readers."""
-    if request.path.parent.name not in CONFINED:
+    if room_of(request.path) not in CONFINED:
         request.getfixturevalue("one_reader")
 
 

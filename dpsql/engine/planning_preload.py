@@ -4,7 +4,9 @@ import gc
 from importlib import import_module
 from pkgutil import walk_packages
 
-PACKAGES = "algebra answer catalog dialect learn logical pgm plan search sql strategy workload"
+PACKAGES = (
+    "algebra answer catalog dialect learn logical pgm plan relation search sql strategy workload"
+)
 MODULES = ("adaptive", "error_targets", "explain", "planning_processes")
 
 for package in PACKAGES.split():

@@ -75,7 +75,10 @@ FUNCTIONS |= {"_codecs.encode"}
 ORIGINS = frozenset({"numpy", "fractions", "decimal", "datetime", "collections", "uuid"})
 MATHEMATICS = frozenset({"algebra", "strategy", "workload"})
 """Packages whose classes hold arrays and call nothing."""
-RECORDS = ("answer", "catalog", "dialect", "engine.explanation", "errors", "logical", "plan", "sql")
+RECORDS = (
+    *("answer", "catalog", "dialect", "engine.explanation", "errors", "logical", "plan"),
+    *("relation", "sql"),
+)
 """Modules with records, enumerations, tuples and errors of answers, beside classes that act."""
 PLAIN = frozenset({"complex", "frozenset", "set", "range", "slice", "bytearray", "object", "tuple"})
 PLAIN |= {"list", "dict", "int", "float", "str", "bytes", "bool", "MemoryError"}

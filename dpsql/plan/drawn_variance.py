@@ -70,7 +70,7 @@ def best_drawn(
         / (CAP if target.limits is None else AIM) ** 2
     )
     if min((pair[0].error for pair in rated), default=math.inf) > plain / chooser.doubtful:
-        from dpsql.strategy.direct_queries import (
+        from dpsql.strategy.queries import (
             QueriesStrategy,  # searches that most requests do without
         )
 

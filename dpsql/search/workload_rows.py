@@ -21,7 +21,7 @@ from dpsql.workload.workload import Product, Workload
 
 if TYPE_CHECKING:
     from dpsql.search.problem import Problem
-    from dpsql.strategy.direct_queries import QueriesStrategy
+    from dpsql.strategy.queries import QueriesStrategy
 
 COPIES = 6
 """Arrays of all rows of queries, or of their inner products, that are alive at once."""
@@ -172,7 +172,7 @@ def measure_queries(workload: Workload, noise: Noise) -> QueriesStrategy | None:
     blocks = tuple(
         QueryBlock(b.attributes, b.sizes, b.matrices, b.weight // weights) for b in blocks
     )
-    from dpsql.strategy.direct_queries import QueriesStrategy  # most requests have something better
+    from dpsql.strategy.queries import QueriesStrategy  # most requests have something better
 
     return QueriesStrategy(domain, blocks, noise)
 

@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from dpsql.server.signed_in import ended
 SUFFIX = ".control"
 LONGEST = 10_000
 """Bytes of what is asked."""
+SHORT, DESCRIPTORS = 100, "/proc/self/fd"
+"""Bytes of an address that every system takes, and where an open folder has a short one."""
 PATIENT = 10.0
 """Seconds that either side waits for the other."""
 
@@ -113,6 +116,19 @@ def _line(connection: socket.socket) -> bytes:
     return found
 
 
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """A short address of a socket: the system takes few bytes, however long its path is."""
+    if len(os.fsencode(path)) <= SHORT or not os.path.isdir(DESCRIPTORS):
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"{DESCRIPTORS}/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 def open_control(server: Server, database: Database) -> OperatorSocket | None:
     """Open the door of a database in a thread; None, and a line of the log, where it cannot be."""
     catalog = database.site.catalog.path
@@ -122,7 +138,8 @@ def open_control(server: Server, database: Database) -> OperatorSocket | None:
         path.unlink(missing_ok=True)  # of a server that was killed: the port is ours by now
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         os.fchmod(listening.fileno(), 0o600)
-        listening.bind(str(path))
+        with _address(path) as address:
+            listening.bind(address)
         path.chmod(0o600)
         listening.listen()
     except (OSError, AttributeError) as error:  # a path that is too long; no such sockets
@@ -143,7 +160,8 @@ def ask_servers(catalog: Path, **asked: object) -> list[dict[str, Any]]:
         with contextlib.suppress(OSError, ValueError):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
                 connection.settimeout(PATIENT)
-                connection.connect(str(path))
+                with _address(path) as address:
+                    connection.connect(address)
                 connection.sendall(json.dumps(asked).encode() + b"\n")
                 told = b"".join(iter(lambda: connection.recv(1 << 16), b""))
             found += json.loads(told)

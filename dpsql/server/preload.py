@@ -11,7 +11,7 @@ from importlib import import_module
 
 PACKAGES = (
     *("algebra", "answer", "catalog", "dbapi", "engine", "learn", "pgm", "plan", "privacy"),
-    *("search", "sql", "strategy", "workload"),
+    *("relation", "search", "sql", "strategy", "workload"),
 )
 DRIVERS = ("postgresql", "spark")
 """Prefixes of modules that import drivers of data engines: tables that have them do."""

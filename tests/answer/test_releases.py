@@ -15,9 +15,9 @@ from dpsql.answer.codec import Release
 from dpsql.answer.store import Releases, Store
 from dpsql.errors import LedgerError
 from dpsql.plan.plan import Part, Plan
-from dpsql.strategy.direct_queries import QueriesStrategy
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.product_block import ProductBlock
+from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 

@@ -14,8 +14,8 @@ from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.doors import measure
 from dpsql.privacy.doors.exact_products import apply_rows
-from dpsql.strategy.direct_queries import QueriesStrategy
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.cells import Cells, Nodes, cells_of
 from tests.audit.door import empty, with_unit
@@ -112,7 +112,7 @@ def test_a_search_that_misses_the_worst_cell_is_found(
     def first(tables: Any, start: Any) -> tuple[Any, bool]:
         return sum(s * np.prod([t[k, 0] for t in tables]) for k, s in enumerate(start)), True
 
-    monkeypatch.setattr("dpsql.strategy.direct_queries.worst_cell", first)
+    monkeypatch.setattr("dpsql.strategy.queries.worst_cell", first)
     monkeypatch.setattr(measure, "worst_cell", first)
     with pytest.raises(AssertionError):
         audit(noise)

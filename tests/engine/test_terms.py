@@ -145,6 +145,7 @@ def test_max_stddev_is_about_what_is_shown(adult: Connection) -> None:
     assert max(map(largest, both.stddev[1:])) <= TOLD
 
 
+@pytest.mark.usefixtures("full_plans")
 @pytest.mark.parametrize(
     "beside",
     [

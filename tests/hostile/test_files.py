@@ -153,6 +153,7 @@ OPENERS = {
     "privacy/vault/formats/sqlite_files.py": "SQLite, opened to be read alone",
     "answer/change_counter.py": "SQLite's header, to read it",
     "answer/codec.py": "an archive in memory",
+    "server/operator_socket.py": "the folder of a socket, for a short address",
     "ui/streams.py": "files with new names beside the wanted ones",
     "ui/cli.py": "the null device",
     "ui/editor.py": "from a descriptor that is new, in the folder for temporary files",

@@ -16,8 +16,8 @@ from dpsql.algebra.blocks import Dense
 from dpsql.answer.codec import Release, decode, encode, unpacked, zipped
 from dpsql.plan import shared_rows
 from dpsql.plan.plan import Part, Plan
-from dpsql.strategy.direct_queries import QueriesStrategy
 from dpsql.strategy.product import assemble
+from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload.cells import Cells
 from dpsql.workload.workload import Product

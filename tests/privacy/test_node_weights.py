@@ -25,8 +25,8 @@ from dpsql.privacy.vault.codes import tally as tallies
 from dpsql.privacy.vault.codes.node_weights import split_weight
 from dpsql.privacy.vault.codes.tally import tally_rows
 from dpsql.privacy.vault.vault import TableVault
-from dpsql.strategy.direct_queries import QueriesStrategy
 from dpsql.strategy.noise_law import Noise, law
+from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.workload import weights as weighing
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of

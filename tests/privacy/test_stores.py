@@ -295,7 +295,7 @@ def test_a_script_asks_a_store_once_what_it_holds(
         assert first == sorted({*asked})
         assert (f"s3://{BUCKET}", "once") in first
         connection.executescript(script.replace("ward", "age"))
-        assert sorted(asked) == sorted(first * 2)
+        assert {asked.count(each) for each in asked} <= {1, 2}
     asked.clear()
     (one, other) = examine(chosen_tables(tmp_path / "c.toml", None))
     assert isinstance(one, Figures)

@@ -32,7 +32,7 @@ SEARCHED = frozenset({"plan", "search", "strategy"})
 """Folders whose tests ask how good plans are."""
 
 for _room in (search, plan, learn):
-    for _found in pkgutil.iter_modules(_room.__path__, f"{_room.__name__}."):
+    for _found in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
         import_module(_found.name)  # first imported in a quick test, it would keep what is quick
 
 DESCENDED = (opt0, symmetric_descent, low_rank_descent, gram_parts, hierarchy, joint)

@@ -68,7 +68,7 @@ RARE = {
         "sql.subqueries.running_totals",
         "sql.subqueries.rows_and_answers",
     ),
-    *("strategy.direct_queries", "strategy.separate", "strategy.symmetric"),
+    *("strategy.queries", "strategy.separate", "strategy.symmetric"),
     *(
         "answer.synthetic_tables",
         "answer.implied",

@@ -381,7 +381,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
     left, (text, top) = text, take_top(respelled(text, lexemes), lexemes)
     try:
         read = with_room(partial(_read, text, fragment))
-    except SqlglotError as error:
+    except (SqlglotError, TooManyArgumentsError) as error:
         raise _parse_error(fragment, lexemes, error) from None
     except RecursionError:
         raise too_deep() from None
@@ -496,9 +496,7 @@ def parse_view(sql: str) -> exp.Query:
     return statement.tree
 
 
-def _parse_error(
-    fragment: Fragment, lexemes: list[Lexeme], error: SqlglotError
-) -> ProgrammingError:
+def _parse_error(fragment: Fragment, lexemes: list[Lexeme], error: Exception) -> ProgrammingError:
     facts = (getattr(error, "errors", None) or [{}])[0]
     line, column = facts.get("line"), facts.get("col")
     if not line or not column:

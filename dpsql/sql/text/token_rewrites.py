@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from dpsql.sql.dialects.dialect_signatures import MARK, SHARED
 
@@ -71,8 +71,13 @@ def parsed(tokens: list[Token], sql: str) -> list[exp.Expr | None]:
     return list(trees)
 
 
-class TooManyArgumentsError(ParseError):
-    """A call with more arguments than the function takes."""
+class TooManyArgumentsError(Exception):
+    """A call with more arguments than a function takes; ``errors`` says where, as the parser's."""
+
+    def __init__(self, what: str, name: Token) -> None:
+        super().__init__(what)
+        place = {"line": name.line, "col": name.col, "highlight": name.text}
+        self.errors: list[dict[str, object]] = [{"description": what, **place}]
 
 
 def check_arguments(tokens: Sequence[Token], dialect: Dialect) -> None:
@@ -89,8 +94,7 @@ def check_arguments(tokens: Sequence[Token], dialect: Dialect) -> None:
         if count > 1 and _loses(kind, called, count):
             most = next(n for n in range(count - 1, -1, -1) if n < 2 or not _loses(kind, called, n))
             what = f"{called.lower()}() takes at most {most} argument{'s' * (most != 1)}"
-            where = {"line": name.line, "col": name.col, "highlight": name.text}
-            raise TooManyArgumentsError(what, [{"description": what, **where}])
+            raise TooManyArgumentsError(what, name)
 
 
 def _calls(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import Dense, Identity, Total
 from dpsql.errors import ProgrammingError
 from dpsql.search.workload_rows import measure_queries
-from dpsql.strategy.direct_queries import QueriesStrategy
 from dpsql.strategy.noise_law import Noise
+from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.queries_forecast import QueriesForecast
 from dpsql.strategy.query_block import QueryBlock
 from dpsql.strategy.registry import decode_strategy

@@ -44,6 +44,13 @@ class Pool(Protocol):
         """End it."""
 
 
+def _close(cursor: psycopg.Cursor[Any]) -> None:
+    """Close a cursor of psycopg; that its connection is lost is known the second time."""
+    for _ in range(2):
+        with contextlib.suppress(psycopg.Error):
+            cursor.close()
+
+
 class OfPsycopg:
     """psycopg's own, which looks at a connection before it hands it out."""
 
@@ -82,8 +89,7 @@ class OfPsycopg:
         except psycopg.OperationalError:
             raise Lost from None
         finally:
-            with contextlib.suppress(psycopg.OperationalError):
-                cursor.close()
+            _close(cursor)
             self.pool.putconn(connection)
 
     def close(self) -> None:
@@ -115,6 +121,7 @@ class OfSqlAlchemy:
 
     def go_on(self, kept: Any) -> int:
         connection, cursor, with_cursor = kept
+        own = cursor.cursor
         try:
             if with_cursor:
                 return len(cursor.fetchall()) + 1
@@ -123,6 +130,8 @@ class OfSqlAlchemy:
             raise Lost if error.connection_invalidated else error from None
         finally:
             connection.close()
+            if own is not None:
+                _close(own)
 
     def close(self) -> None:
         self.engine.dispose()

@@ -45,10 +45,12 @@ class Pool(Protocol):
 
 
 def _close(cursor: psycopg.Cursor[Any]) -> None:
-    """Close a cursor of psycopg; that its connection is lost is known the second time."""
-    for _ in range(2):
-        with contextlib.suppress(psycopg.Error):
-            cursor.close()
+    """Close a cursor of psycopg, which needs a connection that is known to be lost where it is."""
+    with contextlib.suppress(psycopg.Error):
+        cursor.close()
+    if not cursor.closed:
+        cursor.connection.close()
+        cursor.close()
 
 
 class OfPsycopg:

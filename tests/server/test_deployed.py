@@ -1,4 +1,4 @@
-"""What is deployed: the image and the unit say what can be run, and it runs on a read-only root."""
+"""Deployment: the image and the unit say what can be run, and it runs on a read-only root."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def only(name: str) -> str:
 
 
 def copied() -> list[str]:
-    """What comes out of the repository."""
+    """The files of the repository that an image is made of."""
     found = [text.split() for each, text in instructions() if each == "COPY"]
     return [path for words in found if not words[0].startswith("--") for path in words[:-1]]
 
@@ -108,7 +108,7 @@ def place() -> Iterator[Path]:
 
 
 def installed(place: Path) -> Path:
-    """What is copied and then installed, as far as the project declares it."""
+    """The packages that are installed from the copied files, as far as the project declares it."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     data = declared["package-data"].items()
     kept = {path for package, each in data for path in whole(Path(*package.split(".")), *each)}

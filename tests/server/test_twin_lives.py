@@ -165,7 +165,7 @@ LEFT: dict[str, Callable[[Path], object]] = {
         f"{os.getpid()}\n{folder}\n"
     ),
 }
-"""What a server that was killed may have left of its twin, while that stopped or not."""
+"""Remains of the twin of a server that was killed, while that stopped or not."""
 
 
 @pytest.mark.parametrize("left", LEFT)

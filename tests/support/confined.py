@@ -15,7 +15,7 @@ from collections.abc import Sequence
 CREATE, ADD, RESTRICT = 444, 445, 446
 """Numbers of the system calls, the same on all machines."""
 WRITES = 0b0111_1111_1111_0010
-"""All rights of ABI 3 but those to execute and to read: to write, truncate, make and remove."""
+"""Rights of ABI 3 but those to execute and to read: to write, truncate, make and remove."""
 NO_NEW_PRIVILEGES = 38
 _system = ctypes.CDLL(None, use_errno=True)
 

@@ -27,7 +27,7 @@ def title(text: str) -> str:
 
 
 def words(text: str) -> int:
-    """How many words a record has; marks alone are none."""
+    """The number of words of a record; marks alone are none."""
     return sum(bool(re.search(r"\w", each)) for each in text.split())
 
 

@@ -17,7 +17,7 @@ from dpsql.plan.plan import Plan
 from dpsql.privacy.budget.hash_chain import subkey
 from dpsql.privacy.vault.codes.spill import MOST_DERIVED, fit_beside
 from dpsql.privacy.vault.data_engine import unavailable
-from dpsql.privacy.vault.files import duckdb_pool as readers
+from dpsql.privacy.vault.files import duckdb_pool
 from dpsql.privacy.vault.files.stores import one_listing
 from dpsql.privacy.vault.open_tables import OpenTables, Reads, close_all
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
@@ -178,7 +178,7 @@ class Vaults:
 
 def open_ahead() -> None:
     """Begin to open the DuckDB that will read files, beside other work."""
-    readers.ahead.begin()
+    duckdb_pool.ahead.begin()
 
 
 def describe_server(table: Table) -> list[tuple[str, str]]:

@@ -8,6 +8,12 @@ from __future__ import annotations
 import re
 
 IDENTIFIERS = "id ids uuid guid ssn email iban key"
+PERSONS = (
+    "applicant author borrower buyer child citizen claimant client customer donor driver employee"
+    " family guest household member owner participant passenger patient person player pupil"
+    " resident respondent rider student subject subscriber taxpayer tenant user visitor voter"
+)
+"""Words for whom a guarantee may protect, as names of columns use them."""
 LAST_WORDS = {
     "timestamp": "at timestamp datetime ts",
     "date": "date day dob birthday birthdate on since until",
@@ -37,6 +43,18 @@ def is_identifier(name: str) -> bool:
     (True, False, True)
     """
     return bool(words := words_of(name)) and words[-1] in IDENTIFIERS.split()
+
+
+def is_person(name: str) -> bool:
+    """True if a column seems to say whose a row is.
+
+    >>> [is_person(each) for each in ("customer", "CustomerID", "order_id", "patient_age")]
+    [True, True, False, False]
+    """
+    words = words_of(name)
+    return bool(set(words) & set(PERSONS.split())) and (
+        is_identifier(name) or words[-1] in PERSONS.split()
+    )
 
 
 def guess_family(name: str) -> str:

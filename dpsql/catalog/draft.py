@@ -17,7 +17,7 @@ from typing import Any
 
 from dpsql.catalog.catalog import is_stored, kind_of
 from dpsql.catalog.codebook import BookColumn, Codebook, missing_in
-from dpsql.catalog.column_guesses import is_identifier, words_of
+from dpsql.catalog.column_guesses import is_identifier, is_person, words_of
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.row_view import LEFT_OUT
 
@@ -120,16 +120,21 @@ def _relative(path: str, folder: Path) -> str:
 
 
 def _shared_identifiers(tables: Sequence[DraftedTable]) -> list[str]:
-    """The identifiers that several tables have, most frequent first."""
+    """The identifiers that several tables have: of persons first, then most frequent first."""
     found = Counter(
-        name.casefold() for table in tables for name, _ in table.columns if is_identifier(name)
+        name.casefold()
+        for table in tables
+        for name, _ in table.columns
+        if is_identifier(name) or is_person(name)
     )
-    return [name for name, times in found.most_common() if times > 1]
+    shared = [name for name, times in found.most_common() if times > 1]
+    return sorted(shared, key=lambda name: not is_person(name))
 
 
 def _unit(shared: Sequence[str]) -> Iterator[str]:
     if shared:
-        name = "_".join(words_of(shared[0])[:-1]) or "person"
+        words = words_of(shared[0])
+        name = "_".join(words[:-1] if is_identifier(shared[0]) else words) or "person"
         yield (
             f"# Several tables have {_key(shared[0])}. Where it is the same person in all,\n"
             f"# declare one unit, and tables can be joined (docs/tables.md):\n# [unit.{name}]"
@@ -199,8 +204,17 @@ def _looked(table: DraftedTable, column: str, line: str) -> str:
 
 
 def _units(table: DraftedTable, shared: Sequence[str]) -> list[str]:
-    found = [name for name, family in table.columns if is_identifier(name) and family != "nested"]
-    found.sort(key=lambda name: shared.index(name.casefold()) if name.casefold() in shared else 99)
+    found = [
+        name
+        for name, family in table.columns
+        if (is_identifier(name) or is_person(name)) and family != "nested"
+    ]
+    found.sort(
+        key=lambda name: (
+            shared.index(name.casefold()) if name.casefold() in shared else len(shared),
+            not is_person(name),
+        )
+    )
     lines = []
     for name in found or ["person_id"]:
         what = f"all rows with the same {_key(name)} together; of more than 5 only 5 count"

@@ -51,6 +51,18 @@ def test_tables_of_files_and_folders_share_a_proposed_unit(tmp_path: Path) -> No
         assert trips.index('"person_id"') < trips.index('"trip_id"')
 
 
+@pytest.mark.parametrize("column", ["customer", "Customer", "customer_id", "CUSTOMER_KEY"])
+def test_a_person_is_proposed_before_a_thing(tmp_path: Path, column: str) -> None:
+    for name, measure in (("orders", "amount"), ("returns", "reason")):
+        (tmp_path / f"{name}.csv").write_text(f"order_id,{column},{measure}\n")
+    for given in ((tmp_path / "orders.csv",), (tmp_path,)):
+        text = draft_catalog(*given, folder=tmp_path)
+        units = [line for line in text.split("\n") if line.startswith("# privacy_unit")]
+        assert f'"{column}"' in units[0]
+        assert '"order_id"' in units[1]
+    assert "# [unit.customer]" in text
+
+
 def test_parts_of_one_table_in_a_folder_are_one_table(tmp_path: Path) -> None:
     for part in range(3):
         (tmp_path / f"part-{part}.csv").write_text("person_id,age\n")

@@ -201,7 +201,7 @@ def test_rows_dropped_by_a_condition_in_sql(
     ) -> Iterator[Any]:
         doubles = [name for name, stored in self.columns if stored == "DOUBLE"]
         kept = " AND ".join(f"NOT isnan({name})" for name in doubles) or "TRUE"
-        rows = self._parquet_rows(connection, wanted, self.paths, ())
+        rows = self._parquet_rows(connection, wanted, self.paths, (), None)
         chosen = f"SELECT {', '.join(listed)} FROM {rows}"
         yield RowQuery(connection, f"{chosen} WHERE {kept}", (list(self.paths),))
 

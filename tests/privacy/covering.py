@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, DecimalRange, IntegerRange, Values
-from dpsql.privacy.vault.files.source import quote
+from dpsql.privacy.vault.files.database import quote
 from dpsql.privacy.vault.unit.rows import fits
 from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Cells, Nodes, Steps, Unions, cells_of

@@ -18,7 +18,7 @@ import dpsql
 from dpsql.engine import engine
 from dpsql.errors import Error
 from dpsql.privacy.doors import vaults
-from dpsql.privacy.vault.files.source import quote
+from dpsql.privacy.vault.files.database import quote
 from tests.support.effort import effort
 from tests.support.postgres import Server
 from tests.support.seam import zero_noise

@@ -20,7 +20,7 @@ from dpsql.dbapi.drafting import draft_catalog
 from dpsql.dbapi.site import open_site
 from dpsql.errors import Error, UsageError
 from dpsql.privacy.doors.check_figures import Figures
-from dpsql.privacy.vault.files.source import quote
+from dpsql.privacy.vault.files.database import quote
 from dpsql.privacy.vault.servers import postgresql, postgresql_rows, versions
 from tests.support.paused import WAIT, Paused
 from tests.support.postgres import Server

@@ -23,7 +23,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from dpsql.privacy.vault.files.source import quote
+from dpsql.privacy.vault.files.database import quote
 
 Rows = Sequence[Sequence[Any]]
 

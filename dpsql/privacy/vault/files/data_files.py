@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dpsql.catalog.catalog import KINDS, PACKED, is_stored, kind_of
 from dpsql.files import real_paths
 from dpsql.privacy.vault.data_engine import Unreadable, unavailable
-from dpsql.privacy.vault.files.partitions import Values
 from dpsql.privacy.vault.files.stores import (
     LOCAL,
     Copy,
@@ -27,7 +26,7 @@ from dpsql.privacy.vault.files.table_folders import (
     Version,
     VersionFiles,
 )
-from dpsql.records import dataclass, field, replace
+from dpsql.records import dataclass
 
 READABLE = {
     "parquet": "a Parquet file is written as a whole, and not encrypted",
@@ -73,19 +72,14 @@ def find_files(source: str, table: str) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The files of a source: their kind and paths, and the columns that are in none of them.
+    """The files of a source: their kind and paths, and what a log says of those it ``listed``.
 
-    ``told`` are the values of these columns in each file, as a log has them, and ``families`` their
-    types; columns that were ``dropped`` are in files, and not in the version of the table.
     Of ``objects`` in a store, paths are those of ``copies``.
     """
 
     kind: str
     paths: tuple[str, ...]
-    apart: tuple[str, ...] = ()
-    told: tuple[Values, ...] = ()
-    families: Mapping[str, str] = field(default_factory=dict)
-    dropped: frozenset[str] = frozenset()
+    listed: VersionFiles | None = None
     objects: tuple[StoredObject, ...] = ()
     copies: tuple[Copy, ...] = ()
 
@@ -109,7 +103,7 @@ def find_source(
         paths = tuple(os.path.realpath(os.path.join(source, name)) for name in found.names)
         if not all(map(os.path.isfile, paths)):
             raise Unreadable(GONE.format(version.number), LATER)
-        return _of_version(found, paths)
+        return FoundFiles("parquet", paths, found)
     except Unreadable as error:
         unavailable(table, source, error.problem, error.hint)
     except OSError:
@@ -144,19 +138,14 @@ def _find_stored(source: str, version: Version, table: str) -> FoundFiles:
         raise Unreadable(GONE.format(version.number), LATER)
     objects = tuple(folder.objects[name] for name in found.names)
     copies = copy_objects(objects)
-    files = _of_version(found, tuple(each.path for each in copies))
-    return replace(files, objects=objects, copies=copies)
+    paths = tuple(each.path for each in copies)
+    return FoundFiles("parquet", paths, found, objects, copies)
 
 
 def _list_files(folder: TableFolder, version: Version, table: str) -> VersionFiles:
     from dpsql.privacy.vault.files.table_logs import FORMS  # most tables have no log
 
     return FORMS[version.form].list_files(folder, version.number, table)
-
-
-def _of_version(found: VersionFiles, paths: tuple[str, ...]) -> FoundFiles:
-    apart, told, dropped = found.beside(paths)
-    return FoundFiles("parquet", paths, apart, told, found.families, frozenset(dropped))
 
 
 GONE = "files of version {} have gone"

@@ -14,6 +14,15 @@ WHERE database_name = 'source' AND NOT internal ORDER BY ALL
 """
 
 
+def quote(name: str) -> str:
+    """Quote an identifier.
+
+    >>> quote('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A table or a view of a schema."""
@@ -26,6 +35,11 @@ class Relation:
     def shown(self) -> str:
         """The name in a catalog, with the schema only where it is not main."""
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
+
+    @property
+    def sql(self) -> str:
+        """The name in SQL."""
+        return f"source.{quote(self.schema)}.{quote(self.name)}"
 
 
 def list_relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.files.table_folders import LATER, LocalFolder, TableFolder, VersionFiles
 from dpsql.records import dataclass
 
@@ -26,7 +26,7 @@ FAMILIES = {
     **dict.fromkeys(("byte", "short", "integer", "long"), "integer"),
     **dict.fromkeys(("float", "double"), "float"),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), "timestamp"),
-    **{each: each for each in ("date", "boolean")},
+    **{each: each for each in ("date", "boolean", "decimal")},
 }
 """Families of columns by the types of a log; others are texts."""
 
@@ -49,10 +49,14 @@ class DeltaVersion:
     told: tuple[tuple[str | None, ...], ...]
     schema: str
 
-    def family(self, name: str) -> str:
-        """Return the family of a column that is in no file, as the log has its type."""
+    @property
+    def families(self) -> dict[str, str]:
+        """The families of all columns, as the log has their types."""
         types = {each["name"]: each["type"] for each in json.loads(self.schema)["fields"]}
-        return FAMILIES.get(types.get(name, ""), "text")
+        return {
+            name: FAMILIES.get(kind.partition("(")[0], "text") if isinstance(kind, str) else NESTED
+            for name, kind in types.items()
+        }
 
 
 def find_delta(folder: str, version: str, table: str, is_local: bool = True) -> DeltaVersion:
@@ -104,7 +108,8 @@ def list_delta(folder: TableFolder, number: str, table: str) -> VersionFiles:
         found = find_delta(log, number, table, isinstance(folder, LocalFolder))
         root = os.path.realpath(log)
         names = tuple(os.path.relpath(path, root) for path in found.paths)
-    return VersionFiles(names, found.apart, found.told, {c: found.family(c) for c in found.apart})
+    told = tuple(dict(zip(found.apart, values, strict=True)) for values in found.told)
+    return VersionFiles(names, found.families, told)
 
 
 def newest_version(folder: TableFolder, table: str) -> int:

@@ -116,8 +116,9 @@ def _describe_version(path: str, form: str, folder: TableFolder) -> DraftedTable
     found = find_source(path, name, version)
     with connect() as connection:
         source = open_source(connection, path, name, version=version, found=found)
-    inside = _columns(source)[: len(source.columns) - len(source.apart)]
-    columns = [*inside, *((each, found.families[each]) for each in source.apart)]
+    families = {} if found.listed is None else found.listed.families
+    apart = {each: families[each] for each in source.apart}
+    columns = [(each, apart.get(each, kind)) for each, kind in _columns(source)]
     return DraftedTable(name, {form: path, "version": number}, columns)
 
 

@@ -59,10 +59,10 @@ from dpsql.privacy.vault.files.source import (
     connect,
     family,
     open_source,
-    require_streamed,
 )
 from dpsql.privacy.vault.files.stores import find_objects
 from dpsql.privacy.vault.files.table_folders import Version
+from dpsql.privacy.vault.files.view_plans import require_streamed
 from dpsql.privacy.vault.sealed_errors import CHANGED, FAILED, Unread, unread
 from dpsql.privacy.vault.servers.versions import stated_version
 from dpsql.records import dataclass, field, replace
@@ -205,12 +205,7 @@ class FileTable:
     def _found(self) -> FoundFiles:
         """The copies of objects: rows are read of those that were opened."""
         source = self.source
-        return FoundFiles(
-            *(source.kind, source.paths, source.apart, source.told),
-            dropped=source.dropped,
-            objects=source.objects,
-            copies=source.copies,
-        )
+        return FoundFiles(source.kind, source.paths, source.listed, source.objects, source.copies)
 
     def _room(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """A kept instance, where nothing has to be registered with it or attached to it."""

@@ -30,7 +30,7 @@ RISKY = (
     "OR converted_type = 'DECIMAL' AND type = 'BYTE_ARRAY'"
 )
 SCHEMAS = f"""
-SELECT file_name, name, COALESCE(num_children, 0),
+SELECT file_name, name, field_id, COALESCE(num_children, 0),
     CASE WHEN {CLOCK} AND type = 'INT96' THEN '{OLD}'
         WHEN {CLOCK} AND type = 'INT64' AND ({IN_MILLIS}) THEN '{INSTANTS}'
         WHEN type IN ('INT32', 'INT64') AND duckdb_type IN ('TIME', 'TIME_NS') THEN '{TIMES}'
@@ -38,11 +38,11 @@ SELECT file_name, name, COALESCE(num_children, 0),
         WHEN type = 'INT64' AND duckdb_type IN ('TIMESTAMP', 'TIMESTAMP WITH TIME ZONE')
             THEN '{MICROS}'
         ELSE '{PLAIN}' END,
-    * EXCLUDE (file_name)
+    * EXCLUDE (file_name, name, field_id)
 FROM parquet_schema(?)"""
 
 Footer = tuple[tuple[object, ...], ...]
-"""The schema of a file: name, number of children, how stored, and all that there is."""
+"""The schema of a file: name, id, number of children, how stored, and all that there is."""
 
 
 def read_footers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> dict[str, Footer]:
@@ -61,7 +61,7 @@ def stored_as(footers: Iterable[Footer], columns: Sequence[tuple[str, str]]) -> 
 
     ``columns`` are their names and types, as DuckDB describes them.
     """
-    fields = [list(top_fields(footer)) for footer in set(footers)]
+    fields = [[(name, how) for name, _, how in top_fields(each)] for each in set(footers)]
     return tuple(
         _together([(each, i) for each in fields], name) for i, (name, _) in enumerate(columns)
     )
@@ -89,14 +89,15 @@ def _is_alone(fields: list[tuple[str, str]], place: int, name: str) -> bool:
     )
 
 
-def top_fields(footer: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, str]]:
+def top_fields(footer: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, int | None, str]]:
     """Name the columns of a schema, which lists the fields of each below it; first comes its root.
 
-    >>> list(top_fields([("root", 2, ""), ("s", 1, ""), ("x", 0, "instants"), ("x", 0, "")]))
-    [('s', ''), ('x', '')]
+    >>> rows = ("root", None, 2, ""), ("s", 7, 1, ""), ("x", None, 0, "instants"), ("x", 8, 0, "")
+    >>> list(top_fields(rows))
+    [('s', 7, ''), ('x', 8, '')]
     """
     below = 0
-    for name, children, stored, *_ in footer[1:]:
+    for name, number, children, stored, *_ in footer[1:]:
         if not below:
-            yield name, stored
+            yield name, number, stored
         below += children - bool(below)

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
-from dpsql.privacy.vault.data_engine import unavailable
+from dpsql.privacy.vault.data_engine import NESTED, unavailable
 from dpsql.privacy.vault.files.table_folders import LATER, TableFolder, VersionFiles
 from dpsql.records import dataclass
 
@@ -28,7 +28,7 @@ FAMILIES = {
     **dict.fromkeys(("int", "long"), "integer"),
     **dict.fromkeys(("float", "double"), "float"),
     **dict.fromkeys(("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"), "timestamp"),
-    **{each: each for each in ("date", "time", "boolean")},
+    **{each: each for each in ("date", "time", "boolean", "decimal")},
 }
 """Families of columns by the types of a schema; others are texts."""
 COMPACT = "rewrite its files (in Spark, CALL system.rewrite_data_files), and state that snapshot"
@@ -144,29 +144,31 @@ def _entries(found: _Metadata, address: str) -> tuple[list[Any], bool]:
 def _listing(said: Any, schema_id: int | None, files: Mapping[str, Any]) -> VersionFiles:
     """Return the files of a snapshot, with what their partitions tell of columns."""
     schema = said.schema() if schema_id is None else said.schema_by_id(schema_id)
-    types = {each.field_id: each.field_type for each in schema.fields}
-    told = [_told(said.specs()[each.spec_id], each, types) for each in files.values()]
-    columns = [c for c in schema.fields if all(c.field_id in each for each in told)]
+    fields = {each.field_id: each for each in schema.fields}
     mapping = said.name_mapping()
     return VersionFiles(
         names=tuple(files),
-        apart=tuple(each.name for each in columns),
-        told=tuple(tuple(each[c.field_id] for c in columns) for each in told),
-        families={c.name: FAMILIES.get(str(c.field_type), "text") for c in columns},
+        families={each.name: _family(each.field_type) for each in schema.fields},
+        told=tuple(_told(said.specs()[each.spec_id], each, fields) for each in files.values()),
         ids={each.name: each.field_id for each in schema.fields},
         unnumbered={name: each.field_id for each in mapping or () for name in each.names},
+        filled=frozenset(c.name for c in schema.fields if c.initial_default is not None),
     )
 
 
-def _told(spec: Any, file: Any, types: Mapping[int, Any]) -> dict[int, str | None]:
-    """Return the columns of which all rows of a file have one value, by their ids."""
+def _family(kind: Any) -> str:
+    return FAMILIES.get(str(kind).partition("(")[0], "text") if kind.is_primitive else NESTED
+
+
+def _told(spec: Any, file: Any, fields: Mapping[int, Any]) -> dict[str, str | None]:
+    """Return the columns of which all rows of a file have one value, by their names."""
     from pyiceberg.transforms import IdentityTransform
 
     whole: Any = IdentityTransform()
     return {
-        each.source_id: None if value is None else whole.to_human_string(kind, value)
+        known.name: None if value is None else whole.to_human_string(known.field_type, value)
         for i, each in enumerate(spec.fields)
         if isinstance(each.transform, IdentityTransform)
-        and (kind := types.get(each.source_id)) is not None
+        and (known := fields.get(each.source_id)) is not None
         for value in [file.partition[i]]
     }

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
+from typing import TypeVar
 from urllib.parse import unquote
 
 from dpsql.privacy.vault.data_engine import Unreadable
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows without a value."""
+T = TypeVar("T")
 Values = tuple[str | None, ...]
 """The values of a file, one for each column."""
 
@@ -46,14 +48,9 @@ def _value(written: str) -> str | None:
     return None if written in (NULL, "") else unquote(written, errors="replace")
 
 
-def in_groups(
-    paths: Sequence[str], values: Sequence[Values]
-) -> Iterator[tuple[tuple[str, ...], Values]]:
-    """Yield the files that follow each other and have the same values, in order."""
-    if not values:
-        yield tuple(paths), ()
-        return
-    pairs = zip(paths, values, strict=True)
+def in_groups(paths: Sequence[str], facts: Sequence[T]) -> Iterator[tuple[tuple[str, ...], T]]:
+    """Yield the files that follow each other and of which the same is known, in order."""
+    pairs = zip(paths, facts, strict=True)
     for known, some in groupby(pairs, key=lambda each: each[1]):
         yield tuple(path for path, _ in some), known
 

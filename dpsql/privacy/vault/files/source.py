@@ -6,20 +6,24 @@ read here beyond the header line of a CSV file.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 import duckdb
 
-from dpsql.catalog.catalog import Table
 from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable, InternalError
 from dpsql.privacy.vault.codes.spill import SHARE
-from dpsql.privacy.vault.data_engine import NESTED, DamagedError, Form, Unreadable, unavailable
+from dpsql.privacy.vault.data_engine import (
+    NESTED,
+    DamagedError,
+    Form,
+    Unreadable,
+    find,
+    unavailable,
+)
 from dpsql.privacy.vault.files.arrow_rows import (
     FORMATS,
     REPLACED,
@@ -35,12 +39,13 @@ from dpsql.privacy.vault.files.data_files import (
     find_source,
     match_files,
 )
-from dpsql.privacy.vault.files.database import Relation, find_relation
+from dpsql.privacy.vault.files.database import Relation, find_relation, quote
 from dpsql.privacy.vault.files.footers import BESIDES, read_footers, stored_as
 from dpsql.privacy.vault.files.footers import PLAIN as PLAIN_STORED
-from dpsql.privacy.vault.files.partitions import Values, folder_values, in_groups
+from dpsql.privacy.vault.files.layouts import Columns, FileLayout, Told, layouts_of, merged
+from dpsql.privacy.vault.files.partitions import folder_values, in_groups
 from dpsql.privacy.vault.files.stores import Copy, StoredObject
-from dpsql.privacy.vault.files.table_folders import Version
+from dpsql.privacy.vault.files.table_folders import Version, VersionFiles
 from dpsql.privacy.vault.files.timestamps import read_instants
 from dpsql.records import dataclass, field, replace
 from dpsql.sealed import hush, open_duckdb
@@ -108,26 +113,6 @@ DATABASE_FILES = ("", ".wal", ".wal.recovery", ".wal.checkpoint")
 PARQUET = "hive_partitioning = false, can_have_nan = true"
 FORMS: tuple[Form, ...] = ("number", "whole", "day", "clock", "time")
 """Forms of values of which the spelling may be declared."""
-STREAMED = {
-    *("SEQ_SCAN", "TABLE_SCAN", "COLUMN_DATA_SCAN", "EXPRESSION_SCAN", "DUMMY_SCAN"),
-    *("RANGE", "GENERATE_SERIES"),
-    *("PROJECTION", "FILTER", "UNNEST", "UNION", "EMPTY_RESULT", "STREAMING_LIMIT"),
-}
-"""Steps of plans that hand rows on and hold as many as they are written with, or fewer."""
-SPILLED = STREAMED | {
-    *("HASH_GROUP_BY", "PERFECT_HASH_GROUP_BY", "UNGROUPED_AGGREGATE", "PARTITIONED_AGGREGATE"),
-    *("HASH_JOIN", "CROSS_PRODUCT", "ORDER_BY", "TOP_N", "LIMIT", "CTE", "CTE_SCAN"),
-    *("WINDOW", "STREAMING_WINDOW"),
-}
-"""Steps that go on in a folder where the memory does not hold their rows."""
-CONSTANT = re.compile(
-    r"(count|count_star|count_if|sum|sum_no_overflow|fsum|sumkahan|kahan_sum|product|avg|favg|mean"
-    r"|min|max|first|last|any_value|arg_min|arg_max|arg_min_null|arg_max_null|min_by|max_by"
-    r"|bool_and|bool_or|bit_and|bit_or|bit_xor|stddev\w*|var\w*|sem|corr|covar_\w+|regr_\w+"
-    r"|skewness|kurtosis\w*|approx_count_distinct|row_number|rank|dense_rank|rank_dense"
-    r"|percent_rank|cume_dist|ntile|lag|lead|first_value|last_value|nth_value)"
-)
-"""Functions over rows that keep as much of many as of few; others, such as ``list``, keep all."""
 BLOCK = "lines"
 """The name under which the lines of CSV files are offered to DuckDB."""
 BESIDE = "beside"
@@ -169,21 +154,22 @@ class Source:
     in blocks, whose columns are called f0, f1, ... in SQL: lines, or what ``opened`` makes of a
     path, of which ``named`` is the table that is meant. ``stored`` says of Parquet files what
     :mod:`footers` says of each column. The last columns, ``apart``, are in no file: ``told`` has
-    their values in each. Of a table with a log they are the files of one ``version``, which has not
-    the columns that were ``dropped``. Of ``objects`` in a store, paths are those of ``copies``,
+    what each file lacks. Of a table with a log they are the files of one ``version``, as it is
+    ``listed``, with a layout for each. Of ``objects`` in a store, paths are those of ``copies``,
     which are there for as long as a source holds them.
     """
 
     declared: str
     kind: str
     paths: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
+    columns: Columns
     relation: Relation | None = None
     stored: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
-    told: tuple[Values, ...] = ()
-    dropped: frozenset[str] = frozenset()
+    told: tuple[Told, ...] = ()
+    layouts: tuple[FileLayout, ...] = ()
     version: Version | None = None
+    listed: VersionFiles | None = None
     written: Delimited = PLAIN
     named: str = ""
     untyped: bool = False
@@ -240,22 +226,24 @@ class Source:
         second reading of these columns, so that the two differ.
         """
         texts = [
-            self._quoted(each)
-            for each in valid
+            each
+            for each in dict.fromkeys(valid)
             if self.valid_sql(each) != "TRUE" and not self.is_apart(each)
         ]
         chosen = f"SELECT {', '.join(listed)} FROM"
         if self._in_blocks:
             yield from self._select_blocks(connection, chosen, wanted)
         elif self.relation is not None:
-            yield RowQuery(connection, f"{chosen} {relation_sql(self.relation)} AS t")
+            yield RowQuery(connection, f"{chosen} {self.relation.sql} AS t")
         else:
-            for paths, values in in_groups(self.paths, self.told):
-                rows = self._parquet_rows(connection, wanted, paths, values)
+            layouts = self.layouts or [None] * len(self.paths)
+            facts = [*zip(self._told(), layouts, strict=True)]
+            for paths, (told, layout) in in_groups(self.paths, facts):
+                rows = self._parquet_rows(connection, wanted, paths, told, layout)
                 parameters = [list(paths)]
                 if texts:
-                    listed_texts = ", ".join(dict.fromkeys(texts))
-                    second = f"(SELECT {listed_texts} FROM {parquet_sql('ignore')})"
+                    again = ", ".join(self._file_sql(i, told, layout) for i in texts)
+                    second = f"(SELECT {again} FROM {parquet_sql('ignore')} AS p)"
                     rows, parameters = f"{rows} POSITIONAL JOIN {second} AS k", parameters * 2
                 yield RowQuery(connection, f"{chosen} {rows}", tuple(parameters))
 
@@ -264,28 +252,47 @@ class Source:
         connection: duckdb.DuckDBPyConnection,
         wanted: Sequence[int],
         paths: Sequence[str],
-        values: Values,
+        told: Told,
+        layout: FileLayout | None,
     ) -> str:
         """Name the rows of Parquet files t; what DuckDB cannot fetch is put beside the others."""
-        inside = [i for i in wanted if not self.is_apart(i)]
-        instants = [i for i in inside if self.stored[i] in BESIDES]
-        if not instants and not values:
+        columns, stored = self.columns, self.stored
+        places = {i: i for i in wanted if not self.is_apart(i)}
+        if layout is not None:
+            columns, stored = layout.columns, layout.stored
+            known = {i: find(columns, self.columns[i][0]) for i in places}
+            places = {i: place for i, place in known.items() if place is not None}
+        instants = [i for i, place in places.items() if stored[place] in BESIDES]
+        if not instants and not told and layout is None:
             return f"{parquet_sql('replace')} AS t"
-        if not instants:
-            listed = ["*", *self._apart_sql(values, wanted)]
-            return f"(SELECT {', '.join(listed)} FROM {parquet_sql('replace')}) AS t"
-        connection.register(BESIDE, read_instants(paths, [self.columns[i] for i in instants]))
-        listed = [f"{'m' if i in instants else 'p'}.{self._quoted(i)}" for i in inside]
-        listed += self._apart_sql(values, wanted)
-        both = f"{parquet_sql('replace')} AS p POSITIONAL JOIN {BESIDE} AS m"
-        return f"(SELECT {', '.join(listed)} FROM {both}) AS t"
+        rows = f"{parquet_sql('replace')} AS p"
+        if instants:
+            connection.register(
+                BESIDE, read_instants(paths, [columns[places[i]] for i in instants])
+            )
+            rows = f"{rows} POSITIONAL JOIN {BESIDE} AS m"
+        listed = [
+            self._file_sql(i, told, layout, "m" if i in instants else "p")
+            for i in dict.fromkeys(wanted)
+        ]
+        return f"(SELECT {', '.join(listed) or '0 AS n'} FROM {rows}) AS t"
 
-    def _apart_sql(self, values: Values, wanted: Sequence[int]) -> list[str]:
-        """Name the values of columns that are in no file, the same for all rows of one."""
-        first = len(self.columns) - len(self.apart)
-        known = [(i, values[i - first]) for i in wanted if self.is_apart(i)]
-        texts = ((i, "NULL" if each is None else literal(each)) for i, each in known)
-        return [f"CAST({text} AS VARCHAR) AS {self._quoted(i)}" for i, text in texts]
+    def _file_sql(
+        self, position: int, told: Told, layout: FileLayout | None = None, rows: str = "p"
+    ) -> str:
+        """Name a column of a file in the type of all of them, or what all rows of it have there."""
+        name, stored = self.columns[position]
+        if position in dict(told):
+            text = dict(told)[position]
+            value = "NULL" if text is None else literal(text)
+            return f"TRY_CAST({value} AS {stored}) AS {self._quoted(position)}"
+        place = None if layout is None else find(layout.columns, name)
+        if layout is None or place is None:
+            return f"{rows}.{self._quoted(position)}"
+        own, kind = layout.columns[place]
+        raw = f"{rows}.{quote(own)}"
+        cast = raw if kind == stored else f"CAST({raw} AS {stored})"
+        return f"{cast} AS {self._quoted(position)}"
 
     def _select_blocks(
         self, connection: duckdb.DuckDBPyConnection, chosen: str, wanted: Sequence[int]
@@ -307,12 +314,12 @@ class Source:
             ]
             rows = f"SELECT *, {', '.join(listed)} FROM ({rows}) AS s" if listed else rows
         for values, block in blocks:
-            listed = ["*", *self._apart_sql(values, wanted)]
+            listed = ["*", *(self._file_sql(i, values) for i, _ in values if i in wanted)]
             all_rows = f"SELECT {', '.join(listed)} FROM ({rows}) AS b" if values else rows
             connection.register(BLOCK, block)
             yield RowQuery(connection, f"{chosen} ({all_rows}) AS t")
 
-    def _blocks(self, places: Sequence[int]) -> tuple[list[str], Iterator[tuple[Values, Any]]]:
+    def _blocks(self, places: Sequence[int]) -> tuple[list[str], Iterator[tuple[Told, Any]]]:
         """Return the fields of some columns in SQL, and blocks of all rows that have them.
 
         With each block come the values of its columns that are in no file.
@@ -330,7 +337,7 @@ class Source:
 
     def _arrow_blocks(
         self, places: Sequence[int], opened: Callable[[str], ArrowRows]
-    ) -> Iterator[tuple[Values, Any]]:
+    ) -> Iterator[tuple[Told, Any]]:
         """Yield the rows of each file, as a stream of batches of Arrow."""
         from pyarrow import RecordBatchReader, schema  # pyarrow is optional
 
@@ -340,9 +347,12 @@ class Source:
             plain = schema([plain_schema(rows.schema).field(i) for i in places])
             yield values, RecordBatchReader.from_batches(plain, plain_batches(rows, names, plain))
 
-    def _told_paths(self) -> Iterator[tuple[str, Values]]:
+    def _told_paths(self) -> Iterator[tuple[str, Told]]:
         """Yield each file, with the values of its columns that are in no file."""
-        return zip(self.paths, self.told or [()] * len(self.paths), strict=True)
+        return zip(self.paths, self._told(), strict=True)
+
+    def _told(self) -> Sequence[Told]:
+        return self.told or [()] * len(self.paths)
 
     @property
     def _in_blocks(self) -> bool:
@@ -357,15 +367,6 @@ class Source:
         return paths + tuple(path + ".wal" for path in paths if os.path.exists(path + ".wal"))
 
 
-def quote(name: str) -> str:
-    """Quote an identifier.
-
-    >>> quote('a"b')
-    '"a""b"'
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
 def literal(text: str) -> str:
     """Quote a string literal.
 
@@ -373,11 +374,6 @@ def literal(text: str) -> str:
     "'it''s'"
     """
     return "'" + text.replace("'", "''") + "'"
-
-
-def relation_sql(relation: Relation) -> str:
-    """Return how SQL names a table or view of the attached file."""
-    return f"source.{quote(relation.schema)}.{quote(relation.name)}"
 
 
 def open_source(
@@ -399,12 +395,6 @@ def open_source(
     """
     found = found or find_source(source, table, version)
     kind, paths = found.kind, found.paths
-    if written.partitions:
-        apart, places = written.partitions, [each.address for each in found.objects] or paths
-        try:
-            found = replace(found, apart=apart, told=folder_values(places, apart))
-        except Unreadable as error:
-            unavailable(table, source, error.problem, error.hint)
     try:
         if kind == "duckdb":  # attached first, so that DuckDB allows its log files as well
             connection.execute(f"ATTACH {literal(paths[0])} AS source (READ_ONLY)")
@@ -414,14 +404,14 @@ def open_source(
             return read_relation(connection, source, paths, relation)
         if kind in FORMATS:
             inside = _open_format(connection, source, kind, paths, table, named, written)
-            return _with_apart(inside, table, found, version)
+            return _with_folders(inside, table, found)
         if named:
             unavailable(table, source, "only databases and workbooks hold tables of a name")
         other = [each for each in written.said() if each != "partitions"]
         if kind != "csv" and other:
             unavailable(table, source, f"{', '.join(other)} are options of CSV files")
-        inside = read_schema(connection, source, kind, paths, table, written)
-        return _with_apart(inside, table, found, version)
+        inside = read_schema(connection, source, kind, paths, table, written, found.listed)
+        return replace(_with_folders(inside, table, found), version=version)
     except DataUnavailable:
         raise
     except Unreadable as error:
@@ -435,24 +425,23 @@ def open_source(
     unavailable(table, source, problem, READABLE[kind])
 
 
-def _with_apart(source: Source, table: str, found: FoundFiles, version: Version | None) -> Source:
-    """Return files with the columns that are in none of them, as texts."""
-    for name in found.apart:
+def _with_folders(source: Source, table: str, found: FoundFiles) -> Source:
+    """Return files with the columns that their folders tell, as texts. Raises: Unreadable."""
+    source = replace(source, objects=found.objects, copies=found.copies)
+    apart = source.written.partitions
+    if not apart:
+        return source
+    for name in apart:
         if name.casefold() in {each.casefold() for each, _ in source.columns}:
             problem = f"the column {name!r} is in its files, and in their folders as well"
             unavailable(table, source.declared, problem, "leave it out of `partitions`")
-    kept = [i for i, (name, _) in enumerate(source.columns) if name not in found.dropped]
-    stored = [source.stored[i] for i in kept] if source.stored else []
+    values = folder_values([each.address for each in found.objects] or source.paths, apart)
     return replace(
         source,
-        columns=(*(source.columns[i] for i in kept), *((name, "VARCHAR") for name in found.apart)),
-        stored=(*stored, *(PLAIN_STORED for _ in found.apart)) if source.stored else (),
-        apart=found.apart,
-        told=found.told,
-        dropped=found.dropped,
-        version=version,
-        objects=found.objects,
-        copies=found.copies,
+        columns=(*source.columns, *((name, "VARCHAR") for name in apart)),
+        stored=(*source.stored, *(PLAIN_STORED for _ in apart)) if source.stored else (),
+        apart=apart,
+        told=tuple(tuple(enumerate(each, len(source.columns))) for each in values),
     )
 
 
@@ -527,8 +516,12 @@ def read_schema(
     paths: tuple[str, ...],
     table: str,
     written: Delimited = PLAIN,
+    listed: VersionFiles | None = None,
 ) -> Source:
-    """Read the schema of Parquet or CSV files, which have to agree."""
+    """Read the schema of Parquet or CSV files, which agree unless a log has ``listed`` them.
+
+    Raises: DataUnavailable (E_DATA), Unreadable.
+    """
     footers = {} if kind == "csv" else read_footers(connection, paths)
     if kind == "csv":
         from dpsql.privacy.vault.files.lines import read_header  # as above
@@ -539,6 +532,19 @@ def read_schema(
         files = {footer: path for path, footer in footers.items()}  # one of each, where many agree
         known = {f: _safe(_describe(connection, parquet_sql(), [at])) for f, at in files.items()}
         headers = {path: known[footer] for path, footer in footers.items()}
+        if listed is not None:
+            by_path = layouts_of(footers, known)
+            layouts = tuple(by_path[path] for path in paths)
+            whole = merged(layouts, listed)
+            return Source(
+                *(declared, kind, paths, whole.columns),
+                stored=whole.stored,
+                apart=whole.apart,
+                told=whole.told,
+                layouts=layouts,
+                listed=listed,
+                written=written,
+            )
     if len({*headers.values()}) > 1:
         _refuse_other(declared, table)
     stored = stored_as(footers.values(), headers[paths[0]]) if footers else ()
@@ -594,56 +600,8 @@ def read_relation(
     connection: duckdb.DuckDBPyConnection, declared: str, paths: tuple[str, ...], relation: Relation
 ) -> Source:
     """Read the schema of a table of the attached database file."""
-    columns = _safe(_describe(connection, relation_sql(relation)))
+    columns = _safe(_describe(connection, relation.sql))
     return Source(declared, "duckdb", paths, columns, relation)
-
-
-def require_streamed(
-    connection: duckdb.DuckDBPyConnection, relation: Relation, table: Table, has_folder: bool
-) -> None:
-    """Refuse a view that holds rows on its way, of which memory would tell how many there are.
-
-    Decided by the steps of its plan, before any row is read. With a folder for rows, steps and
-    functions that cannot go on there are refused.
-
-    Args:
-        connection: One to which the file is attached.
-        relation: The table, or view, of the file.
-        table: The table of the catalog that it is.
-        has_folder: Say whether rows that the memory does not hold have a folder.
-
-    Raises: DataUnavailable (E_DATA).
-    """
-    if not relation.is_view:
-        return
-    plan = f"EXPLAIN (FORMAT json) SELECT * FROM {relation_sql(relation)}"
-    steps = [*_steps(json.loads(connection.execute(plan).fetchall()[0][1]))]
-    held = [
-        name for name, called in steps if name not in SPILLED or not all(map(_is_small, called))
-    ]
-    if has_folder and held:
-        problem = f"the view {relation.shown!r} keeps rows in memory, which no folder holds"
-        hint = "store its rows as a table: lists, quantiles and joins by < keep all rows at once"
-        unavailable(table.name, table.source, problem, hint)
-    if not has_folder and not STREAMED.issuperset(name for name, _ in steps):
-        problem = f"the view {relation.shown!r} sorts, groups or joins rows, which takes memory"
-        hint = "store its rows as a table, or name a folder for them with `spill`"
-        unavailable(table.name, table.source, problem, hint)
-
-
-def _steps(nodes: Sequence[Any]) -> Iterator[tuple[str, Sequence[str]]]:
-    """The steps of a plan, each with the functions over rows that it works out."""
-    for node in nodes:
-        name, told = node["name"].strip(), node.get("extra_info") or {}
-        called = told.get("Projections" if "WINDOW" in name else "Aggregates") or ()
-        yield name, [called] if isinstance(called, str) else called
-        yield from _steps(node["children"])
-
-
-def _is_small(call: str) -> bool:
-    """True if a function over rows, as a plan writes it, keeps as much of many rows as of few."""
-    name, _, arguments = call.replace('"', "").partition("(")
-    return CONSTANT.fullmatch(name) is not None and not arguments.startswith("DISTINCT")
 
 
 def stored_types(
@@ -653,7 +611,7 @@ def stored_types(
     if source.kind == "csv" or source.opened is not None:
         return source.columns
     if source.relation is not None:
-        return _describe(connection, relation_sql(source.relation))
+        return _describe(connection, source.relation.sql)
     apart = tuple((name, "VARCHAR") for name in source.apart)
     return (*_describe(connection, parquet_sql(), [source.paths[0]]), *apart)
 

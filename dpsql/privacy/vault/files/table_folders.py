@@ -10,17 +10,12 @@ from typing import Protocol
 
 from dpsql.files import ScratchFolder
 from dpsql.privacy.vault.data_engine import Unreadable
-from dpsql.privacy.vault.files.partitions import Values
 from dpsql.privacy.vault.files.stores import copy_objects, list_folder
 from dpsql.records import dataclass, field
 
 LOGS = ("_delta_log", "metadata")
 """Folders within that of a table in which a log is."""
 LATER = "a later version, whose files are still there"
-RENAMED = (
-    "columns of its files have other names by now, which files alone do not show",
-    "write its rows anew, and state that version",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,48 +30,18 @@ class Version:
 class VersionFiles:
     """The files of a version, by their names within its folder, and what a log says of rows.
 
-    ``apart`` are the columns that the log tells, ``told`` their values in each file, and
-    ``families`` their types. Where a file lacks one of them the log has its values. Columns with
-    ``ids`` are those of the version, by name; ``unnumbered`` are the ids of columns in files that
-    say none. Without any, columns are those of the files.
+    ``families`` are those of the columns that the version has, by name. Where a file lacks one, all
+    of its rows have the value that is ``told`` of the file, else NULL; ``filled`` are columns that
+    have another value there. Columns with ``ids`` are found by them, by the formats' own rule;
+    ``unnumbered`` are the ids of columns in files that say none.
     """
 
     names: tuple[str, ...]
-    apart: tuple[str, ...] = ()
-    told: tuple[Values, ...] = ()
-    families: Mapping[str, str] = field(default_factory=dict)
+    families: Mapping[str, str]
+    told: tuple[Mapping[str, str | None], ...]
     ids: Mapping[str, int] = field(default_factory=dict)
     unnumbered: Mapping[str, int] = field(default_factory=dict)
-
-    def beside(self, paths: Sequence[str]) -> tuple[tuple[str, ...], tuple[Values, ...], set[str]]:
-        """Return the columns that are in no file, their values, and those that no version has.
-
-        Args:
-            paths: where the files are, in the order of ``names``.
-
-        Raises: Unreadable where a column of a file has another name than in the version; OSError.
-        """
-        if not self.ids:
-            return self.apart, self.told, set()
-        present = {name: n for path in paths for name, n in self._numbered(path)}
-        kept = [i for i, name in enumerate(self.apart) if name not in present]
-        told = tuple(tuple(each[i] for i in kept) for each in self.told)
-        return tuple(self.apart[i] for i in kept), told, present.keys() - self.ids.keys()
-
-    def _numbered(self, path: str) -> Iterator[tuple[str, int | None]]:
-        """Yield the columns of a Parquet file, with their ids."""
-        from pyarrow.parquet import read_schema  # pyarrow is optional
-
-        numbers = {*self.ids.values()}
-        for each in read_schema(path):
-            said = (each.metadata or {}).get(ID)
-            number = self.unnumbered.get(each.name) if said is None else int(said)
-            if self.ids.get(each.name) != number and (each.name in self.ids or number in numbers):
-                raise Unreadable(*RENAMED)
-            yield each.name, number
-
-
-ID = b"PARQUET:field_id"
+    filled: frozenset[str] = frozenset()
 
 
 class TableFolder(Protocol):

@@ -28,7 +28,7 @@ from dpsql.privacy.vault.data_engine import (
 )
 from dpsql.privacy.vault.dialect import Dialect, FetchedSql
 from dpsql.privacy.vault.files.arrow_stream import Fetched
-from dpsql.privacy.vault.files.source import quote
+from dpsql.privacy.vault.files.database import quote
 from dpsql.privacy.vault.servers.held_sessions import held
 from dpsql.privacy.vault.servers.postgresql_rows import rows_sent
 from dpsql.privacy.vault.servers.postgresql_session import (

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from dpsql.privacy.vault.data_engine import NESTED, Asked
 from dpsql.privacy.vault.dialect import Dialect, FetchedSql, OwnerSql
-from dpsql.privacy.vault.files.source import literal, quote
+from dpsql.privacy.vault.files.database import quote
+from dpsql.privacy.vault.files.source import literal
 
 STORED_IN = {
     "integer": ("int2", "int4", "int8"),

@@ -20,7 +20,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,10 +31,16 @@ from benchmarks import accuracy, fair, few, floor
 from dpsql.algebra.blocks import Prefix
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import Error
+from dpsql.plan import drawn_variance, partition
+from dpsql.plan.answer_weights import Weighing
 from dpsql.plan.partition import Partition
 from dpsql.plan.request import Request
-from dpsql.search import strategy_cache as cache
+from dpsql.search import column_components, gaussian, laplace, shares, strategy_cache
+from dpsql.search.coarse_noise import Contest
+from dpsql.search.one_attribute import hierarchy, low_rank
 from dpsql.search.select import choose
+from dpsql.search.symmetry import interchangeable_cells, opposite_cells
+from dpsql.search.unions import opt_plus
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import Product, Workload
@@ -67,28 +72,23 @@ CONDITIONS = (
     *("sex = 'Male'", "income = '>50K'", "workclass = 'Private'", "relationship = 'Wife'"),
 )
 """Conditions on columns of their own."""
-Entry = tuple[str, Callable[..., Any]]
-"""The place of a function that finds something, and what stands for it: it finds nothing."""
+Entry = tuple[Any, str, Callable[..., Any]]
+"""A module or class, the name of its function that finds something, and what finds nothing."""
 
 SWITCHES: dict[str, tuple[Entry, ...]] = {
-    "opposite cells": (("search.opposite_cells:in_threes", nothing),),
-    "fading totals": (("search.hierarchy:fading_bases", empty),),
-    "hierarchies": (("search.hierarchy:with_hierarchies", nothing),),
-    "gram parts": (("search.laplace:learn_parts", nothing),),
-    "column components": (("search.column_components:plan_apart", nothing),),
-    "symmetric queries": (("search.low_rank:find_alike", nothing),),
-    "few queries": tuple(
-        (f"search.{each}:read_few", nothing) for each in ("laplace", "gaussian", "opt_plus")
-    ),
-    "neighbourhood": (("plan.answer_weights:Weighing.near", nothing),),
-    "shares": (("search.shares:share_anew", nothing), ("search.shares:mix", nothing)),
-    "coarse noise": (
-        ("plan.drawn_variance:_coarse_of", empty),
-        ("search.coarse_noise:Contest.winners", empty),
-    ),
-    "interchange": (("search.interchange:symmetric_optimum", nothing),),
-    "groups of products": (("search.opt_plus:separate_strategy", nothing),),
-    "groups of answers": (("plan.partition:best_partition", together),),
+    "opposite cells": ((opposite_cells, "in_threes", nothing),),
+    "fading totals": ((hierarchy, "fading_bases", empty),),
+    "hierarchies": ((hierarchy, "with_hierarchies", nothing),),
+    "gram parts": ((laplace, "learn_parts", nothing),),
+    "column components": ((column_components, "plan_apart", nothing),),
+    "symmetric queries": ((low_rank, "find_alike", nothing),),
+    "few queries": tuple((each, "read_few", nothing) for each in (laplace, gaussian, opt_plus)),
+    "neighbourhood": ((Weighing, "near", nothing),),
+    "shares": ((shares, "share_anew", nothing), (shares, "mix", nothing)),
+    "coarse noise": ((drawn_variance, "_coarse_of", empty), (Contest, "winners", empty)),
+    "interchange": ((interchangeable_cells, "symmetric_optimum", nothing),),
+    "groups of products": ((opt_plus, "separate_strategy", nothing),),
+    "groups of answers": ((partition, "best_partition", together),),
 }
 """Searches that serve one kind of workload each, by name."""
 
@@ -147,16 +147,17 @@ def compare(planned: Planned) -> Iterator[tuple[str, Mapping[str, float] | None]
     found: set[str] = set()
     with ExitStack() as stack:
         for name, entries in SWITCHES.items():
-            for place, without in entries:
-                stack.enter_context(_put(place, partial(_watched, found, name, without)))
+            for holder, entry, without in entries:
+                watched = partial(_watched, found, name, without)
+                stack.enter_context(_put(holder, entry, watched))
         try:
             errors = _anew(planned)
         except Error:
             return
     for name in filter(found.__contains__, SWITCHES):
         with ExitStack() as stack:
-            for place, without in SWITCHES[name]:
-                stack.enter_context(_put(place, partial(_instead, without)))
+            for holder, entry, without in SWITCHES[name]:
+                stack.enter_context(_put(holder, entry, partial(_instead, without)))
             try:
                 others = _anew(planned)
             except Error:
@@ -166,7 +167,7 @@ def compare(planned: Planned) -> Iterator[tuple[str, Mapping[str, float] | None]
 
 
 def _anew(planned: Planned) -> Mapping[str, float]:
-    cache._memory.clear()
+    strategy_cache._memory.clear()
     return planned()
 
 
@@ -190,13 +191,10 @@ def _watched(
 
 
 @contextmanager
-def _put(place: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Change a function of dpsql, "module:name" or "module:class.name", for a while."""
-    path, _, name = place.partition(":")
-    holder: Any = import_module(f"dpsql.{path}")
-    *owner, name = name.split(".")
-    for each in owner:
-        holder = getattr(holder, each)
+def _put(
+    holder: Any, name: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Change a function of a module or class for a while."""
     with mock.patch.object(holder, name, change(getattr(holder, name))):
         yield
 

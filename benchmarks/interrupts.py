@@ -29,7 +29,7 @@ import duckdb
 import dpsql
 from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
-from dpsql.search import strategy_cache as cache
+from dpsql.search import strategy_cache
 
 CATALOG = """
 [budget]
@@ -120,7 +120,7 @@ class Interrupts:
         for name in ("people", "visits"):
             shutil.copy(self.folder / f"{name}.parquet", place)
         (place / "c.toml").write_text(CATALOG)
-        cache._memory.clear()
+        strategy_cache._memory.clear()
         try:
             yield place / "c.toml"
         finally:

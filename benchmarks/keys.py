@@ -22,7 +22,7 @@ from dpsql.privacy.doors.find_keys import _choose, _count, choose_counted, choos
 from dpsql.privacy.noise.entropy import Bits
 from dpsql.privacy.noise.partition_selection import WEIGHT_BITS, least_shown, weight
 from dpsql.privacy.noise.samplers import discrete_laplace
-from dpsql.privacy.vault.unit import key_counts as vault_pairs
+from dpsql.privacy.vault.unit import key_counts
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise
 
 UNITS, KEYS, EXPONENT, SEED = 200_000, 100_000, 1.25, 5
@@ -111,7 +111,7 @@ def released(keys: int, noise: Noise, is_counted: bool) -> float:
     """Return CPU seconds of a release of one key of each unit, the least of some."""
     units = np.arange(UNITS)
     names = tuple(f"key {i:06}" for i in range(keys))
-    pairs, found = vault_pairs.Pairs(names, units, units % keys, (units, units % keys)), []
+    pairs, found = key_counts.Pairs(names, units, units % keys, (units, units % keys)), []
     what = ("t", "c", Sought("keys", 1), noise, Fraction(1), Fraction(1, 10**6))
     for _ in range(5):
         start = time.process_time()

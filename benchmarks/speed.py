@@ -22,8 +22,7 @@ from benchmarks.reference.symmetric_sums import plan_all_marginals
 from dpsql.algebra.blocks import AllRange, Prefix, WidthRanges
 from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Array, Floats
-from dpsql.search.one_attribute import dual as convex
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import dual, opt0
 from dpsql.search.select import select
 from dpsql.workload.workload import Workload
 
@@ -62,12 +61,12 @@ def loss_lines(sizes: Sequence[tuple[int, int]]) -> None:
     for n, p in sizes:
         workload = AllRange(n)
         theta = np.random.default_rng(0).random((p, n)) / p
-        structured = milliseconds(partial(p_identity.loss_and_grad, theta, workload))
+        structured = milliseconds(partial(opt0.loss_and_grad, theta, workload))
         if n > 4096:
             print(f"{n:7}, {p:3}{'-':>10}{'-':>17}{structured:10.1f}")
             continue
         V = workload.gram()
-        lean = milliseconds(partial(p_identity.loss_and_grad, theta, V))
+        lean = milliseconds(partial(opt0.loss_and_grad, theta, V))
         textbook = milliseconds(partial(textbook_loss, theta, V), repeats=1)
         print(
             f"{n:7}, {p:3}{textbook:10.1f}{lean:10.1f}{textbook / lean:6.1f}x"
@@ -82,11 +81,11 @@ def search_lines(sizes: Sequence[int]) -> None:
     for n in sizes:
         for workload in (AllRange(n), Prefix(n), WidthRanges(n, 32)):
             began = time.process_time()
-            theta = p_identity.optimise(workload)
+            theta = opt0.optimise(workload)
             laplace = time.process_time() - began
-            error = p_identity.loss_and_grad(theta, workload)[0]
+            error = opt0.loss_and_grad(theta, workload)[0]
             began = time.process_time()
-            found = convex.optimise(workload)
+            found = dual.optimise(workload)
             gaussian = time.process_time() - began
             print(
                 f"{type(workload).__name__:>12} {n:5}{laplace:11.2f}"
@@ -148,7 +147,7 @@ def main(large: bool) -> None:
     if large:
         for n in (1024, 4096, 8192):
             began = time.process_time()
-            p_identity.optimise(AllRange(n), p=64)
+            opt0.optimise(AllRange(n), p=64)
             print(
                 f"{'all ranges, p = 64':>20}, n = {n}:{time.process_time() - began:7.2f} s Laplace"
             )

@@ -20,7 +20,7 @@ from _pytest.doctest import DoctestModule
 import dpsql
 from dpsql import sealed
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.vault.files import duckdb_pool as readers
+from dpsql.privacy.vault.files import duckdb_pool
 from dpsql.sealed import Sealed
 from tests.support.costs import Costs, slow_files
 from tests.support.one_reader import CONFINED, close_reader, one_reader
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _nothing_is_left_open() -> Iterator[None]:
     """Fail at the end when a connection to DuckDB outlives the test that opened it."""
     yield
-    for each in (sealed.ahead, readers.ahead):  # as when a process ends
+    for each in (sealed.ahead, duckdb_pool.ahead):  # as when a process ends
         each.close()
     gc.unfreeze()
     gc.collect()
@@ -136,7 +136,7 @@ def _scribes_end(_nothing_is_left_open: None) -> Iterator[None]:
     yield
     close_scribes()
     close_reader()
-    readers.end_readers()
+    duckdb_pool.end_readers()
 
 
 @pytest.fixture(scope="session", autouse=True)

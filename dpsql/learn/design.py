@@ -119,8 +119,10 @@ class SumBatch:
         return self._strategies[theta]
 
     def _search(self, theta: int) -> tuple[Floats, Floats | None]:
-        from dpsql.search.one_attribute import dual as convex  # batches of sums alone
-        from dpsql.search.one_attribute import opt0 as p_identity
+        from dpsql.search.one_attribute import (
+            dual,  # batches of sums alone
+            opt0,
+        )
 
         values = self.clipped(theta).astype(np.float64) if theta else np.ones(len(self.values))
         weighted = self.queries * (values / values.max())
@@ -130,16 +132,16 @@ class SumBatch:
 
             return np.asarray(greedy_hierarchy(gram).dense(), dtype=np.float64), None
         if law(self.noise).norm == 2:
-            return convex.optimise(gram, tol=1e-4).matrix, None
+            return dual.optimise(gram, tol=1e-4).matrix, None
         start = None
         if theta:
             plain = self._strategy(0)[1]
             start = None if plain is None else padded(plain, values / values.max())
         p = math.ceil(len(values) / CELLS_PER_ROW)
-        found = p_identity.optimise(
+        found = opt0.optimise(
             gram, p=p, init=start, restarts=RESTARTS if start is None else 0, ftol=1e-6
         )
-        return p_identity.matrix(found), found
+        return opt0.matrix(found), found
 
 
 def padded(theta: Floats, values: Floats) -> Floats:

@@ -194,7 +194,7 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
     The identity is recognised.
     ``gram`` and the rows have shape (n, n).
     """
-    from dpsql.search.one_attribute import dual as convex  # searches that most requests do without
+    from dpsql.search.one_attribute import dual  # searches that most requests do without
 
     if isinstance(gram, Operator):
         if gram.key == ("identity", gram.n):
@@ -202,7 +202,7 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
     elif np.count_nonzero(gram - np.diag(np.diag(gram))) == 0 and np.ptp(np.diag(gram)) == 0:
         return np.eye(len(gram)), float(np.trace(gram))
     steps = affordable_steps(gram.n if isinstance(gram, Operator) else len(gram))
-    found = convex.optimise(gram, maxiter=MOST_STEPS if isinstance(gram, Operator) else steps)
+    found = dual.optimise(gram, maxiter=MOST_STEPS if isinstance(gram, Operator) else steps)
     return of_full_rank(found.matrix), found.lower
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from dpsql.algebra.marginals import outer
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.search.one_attribute.distinct_queries import read_few
 from dpsql.search.one_attribute.gram_parts import learn_parts
 from dpsql.search.one_attribute.low_rank import few_candidates, read_many
@@ -397,5 +397,5 @@ def single_candidates(problem: Problem, effort: float) -> Iterator[ProductStrate
     for init in (starts,) if graded else (None, *starts):
         if init is not None and not may_go_on():
             break
-        theta = p_identity.optimise(gram, init=init, effort=effort)
+        theta = opt0.optimise(gram, init=init, effort=effort)
         yield realise(problem, family, Union((theta,), np.ones(1)), "opt_0")

@@ -19,7 +19,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.records import replace
 from dpsql.search.gaussian import bounded_kron, marginals_strategy, of_full_rank, weighted_gram
 from dpsql.search.laplace import kron_candidates, marginals_candidates, room
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.search.problem import Problem
 from dpsql.search.unions.joint import Union, realise
 from dpsql.search.unions.kron_union import Family
@@ -55,7 +55,7 @@ def published(problem: Problem, mechanism: str, limit: int, effort: float) -> Bo
 def _run(problem: Problem, mechanism: str, limit: int, effort: float) -> Bounded:
     is_pure = law(problem.noise).norm == 1
     if mechanism == "opt_0":
-        theta = p_identity.optimise(_gram(problem), effort=effort)
+        theta = opt0.optimise(_gram(problem), effort=effort)
         family = Family(1, [1], problem.components.masks)
         yield realise(problem, family, Union((theta,), np.ones(1)), mechanism), 0.0
     elif mechanism == "coa":

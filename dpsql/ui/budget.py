@@ -116,12 +116,12 @@ def show(
 @click.option("--receipt", metavar="HEAD", help="Find the entry that a result's receipt names.")
 def verify(catalog: str, receipt: str | None) -> int:
     """Check the ledger of CATALOG: every link, every total, its anchor, and its catalog."""
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection
 
-    status = dbapi.verify_ledger(catalog)
+    status = connection.verify_ledger(catalog)
     tell_status("verified", status)
     if receipt is not None:
-        entry = dbapi.find_entry(catalog, receipt.strip().lower())
+        entry = connection.find_entry(catalog, receipt.strip().lower())
         paid = (
             f"ε {floor_text(Fraction(entry.epsilon), 12)}, {entry.noise} noise, "
             if entry.noise
@@ -137,11 +137,11 @@ def verify(catalog: str, receipt: str | None) -> int:
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 def raise_total(catalog: str, epsilon: str, note: str) -> int:
     """Raise the total epsilon of CATALOG, in its file and in its ledger."""
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection
 
     with blaming_options():
-        total = dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON)
-        status = dbapi.raise_budget(catalog, total, note)
+        total = connection.parse_epsilon_text(epsilon, LARGEST_EPSILON)
+        status = connection.raise_budget(catalog, total, note)
     tell_status("raised", status)
     return 0
 
@@ -151,10 +151,10 @@ def raise_total(catalog: str, epsilon: str, note: str) -> int:
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 def migrate(catalog: str, note: str) -> int:
     """Accept CATALOG as it is now. Earlier charges stay; earlier releases are not reused."""
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection
 
     with blaming_options():
-        status = dbapi.migrate_ledger(catalog, note)
+        status = connection.migrate_ledger(catalog, note)
     if status is None:
         tell("the ledger goes by this catalog already; nothing was logged")
     else:
@@ -167,10 +167,10 @@ def migrate(catalog: str, note: str) -> int:
 @click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
 def adopt(catalog: str, note: str) -> int:
     """Accept the ledger of CATALOG at its present place as the newest copy."""
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection
 
     with blaming_options():
-        status = dbapi.adopt_ledger(catalog, note)
+        status = connection.adopt_ledger(catalog, note)
     tell_status("adopted", status)
     return 0
 

@@ -61,10 +61,10 @@ def check(
     tables = chosen_tables(catalog, table)
     if epsilon is None:
         return _tell_figures(tables, chosen_tables(catalog, None), values)
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection as connection_module
 
     with blaming_options():
-        amount = dbapi.parse_epsilon_text(epsilon, LARGEST_EPSILON)
+        amount = connection_module.parse_epsilon_text(epsilon, LARGEST_EPSILON)
     return _tell_estimates(catalog, tables, amount, analyst)
 
 
@@ -234,10 +234,10 @@ def _value_lines(values: Sequence[tuple[str, int]]) -> list[str]:
 def _tell_estimates(
     catalog: str, tables: Sequence[Table], epsilon: Fraction, analyst: str | None
 ) -> int:
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection as connection_module
     from dpsql.dbapi.checking import estimate_left_out
 
-    connection = dbapi.connect(catalog, analyst=analyst)
+    connection = connection_module.connect(catalog, analyst=analyst)
     try:
         private = [table for table in tables if not table.public]
         found = connection.told(

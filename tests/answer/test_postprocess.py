@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpsql
-import dpsql.answer.graphical as graphical
+from dpsql.answer import graphical
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql.learn import whole_marginals as backends
-from dpsql.learn import whole_marginals as marginals
+from dpsql.learn import whole_marginals
 from dpsql.learn.rap import run_rap
 
 
@@ -30,8 +29,10 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer rounds and steps: models fit worse, accounting is the same."""
-    monkeypatch.setattr(marginals, "FIRST_ROUNDS", 2)
-    monkeypatch.setattr(backends, "Graphical", partial(backends.Graphical, work=1e7))
-    monkeypatch.setattr(backends, "Mixture", partial(backends.Mixture, steps=20, components=20))
+    monkeypatch.setattr(whole_marginals, "FIRST_ROUNDS", 2)
+    monkeypatch.setattr(whole_marginals, "Graphical", partial(whole_marginals.Graphical, work=1e7))
+    monkeypatch.setattr(
+        whole_marginals, "Mixture", partial(whole_marginals.Mixture, steps=20, components=20)
+    )
     assert run_rap.__kwdefaults__ is not None
     monkeypatch.setitem(run_rap.__kwdefaults__, "steps", 30)

@@ -16,7 +16,7 @@ import dpsql
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
-from dpsql.privacy.doors import exact_products as exact
+from dpsql.privacy.doors import exact_products
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
 from tests.audit.lower_bound import epsilon_lower_bound
@@ -177,7 +177,9 @@ def exact_integers() -> None:
     for size in (2**20, 2**40, 2**53, 2**61):
         matrix = np.array([[draw.randrange(-900, 900) for _ in range(6)] for _ in range(5)])
         vector = [draw.randrange(size) for _ in range(6)]
-        found = exact.apply_rows(KronRows((matrix,), (6,)), np.array(vector, dtype=np.int64))
+        found = exact_products.apply_rows(
+            KronRows((matrix,), (6,)), np.array(vector, dtype=np.int64)
+        )
         for row, value in zip(matrix.tolist(), found.tolist(), strict=True):
             true = sum(a * b for a, b in zip(row, vector, strict=True))
             assert (true - value) % 2**64 == 0, size

@@ -19,8 +19,7 @@ import pytest
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.learn.task import Task, make_task, run_task
 from dpsql.pgm.measurements import Candidate, Measured
-from dpsql.privacy.doors import look
-from dpsql.privacy.doors import sensitivity as norms
+from dpsql.privacy.doors import look, sensitivity
 from dpsql.privacy.doors.look import Looks
 from dpsql.privacy.doors.privacy_filter import Filter
 from dpsql.privacy.noise.samplers import SAMPLERS
@@ -230,7 +229,7 @@ def free_choices(patch: pytest.MonkeyPatch) -> None:
 
 def eager_choices(patch: pytest.MonkeyPatch) -> None:
     """A row is taken to change no score by more than one."""
-    patch.setattr(norms, "largest_column", lambda *_: 0)
+    patch.setattr(sensitivity, "largest_column", lambda *_: 0)
 
 
 EAGER = ("mwem of rows", "rap of rows", "pgm", "mixture")

@@ -17,9 +17,7 @@ from dpsql.errors import InternalError, LedgerError
 from dpsql.privacy.budget.accounting import Cost, Policy, cost_at
 from dpsql.privacy.budget.ledger import Ledger
 from dpsql.privacy.budget.receipt import Receipt, issue
-from dpsql.privacy.doors import exact_counts as true_answers
-from dpsql.privacy.doors import exact_products as exact
-from dpsql.privacy.doors import measure
+from dpsql.privacy.doors import exact_counts, exact_products, measure
 from dpsql.privacy.noise.entropy import Bits
 from dpsql.privacy.noise.samplers import SAMPLERS, discrete_gaussian, discrete_laplace
 from dpsql.strategy.product import ProductStrategy
@@ -107,7 +105,7 @@ def test_a_column_that_sensitivity_ignores(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_overflow_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    apply_rows = exact.apply_rows
+    apply_rows = exact_products.apply_rows
 
     def careful(rows: Any, counts: Any, most: int) -> NDArray[np.int64]:
         if int(np.abs(counts).sum()) * 1024 > 2**53:
@@ -121,8 +119,8 @@ def test_an_overflow_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_integers_as_wide_as_the_rows_need(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_total(rows: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
         total = int(np.abs(counts).sum(dtype=object))
-        kind = np.int64 if exact.largest(rows) * total < exact.WRAPS else object
-        return exact._apply(rows.matrices, counts, most, kind)
+        kind = np.int64 if exact_products.largest(rows) * total < exact_products.WRAPS else object
+        return exact_products._apply(rows.matrices, counts, most, kind)
 
     monkeypatch.setattr(measure, "apply_rows_unbounded", by_total)
     caught(lambda: widths.measurements("long"))
@@ -136,7 +134,7 @@ def test_limbs_for_as_long_as_there_are_rows(monkeypatch: pytest.MonkeyPatch) ->
             yield shift, rest & ((1 << width) - 1)
             rest, shift = rest >> width, shift + width
 
-    monkeypatch.setattr(exact, "_limbs", until_nothing)
+    monkeypatch.setattr(exact_products, "_limbs", until_nothing)
     caught(lambda: widths.measurements("long"))
 
 
@@ -145,7 +143,7 @@ def test_rows_that_are_multiplied_as_python_integers_when_many(
 ) -> None:
     def by_total(rows: Any, counts: NDArray[np.int64], most: int) -> NDArray[Any]:
         kind = object if counts.sum() > 2**40 else np.int64
-        return exact._multiply_integers(rows.matrices, counts, kind)
+        return exact_products._multiply_integers(rows.matrices, counts, kind)
 
     monkeypatch.setattr(measure, "apply_rows", by_total)
     caught(widths.clock)
@@ -157,7 +155,7 @@ def test_distances_that_are_added_up_as_wide_as_they_are(monkeypatch: pytest.Mon
         wide = int(gap.max(initial=0)) * gap.size >= 2**40
         return int(gap.astype(object).sum() if wide else gap.sum())
 
-    monkeypatch.setattr(true_answers, "_distance", distance)
+    monkeypatch.setattr(exact_counts, "_distance", distance)
     caught(widths.looks)
 
 

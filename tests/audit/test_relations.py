@@ -14,9 +14,7 @@ import pytest
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
-from dpsql.privacy.vault.unit import local_rows, shared_units, unit_sums
-from dpsql.privacy.vault.unit import relation_frame as frames
-from dpsql.privacy.vault.unit import unit_joins as matching
+from dpsql.privacy.vault.unit import local_rows, relation_frame, shared_units, unit_joins, unit_sums
 from dpsql.privacy.vault.unit.relation_frame import Frame, Lane
 from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.relation import cell_maps
@@ -68,7 +66,7 @@ def test_random_relations_are_bounded(seed: int) -> None:
 def test_units_with_too_many_pairs_are_cut_by_themselves(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching, "MOST_OF_UNIT", limit)
+    monkeypatch.setattr(unit_joins, "MOST_OF_UNIT", limit)
     clinic.encoded.cache_clear()
     for name in ("many", "outer many", "self join", "by key", "by reference", "chain"):
         for most in (limit, 5):
@@ -119,8 +117,8 @@ def bound_first(patch: pytest.MonkeyPatch) -> None:
 
     def first(*given: Any) -> local_rows.Stock:
         stock = take(*given)
-        frames = {name: _cut(each, 2) for name, each in stock.frames.items()}
-        return replace(stock, frames=frames)
+        relation_frame = {name: _cut(each, 2) for name, each in stock.frames.items()}
+        return replace(stock, frames=relation_frame)
 
     take = local_rows.take_stock
     patch.setattr(clinic, "take_stock", first)
@@ -129,7 +127,7 @@ def bound_first(patch: pytest.MonkeyPatch) -> None:
 
 def _cut(frame: Frame, most: int) -> Frame:
     order = np.argsort(frame.units, kind="stable")
-    allowed = matching.cut_short(np.ones(frame.count, dtype=np.int64), frame.units[order], most)
+    allowed = unit_joins.cut_short(np.ones(frame.count, dtype=np.int64), frame.units[order], most)
     return frame.take(order[allowed > 0])
 
 
@@ -141,23 +139,23 @@ def join_on_another_column(patch: pytest.MonkeyPatch) -> None:
         shorter = [each[1:] if len(each) > 1 else each for each in columns]
         return numbers(*shorter)
 
-    patch.setattr(matching, "together", others)
+    patch.setattr(unit_joins, "together", others)
 
 
 def join_everything(patch: pytest.MonkeyPatch) -> None:
     """Join rows of all units with each other."""
-    groups = matching._groups
+    groups = unit_joins._groups
 
     def all_alike(*given: Any) -> Any:
         found, count = groups(*given)
         return [np.minimum(each, 0) for each in found], count
 
-    patch.setattr(matching, "_groups", all_alike)
+    patch.setattr(unit_joins, "_groups", all_alike)
 
 
 def join_by_keys_that_nobody_shares(patch: pytest.MonkeyPatch) -> None:
     """Join rows of all units where no two rows on the right have the same keys."""
-    groups = matching._groups
+    groups = unit_joins._groups
 
     def by_key(on: Any, left: Frame, right: Frame, who: Any) -> Any:
         keys = [left.keys[one] for one, _ in on], [right.keys[other] for _, other in on]
@@ -167,13 +165,13 @@ def join_by_keys_that_nobody_shares(patch: pytest.MonkeyPatch) -> None:
                 return found, count
         return groups(on, left, right, who)
 
-    patch.setattr(matching, "_groups", by_key)
+    patch.setattr(unit_joins, "_groups", by_key)
 
 
 def label_by_the_other_side(patch: pytest.MonkeyPatch) -> None:
     """Say that a pair belongs to the unit of its right side, joined by a key alone."""
     join_on_another_column(patch)
-    join = matching.join_rows
+    join = unit_joins.join_rows
 
     def labelled(given: Any, left: Frame, right: Frame, who: Any) -> Frame:
         return join(given, replace(left, units=np.zeros_like(left.units)), right, who)
@@ -193,7 +191,7 @@ def over_all_units(patch: pytest.MonkeyPatch) -> None:
 
 def unique_over_all_units(patch: pytest.MonkeyPatch) -> None:
     """Keep one row of every key, whoever it belongs to."""
-    join = matching.join_rows
+    join = unit_joins.join_rows
 
     def first(given: Any, left: Frame, right: Frame, who: Any) -> Frame:
         for key, _ in right.keys.values():
@@ -206,7 +204,7 @@ def unique_over_all_units(patch: pytest.MonkeyPatch) -> None:
 
 def drop_shared_keys(patch: pytest.MonkeyPatch) -> None:
     """Leave out rows that belong to several units."""
-    label = matching.label
+    label = unit_joins.label
 
     def alone(rows: Frame, own: Any, owners: Frame, their: Any) -> Frame:
         pairs = np.unique(np.stack([their[0][0], owners.units]), axis=1)
@@ -219,7 +217,7 @@ def drop_shared_keys(patch: pytest.MonkeyPatch) -> None:
 
 def beside_all_rows(patch: pytest.MonkeyPatch) -> None:
     """Work a number of a row out by how many rows there are."""
-    work_out = frames.work_out
+    work_out = relation_frame.work_out
 
     def counted(formula: FormulaRows, rows: Frame) -> Frame:
         more = Multiple(Fraction(rows.count % 7, 4))
@@ -295,7 +293,10 @@ def _nearest(mapped: MapRows, lanes: Sequence[Lane], places: Any) -> Any:
 
 def test_cells_of_listed_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
     listed_cells()
-    faults = (Lane, "is_declared", lambda lane: lane.codes >= 0), (frames, "_listed", _nearest)
+    faults = (
+        (Lane, "is_declared", lambda lane: lane.codes >= 0),
+        (relation_frame, "_listed", _nearest),
+    )
     for fault in faults:
         with monkeypatch.context() as patch:
             patch.setattr(*fault)

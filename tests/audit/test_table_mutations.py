@@ -21,20 +21,17 @@ from dpsql.catalog.catalog import Column
 from dpsql.catalog.delimited import Delimited
 from dpsql.engine import matrix
 from dpsql.plan.plan import Part
-from dpsql.privacy.doors import exact_products as exact
-from dpsql.privacy.doors import measure
+from dpsql.privacy.doors import exact_products, measure
 from dpsql.privacy.noise.samplers import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault.codes import encode, node_weights
-from dpsql.privacy.vault.codes import tally as nodes
+from dpsql.privacy.vault.codes import tally as tally_module
 from dpsql.privacy.vault.codes.tally import Chunk
 from dpsql.privacy.vault.data_engine import Asked, Codes, Flags, Floats, Values64
-from dpsql.privacy.vault.files import duckdb as files
-from dpsql.privacy.vault.files import fetched_columns, lines
-from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import duckdb, fetched_columns, lines, source
 from dpsql.privacy.vault.files.fetched_columns import Fetch
 from dpsql.privacy.vault.files.source import RowQuery, Source
 from dpsql.privacy.vault.files.text_files import open_text
-from dpsql.privacy.vault.unit import rows as rows_of
+from dpsql.privacy.vault.unit import rows as rows_module
 from dpsql.privacy.vault.unit.unit_numbers import Digest, Queue
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import Nodes
@@ -109,7 +106,7 @@ def test_nan_passes_the_clip_of_a_sum(tmp_path: Path, monkeypatch: pytest.Monkey
     def trusting(column: Column, values: Values64) -> Floats:
         return clip(column, replace(values, missing=np.zeros(len(values.missing), dtype=bool)))
 
-    monkeypatch.setattr(rows_of, "clip", trusting)
+    monkeypatch.setattr(rows_module, "clip", trusting)
     caught(lambda: tables.sums(tmp_path))
 
 
@@ -118,14 +115,16 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
         return np.where(values.missing, np.nan, values.numbers)
 
     def axis(numbers: NDArray[np.float64], found: Nodes, column: Column) -> Any:
-        low, high = nodes.clip_bounds(found, column)
+        low, high = tally_module.clip_bounds(found, column)
 
         def part(rows: Chunk) -> NDArray[np.float64]:
             with np.errstate(all="ignore"):
                 place = (np.nan_to_num(numbers[rows]) - low) / (high - low)
             return np.asarray(np.clip(place, -(2.0**20), 2.0**20))
 
-        return nodes._axis(found, lambda rows: np.isnan(numbers[rows]).astype(np.uint32), part)
+        return tally_module._axis(
+            found, lambda rows: np.isnan(numbers[rows]).astype(np.uint32), part
+        )
 
     def split(total: int, part: NDArray[np.float64], degree: int) -> list[NDArray[np.int64]]:
         first, second = (np.rint(total * each).astype(np.int64) for each in (part, part * part))
@@ -138,8 +137,8 @@ def test_sums_clipped_after_adding_up(tmp_path: Path, monkeypatch: pytest.Monkey
     def clipped(self: TableVault, *asked: Any) -> NDArray[np.int64]:
         return np.asarray(np.clip(count(self, *asked), 0, 60 * tables.GRID**2))
 
-    monkeypatch.setattr(rows_of, "clip", unclipped)
-    monkeypatch.setattr(rows_of, "axis_of_measure", axis)
+    monkeypatch.setattr(rows_module, "clip", unclipped)
+    monkeypatch.setattr(rows_module, "axis_of_measure", axis)
     monkeypatch.setattr(node_weights, "split_weight", split)
     monkeypatch.setattr(TableVault, "_tally", clipped)
     caught(lambda: tables.sums(tmp_path))
@@ -159,9 +158,9 @@ def test_infinity_is_moved_to_the_nearest_cell(
 
 def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave DuckDB its optimiser, and statistics their word."""
-    monkeypatch.setattr(sources, "switch_off", lambda _: None)
-    monkeypatch.setattr(sources, "is_switched_off", lambda _: True)
-    monkeypatch.setattr(sources, "PARQUET", "hive_partitioning = false")
+    monkeypatch.setattr(source, "switch_off", lambda _: None)
+    monkeypatch.setattr(source, "is_switched_off", lambda _: True)
+    monkeypatch.setattr(source, "PARQUET", "hive_partitioning = false")
 
 
 def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
@@ -172,7 +171,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
         found = fetch_column(asked, raw, stored)
         return replace(found, value=sql.format(raw)) if stored == "DOUBLE" else found
 
-    monkeypatch.setattr(files, "fetch_column", changed)
+    monkeypatch.setattr(duckdb, "fetch_column", changed)
 
 
 def test_ranges_decided_in_sql_with_statistics(
@@ -236,7 +235,7 @@ def test_rows_of_a_unit_chosen_among_all_rows(
 
 
 def test_the_hash_of_duckdb_chooses_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = sources.connect()
+    connection = source.connect()
 
     def hashed(self: Digest, keys: Codes, content: Sequence[Codes], _: object = ()) -> Codes:
         columns = {"key": keys} | {f"c{i}": each for i, each in enumerate(content)}
@@ -269,7 +268,7 @@ def test_rows_of_a_result_that_depend_on_data(
 
 
 def test_large_integers_through_floating_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "EXACT_FLOAT", 2**100)
+    monkeypatch.setattr(exact_products, "EXACT_FLOAT", 2**100)
     caught(tables.exact_integers)
 
 

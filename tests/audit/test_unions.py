@@ -10,9 +10,9 @@ import pytest
 from dpsql.algebra.blocks import Dense
 from dpsql.errors import InternalError
 from dpsql.privacy.doors import measure
-from dpsql.privacy.vault.unit import unit_counts as cells
+from dpsql.privacy.vault.unit import unit_counts
 from dpsql.privacy.vault.vault import TableVault
-from dpsql.workload import unions as plan
+from dpsql.workload import unions as unions_module
 from dpsql.workload.cells import Unions
 from tests.audit import unions
 
@@ -58,7 +58,7 @@ def test_values_counted_by_their_rows(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        plan, "_unions", lambda found, groups: (found, Dense(groups.astype(np.int64)))
+        unions_module, "_unions", lambda found, groups: (found, Dense(groups.astype(np.int64)))
     )
     with pytest.raises(AssertionError):
         unions.numbers(tmp_path)
@@ -67,7 +67,7 @@ def test_groups_added_up_from_their_cells(tmp_path: Path, monkeypatch: pytest.Mo
 def test_units_whose_rows_are_not_put_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "in_groups", lambda units: np.arange(len(units)))
+    monkeypatch.setattr(unit_counts, "in_groups", lambda units: np.arange(len(units)))
     with pytest.raises(AssertionError):
         unions.numbers(tmp_path)
 

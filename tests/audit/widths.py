@@ -185,21 +185,21 @@ def statements(place: Path) -> None:
     sql = "SELECT g, SUM(x), AVG(x), COUNT(*) FROM t GROUP BY g"
     for n in (41, 1065):
         runs: list[tuple[int, list[Event]]] = []
-        stored = []
+        codec = []
         for turn, rows in enumerate((n, n, n + 1)):  # the first run completes classes
             here = folder(place / f"{rows} {turn}", [("w", 999_999.0, "a")] * rows, catalog=BOUNDED)
-            stored.append(_stored(here, sql, runs, rows))
+            codec.append(_stored(here, sql, runs, rows))
         same(runs[1:])
-        assert stored[1] == stored[2]
+        assert codec[1] == codec[2]
 
 
 def _stored(catalog: Path, sql: str, runs: list[tuple[int, list[Event]]], rows: int) -> list[Event]:
     """Ask, note what ran at the door, and return the types and shapes of what was stored."""
-    from dpsql.answer import codec as stored
+    from dpsql.answer import codec
     from dpsql.privacy.doors import measure
 
     kept: list[Event] = []
-    real, zipped = measure._measure_part, stored.zipped
+    real, zipped = measure._measure_part, codec.zipped
 
     def watched(*arguments: Any) -> Any:
         found: list[Any] = []
@@ -213,7 +213,7 @@ def _stored(catalog: Path, sql: str, runs: list[tuple[int, list[Event]]], rows: 
     with (
         zero_noise(),
         mock.patch.object(measure, "_measure_part", watched),
-        mock.patch.object(stored, "zipped", noted),
+        mock.patch.object(codec, "zipped", noted),
         dpsql.connect(catalog) as connection,
     ):
         connection.execute("SET epsilon = 1e-6")

@@ -17,7 +17,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
-from dpsql.privacy.budget import hash_chain as chain
+from dpsql.privacy.budget import hash_chain
 from dpsql.privacy.budget.curator_acts import migrate_ledger
 from dpsql.privacy.budget.ledger import Ledger
 from tests.support.seam import zero_noise
@@ -290,7 +290,7 @@ def test_the_part_is_used_as_epsilon_is_until_nothing_is_left(tmp_path: Path) ->
 
 
 def test_more_than_is_left_of_the_part_is_refused(shop: Connection) -> None:
-    with mock.patch.object(chain, "LEAST_PART", Fraction(1)):  # as earlier versions let it
+    with mock.patch.object(hash_chain, "LEAST_PART", Fraction(1)):  # as earlier versions let it
         ask(shop, CREATE.replace("= 1)", "= 1, discovery_delta = 5e-7)"))
     shop.set("reuse", "never")
     ask(shop, "DROP DOMAIN products")

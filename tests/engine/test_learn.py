@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import dpsql
-import dpsql.engine.learn as engine_learn
-import dpsql.learn.mwem as mwem_module
 from dpsql.answer.result import Result
 from dpsql.answer.store import Store
 from dpsql.dbapi.connection import Connection
+from dpsql.engine import learn as learn_module
 from dpsql.errors import LedgerError
 from dpsql.interrupts import Cancellation
+from dpsql.learn import mwem as mwem_module
 from dpsql.privacy.budget.accounting import rho_for
 
 pytestmark = pytest.mark.slow
@@ -313,7 +313,7 @@ def test_a_killed_run_stays_charged_and_leaves_nothing(
         raise RuntimeError("secret 42")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine_learn, "run_task", fail)
+        patched.setattr(learn_module, "run_task", fail)
         with pytest.raises(dpsql.Error) as error:
             ask(people, "mwem", CUBE)
     assert "42" not in str(error.value)

@@ -18,12 +18,11 @@ import pytest
 
 import dpsql
 from dpsql import files
-from dpsql.answer import model_answers as modelled
-from dpsql.answer import store
+from dpsql.answer import model_answers, store
 from dpsql.answer.store import Store
 from dpsql.files import ScratchFolder, replace_file
-from dpsql.privacy.budget import curator_acts as curator
-from dpsql.search import strategy_cache as cache
+from dpsql.privacy.budget import curator_acts
+from dpsql.search import strategy_cache
 from dpsql.ui import repl
 
 ROOT = Path(__file__).parents[2] / "dpsql"
@@ -52,7 +51,7 @@ def session(catalog: Path) -> None:
     with dpsql.connect(catalog, epsilon=1) as connection:
         for sql in STATEMENTS:
             connection.execute(sql)
-    modelled.write_rows({"a": [1, 2]}, catalog.parent / "rows.csv")
+    model_answers.write_rows({"a": [1, 2]}, catalog.parent / "rows.csv")
     repl.open_history()
 
 
@@ -68,7 +67,7 @@ def test_a_session_leaves_nothing_that_others_can_read(
     text = (demo / "adult.toml").read_text().replace('anchor = "anchors"', "")
     (demo / "adult.toml").write_text(text)
     known = set(tmp_path.rglob("*"))
-    monkeypatch.setattr(cache, "WORTH_SECONDS", 0)
+    monkeypatch.setattr(strategy_cache, "WORTH_SECONDS", 0)
     with umask(0):
         session(demo / "adult.toml")
         made = [path.name for path in tmp_path.rglob("*") if path not in known]
@@ -76,7 +75,7 @@ def test_a_session_leaves_nothing_that_others_can_read(
         for end in (".ledger", ".lock", ".releases", ".synthetic", ".anchor", ".source", ".inode",
                     ".npz", "rows.csv", "history"):  # fmt: skip
             assert any(name.endswith(end) for name in made), end
-        curator.raise_budget(demo / "adult.toml", Fraction(200))
+        curator_acts.raise_budget(demo / "adult.toml", Fraction(200))
         for path in demo.iterdir():
             if path not in known and path.is_file():
                 path.chmod(0o666)
@@ -117,7 +116,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, left: str) -> None:
             (tmp_path / name).symlink_to(precious)
         else:
             os.link(precious, tmp_path / name)
-    modelled.write_rows({"a": [1]}, tmp_path / "rows.csv")
+    model_answers.write_rows({"a": [1]}, tmp_path / "rows.csv")
     replace_file(tmp_path / "a.anchor", b"new")
     (tmp_path / "o").symlink_to(precious)
     for force in (False, True):

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpsql
-from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.files import duckdb as duckdb_module
 from dpsql.privacy.vault.sealed_errors import DAMAGED
 from tests.support.effort import effort, first_seed
 
@@ -196,10 +196,10 @@ def test_files_that_change_while_they_are_read(
     change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What opened before is not what is read: a typed refusal, and connecting again helps."""
-    room, folder = files.FileTable._room, tmp_path / "f"
+    room, folder = duckdb_module.FileTable._room, tmp_path / "f"
     changed: list[str] = []
 
-    def change_and_open(table: files.FileTable) -> Any:
+    def change_and_open(table: duckdb_module.FileTable) -> Any:
         path = folder / "t.parquet"
         if table.name == "t" and not changed:
             changed.append(change)
@@ -212,7 +212,7 @@ def test_files_that_change_while_they_are_read(
                 pq.write_table(rows(**over), path)
         return room(table)
 
-    monkeypatch.setattr(files.FileTable, "_room", change_and_open)
+    monkeypatch.setattr(duckdb_module.FileTable, "_room", change_and_open)
     told = asked(folder, "parquet", parquet())
     assert changed
     assert "the data have changed" in next(iter(told.values())), told

@@ -21,13 +21,12 @@ from benchmarks import interrupts
 from benchmarks.interrupts import Interrupts
 from dpsql.answer.store import Shelf, SyntheticTables
 from dpsql.dbapi.connection import Connection
-from dpsql.engine import clip as clipping
-from dpsql.engine import engine, planner
+from dpsql.engine import clip, engine, planner
 from dpsql.files import exclusive
 from dpsql.interrupts import Allowed, Cancellation, Held, Watched, check
 from dpsql.plan import request
 from dpsql.plan.plan import Part
-from dpsql.privacy.budget import ledger as privacy_ledger
+from dpsql.privacy.budget import ledger
 from dpsql.privacy.budget.ledger import Ledger
 from dpsql.privacy.vault.sealed_errors import sealed
 from dpsql.sealed import Sealed
@@ -92,12 +91,12 @@ def test_interrupts_at_random_moments(
 
 STEPS = (
     (Ledger, "debit", "select"),
-    (privacy_ledger, "issue", "batch"),
+    (ledger, "issue", "batch"),
     (engine, "measure", "units"),
     (Shelf, "add", "select"),
     (Ledger, "settle", "gaussian"),
     (Shelf, "add", "threshold"),
-    (clipping, "answer_sum", "clip"),
+    (clip, "answer_sum", "clip"),
     (SyntheticTables, "add", "synthetic"),
     (Shelf, "add", "mwem"),
 )

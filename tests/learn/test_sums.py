@@ -33,7 +33,7 @@ from dpsql.learn.thresholds import (
     rows_lost,
     shrink,
 )
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.strategy.noise_law import Noise, law
 from tests.learn.fake import FakeSums
 
@@ -75,12 +75,12 @@ def test_the_padded_start_makes_tamm_at_most_timm(seed: int) -> None:
     queries = rng.integers(0, 2, (8, 9)).astype(np.float64)
     values = rng.uniform(0, 1, 9)
     values[-1] = 1
-    theta = p_identity.optimise(queries.T @ queries, p=2, restarts=2, ftol=1e-4)
-    A = p_identity.matrix(theta) * values
+    theta = opt0.optimise(queries.T @ queries, p=2, restarts=2, ftol=1e-4)
+    A = opt0.matrix(theta) * values
     weighted = queries * values
     plain = np.square(weighted @ np.linalg.pinv(A)).sum() * np.abs(A).sum(axis=0).max() ** 2
     start = padded(theta, values)
-    assert p_identity.loss_and_grad(start, weighted.T @ weighted)[0] <= plain * (1 + 1e-9)
+    assert opt0.loss_and_grad(start, weighted.T @ weighted)[0] <= plain * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])

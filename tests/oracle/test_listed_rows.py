@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpsql
-from dpsql.sql.public import public_combinations as listed_rows
+from dpsql.sql.public import public_combinations
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, open_tables
 
@@ -42,7 +42,7 @@ EITHER = "(t.a = s.id AND s.kind = 'k7') OR (t.b = s.id AND s.kind = 'k9' AND t.
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows as a quick test has."""
-    monkeypatch.setattr(listed_rows, "MAX_LISTED", 100)
+    monkeypatch.setattr(public_combinations, "MAX_LISTED", 100)
 
 
 @pytest.mark.parametrize(

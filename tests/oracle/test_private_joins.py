@@ -12,7 +12,7 @@ import pytest
 
 import dpsql
 from dpsql.privacy.vault.open_tables import OpenTables
-from dpsql.sql.public import public_lookups as matched_rows
+from dpsql.sql.public import public_lookups
 from tests.support.effort import effort, first_seed
 from tests.support.seam import zero_noise
 from tests.support.tables import Tables, World, open_tables, statements_of
@@ -388,7 +388,7 @@ CHAINS = effort(6)
 
 @pytest.mark.parametrize("few", [1_000, 5])
 def test_random_chains(world: World, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matched_rows, "FEW", few)
+    monkeypatch.setattr(public_lookups, "FEW", few)
     draw, answered = random.Random(first_seed(15) + few), 0
     for _ in range(CHAINS):
         sql = draw_chain(draw)

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 import dpsql
-from dpsql.sql.public import public_joins as joined
+from dpsql.sql.public import public_joins
 from dpsql.sql.scope import Scope
 from tests.oracle.test_lists import alike
 from tests.support.differences import agree, differences
@@ -163,9 +163,9 @@ def _unlinked(scope: Scope, *given: object) -> object:
     return type(link)(link.name, link.columns, link.types, link.rows[:-1], link.on, link.keep)
 
 
-REAL = joined._link
+REAL = public_joins._link
 
 
 def test_a_planted_fault_is_found(tmp_path: Path) -> None:
-    with mock.patch.object(joined, "_link", _unlinked), opened(tmp_path) as world:
+    with mock.patch.object(public_joins, "_link", _unlinked), opened(tmp_path) as world:
         assert any(differences(world, statements(30), alike))

@@ -17,9 +17,7 @@ from dpsql.algebra.blocks import WidthRanges
 from dpsql.dbapi.connection import Connection
 from dpsql.plan import request
 from dpsql.records import replace
-from dpsql.search import select
-from dpsql.search import strategy_cache as cache
-from dpsql.search import work_limit as meter
+from dpsql.search import select, strategy_cache, work_limit
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
 from dpsql.search.work_limit import limited, may_go_on, metered, share, spend
@@ -42,14 +40,14 @@ NAMED = ("auto", "identity", "union", "marginals", "joint")
 
 def let_do(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let planning do a part of what it may, and remember nothing."""
-    monkeypatch.setattr(select, "SELECTION", part * meter.SELECTION)
-    monkeypatch.setattr(request, "PLANNING", part * meter.PLANNING)
-    monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+    monkeypatch.setattr(select, "SELECTION", part * work_limit.SELECTION)
+    monkeypatch.setattr(request, "PLANNING", part * work_limit.PLANNING)
+    monkeypatch.setattr(strategy_cache, "_memory", type(strategy_cache._memory)())
 
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_do(LITTLE / meter.PLANNING, monkeypatch)
+    let_do(LITTLE / work_limit.PLANNING, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", [1, 3, 9])
@@ -122,11 +120,11 @@ def test_scarce_memory_leaves_cheaper_families(
 def test_what_was_planned_with_less_room_is_kept_apart() -> None:
     workload = random_workload(3)
     asked = (workload, "laplace", "auto", 1.0)
-    key = cache.cache_key(*asked)
-    with metered(1e12, memory=meter.ROOM):
-        assert cache.cache_key(*asked) == key
+    key = strategy_cache.cache_key(*asked)
+    with metered(1e12, memory=work_limit.ROOM):
+        assert strategy_cache.cache_key(*asked) == key
     with metered(1e12, memory=1e6):
-        assert cache.cache_key(*asked) != key
+        assert strategy_cache.cache_key(*asked) != key
 
 
 def random_workload(seed: int) -> Workload:
@@ -182,7 +180,7 @@ def test_past_what_a_request_may_take_in_all_nothing_more_is_begun(
     assert not ample.is_cut
     monkeypatch.setattr(request, "IN_ALL", 1e3)
     found = [floor.plan(adult, case, "auto")[1] for _ in range(2)]
-    monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+    monkeypatch.setattr(strategy_cache, "_memory", type(strategy_cache._memory)())
     found.append(floor.plan(adult, case, "auto")[1])
     assert all(each.is_cut for each in found)
     assert len({each.plan.fingerprint for each in found}) == 1
@@ -199,7 +197,7 @@ def test_less_effort_is_cut_short_sooner(
     asked, _ = floor.plan(adult, floor.make_case(seed), "auto")
     done = []
     for effort in ("1", "0.1"):
-        monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+        monkeypatch.setattr(strategy_cache, "_memory", type(strategy_cache._memory)())
         less = replace(asked, effort=Fraction(effort))
         with metered(math.inf) as around:
             planned = request.make_plan(less)
@@ -211,23 +209,23 @@ def test_less_effort_is_cut_short_sooner(
 
 
 def test_what_is_left_in_all_is_shared() -> None:
-    with limited(10.0), metered(100.0) as meter:
+    with limited(10.0), metered(100.0) as work_limit:
         with share(0.5), metered(100.0):
             spend(5.0)
             assert not may_go_on()
-        assert meter.done == 5
+        assert work_limit.done == 5
         assert may_go_on()
         with share(1.0):
             spend(4.0)
             assert may_go_on()
             spend(2.0)
         assert not may_go_on()
-    assert meter.is_cut
+    assert work_limit.is_cut
 
 
 def test_columns_whose_matrices_take_too_long_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before: 4,000 values under Gaussian noise, with ranges beside sums, took minutes."""
-    most = meter.SELECTION / 50
+    most = work_limit.SELECTION / 50
     monkeypatch.setattr(select, "SELECTION", most)
     size = 600
     rows = [np.tri(size, dtype=np.int64)[[100, 250, 400]], np.arange(1, size + 1)[np.newaxis]]
@@ -252,6 +250,6 @@ def test_one_product_alone_has_its_matrices() -> None:
         ([ranges, {"b": "identity"}], True),
     ]
     for products, is_dear in cases:
-        with metered(meter.SELECTION):
+        with metered(work_limit.SELECTION):
             problem = Problem(Workload({"a": 4096, "b": 2}, products), "gaussian")
         assert [each.is_dear for each in problem.factors if each.n == 4096] == [is_dear]

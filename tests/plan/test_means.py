@@ -16,7 +16,7 @@ import pytest
 import dpsql
 from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
-from dpsql.search import strategy_cache as cache
+from dpsql.search import strategy_cache
 from dpsql.search.one_attribute import gram_parts, hierarchy, low_rank_descent, opt0
 from dpsql.search.unions import joint
 from tests.support.seam import zero_noise
@@ -76,7 +76,7 @@ def descents(connection: Connection, sql: str, monkeypatch: pytest.MonkeyPatch) 
 
     for module in (low_rank_descent, gram_parts, hierarchy, joint, opt0):
         monkeypatch.setattr(module, "minimise", counted)
-    monkeypatch.setattr(cache, "_memory", OrderedDict())
+    monkeypatch.setattr(strategy_cache, "_memory", OrderedDict())
     connection.explain(sql)
     return calls
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.errors import ProgrammingError
 from dpsql.plan import Workload, select
-from dpsql.search import strategy_cache as cache
+from dpsql.search import strategy_cache
 from dpsql.search.select import CERTIFIED, Selection, choose
 from dpsql.strategy.product import ProductStrategy
 from dpsql.strategy.symmetric import SymmetricStrategy
@@ -86,15 +86,15 @@ def test_refusals_name_what_fits() -> None:
 
 def test_round_trip_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPSQL_CACHE", str(tmp_path))
-    monkeypatch.setattr(cache, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+    monkeypatch.setattr(strategy_cache, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(strategy_cache, "_memory", type(strategy_cache._memory)())
 
     def plan() -> Selection:
-        return cache.cached_choice(MIXED, "gaussian", "symmetric")
+        return strategy_cache.cached_choice(MIXED, "gaussian", "symmetric")
 
     first = plan()
-    cache._memory.clear()
-    monkeypatch.delattr(cache, "choose")
+    strategy_cache._memory.clear()
+    monkeypatch.delattr(strategy_cache, "choose")
     again = plan()
     assert again.strategy is not first.strategy
     assert again.strategy.fingerprint() == first.strategy.fingerprint()

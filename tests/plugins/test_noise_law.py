@@ -22,7 +22,7 @@ import dpsql
 from dpsql.answer.sql_types import ROUNDING
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import DataError, Error, OperationalError
-from dpsql.privacy.noise import samplers as noise
+from dpsql.privacy.noise import samplers
 from dpsql.strategy import noise_law
 from dpsql.strategy.noise_law import LAPLACE, law
 from tests.privacy.seam import SeededBits
@@ -76,7 +76,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with folder_of_packages(tmp_path / "site", monkeypatch) as folder:
         yield folder
     noise_law.law.cache_clear()
-    noise._tried.clear()
+    samplers._tried.clear()
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_a_law_without_a_sampler_is_refused_before_any_charge(
 def test_our_own_laws_cannot_be_replaced(site: Path) -> None:
     make(site, "laplace", draw="[0] * size")
     assert law("laplace") is LAPLACE
-    assert noise.sampler("laplace", lambda: SeededBits(1)) is noise.discrete_laplace
+    assert samplers.sampler("laplace", lambda: SeededBits(1)) is samplers.discrete_laplace
 
 
 def test_a_name_that_two_packages_declare_is_refused(site: Path) -> None:

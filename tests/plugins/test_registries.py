@@ -19,7 +19,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import Error
 from dpsql.search import select
-from dpsql.settings import table as settings
+from dpsql.settings import table
 from dpsql.sql.measures import aggregates, moments
 from dpsql.ui import formats
 from tests.support.packages import folder_of_packages
@@ -164,9 +164,9 @@ def test_a_family_of_strategies(
     sql = f"SELECT {', '.join(counts)}, COUNT(*) FILTER (WHERE a = 3) AS n FROM t"
     add("halves", HALVES)
     # A family that can be chosen by name has its name in FAMILIES of dpsql.settings.table.
-    mechanism = settings.SETTINGS["mechanism"]
-    named = replace(mechanism, kind=settings._words(*settings.MECHANISMS, "halves"))
-    monkeypatch.setitem(settings.SETTINGS, "mechanism", named)
+    mechanism = table.SETTINGS["mechanism"]
+    named = replace(mechanism, kind=table._words(*table.MECHANISMS, "halves"))
+    monkeypatch.setitem(table.SETTINGS, "mechanism", named)
     connection.execute("SET mechanism = 'halves'")
     assert "halves" in str(connection.explain(sql))
     result = connection.execute(sql).result

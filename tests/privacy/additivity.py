@@ -38,7 +38,7 @@ from dpsql.catalog.domain import (
     Values,
 )
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import source as source_module
 from dpsql.privacy.vault.files.database import find_relation
 from dpsql.privacy.vault.files.duckdb import FileTable, fetch_rows
 from dpsql.privacy.vault.files.source import connect
@@ -401,7 +401,7 @@ def _sql(kind: Kind, values: pa.Array) -> str:
     if kind.sql != "ENUM":
         return kind.sql
     texts = sorted({str(v) for v in values.to_pylist() if v is not None} | {"A", "Z"})
-    return f"ENUM({', '.join(sources.literal(text) for text in texts)})"
+    return f"ENUM({', '.join(source_module.literal(text) for text in texts)})"
 
 
 class Reader:
@@ -426,10 +426,10 @@ class Reader:
             if kind == "duckdb":
                 cursor.execute(f"ATTACH '{paths[0]}' AS source (READ_ONLY)")
                 relation = find_relation(cursor, paths[0], table.name, "", False)
-                source = sources.read_relation(cursor, table.source, paths, relation)
+                source = source_module.read_relation(cursor, table.source, paths, relation)
             else:
                 named = table.source, kind, paths, table.name
-                source = sources.read_schema(cursor, *named, sample.written)
+                source = source_module.read_schema(cursor, *named, sample.written)
             batches = fetch_rows(cursor, source, *ask_all(FileTable(source, table.name), table))
             rows = load_rows(batches, table)
             rows = replace(rows, queue=line_up(rows, table, Digest(SALT)))

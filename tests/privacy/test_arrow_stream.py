@@ -13,7 +13,7 @@ import pytest
 
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.privacy.vault.data_engine import Asked
-from dpsql.privacy.vault.files import duckdb as duckdb_engine
+from dpsql.privacy.vault.files import duckdb as duckdb_module
 from dpsql.privacy.vault.files.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.files.source import RowQuery, connect
@@ -116,7 +116,7 @@ def test_very_many_columns_come_as_frames_with_the_same_values(
 
     def read() -> list[list[Any]]:
         batches = [*stored.read(asked, "who")]
-        assert max(each.rows for each in batches) <= duckdb_engine.ROWS
+        assert max(each.rows for each in batches) <= duckdb_module.ROWS
         values = [
             np.concatenate(
                 [np.stack([*map(np.asarray, dataclasses.astuple(b.columns[i]))]) for b in batches],
@@ -129,7 +129,7 @@ def test_very_many_columns_come_as_frames_with_the_same_values(
         return [*(each.tolist() for each in values), units]
 
     streamed = read()
-    monkeypatch.setattr(duckdb_engine, "COLUMNS", 1)
-    monkeypatch.setattr(duckdb_engine, "ROWS", 1 << 13)
+    monkeypatch.setattr(duckdb_module, "COLUMNS", 1)
+    monkeypatch.setattr(duckdb_module, "ROWS", 1 << 13)
     assert repr(read()) == repr(streamed)
     assert len(streamed[-1]) == 5000

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault.codes import digests, row_texts
-from dpsql.privacy.vault.codes import text_dictionary as text_names
+from dpsql.privacy.vault.codes import digests, row_texts, text_dictionary
 from dpsql.privacy.vault.codes.byte_texts import LONG, ByteTexts
 from dpsql.privacy.vault.codes.digests import first_digits
 from dpsql.privacy.vault.codes.row_texts import write_rows
@@ -82,7 +81,7 @@ def test_texts_keep_their_numbers_when_the_table_grows() -> None:
 
 
 def test_records_have_a_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_names, "LAST", 40)
+    monkeypatch.setattr(text_dictionary, "LAST", 40)
     names = TextNames()
     names.add(ByteTexts.of(["a", "b" * 100]))
     with pytest.raises(MemoryError):

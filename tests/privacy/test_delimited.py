@@ -27,8 +27,7 @@ from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.delimited import ENCODINGS, KEYS, OF_BYTES, Delimited, code_page
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import Asked, Form
-from dpsql.privacy.vault.files import lines
-from dpsql.privacy.vault.files import quoted_newlines as joined_lines
+from dpsql.privacy.vault.files import lines, quoted_newlines
 from dpsql.privacy.vault.files.csv_patterns import spelling
 from dpsql.privacy.vault.files.duckdb import FILES as ENGINE
 from dpsql.privacy.vault.files.fetched_columns import NOT_FOUND, UNKNOWN, fetch_column
@@ -426,7 +425,7 @@ def test_an_open_quote_holds_no_more_than_a_line_may_have(
     database: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK", 64)
-    monkeypatch.setattr(joined_lines, "LONGEST", 200)
+    monkeypatch.setattr(quoted_newlines, "LONGEST", 200)
     written = Delimited(quoted_newlines=True)
     (tmp_path / "t.csv").write_text('a,b\n1,"x\n' + "2,y\n" * 200 + '3,"z\nz"\n')
     rows = fields_of(database, tmp_path / "t.csv", written)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsql.algebra import blocks
 from dpsql.algebra.blocks import multiply_slabs
 from dpsql.algebra.integer_rows import KronRows
-from dpsql.privacy.doors import exact_products as exact
+from dpsql.privacy.doors import exact_products
 from dpsql.privacy.doors.exact_products import apply_rows, room_for
 
 
@@ -44,13 +44,13 @@ def test_slabs_are_exact(
     ]
     expected = reduce(np.kron, written) @ counts.ravel().astype(object)
     wrapped = np.array([(int(x) + 2**63) % 2**64 - 2**63 for x in expected])
-    monkeypatch.setattr(exact, "PIECE", piece)
+    monkeypatch.setattr(exact_products, "PIECE", piece)
     kron = KronRows(matrices, sizes)
-    found = apply_rows(kron, counts.copy(), exact.MANY_ROWS)
+    found = apply_rows(kron, counts.copy(), exact_products.MANY_ROWS)
     assert found.tolist() == wrapped.tolist()
     room = np.zeros(room_for(kron) or (), dtype=np.int64)
     room[:4, :5, :3] = counts
-    found = apply_rows(kron, room, exact.MANY_ROWS)
+    found = apply_rows(kron, room, exact_products.MANY_ROWS)
     assert np.shares_memory(found, room)
     assert found.tolist() == wrapped.tolist()
 

@@ -18,9 +18,8 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import Counts
-from dpsql.privacy.vault.files import refused_types
-from dpsql.privacy.vault.files import source as sources
-from dpsql.privacy.vault.files import timestamps as instants
+from dpsql.privacy.vault.files import refused_types, timestamps
+from dpsql.privacy.vault.files import source as source_module
 from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
@@ -49,8 +48,8 @@ def in_micros(value: int | None) -> int | None:
 
 def frame(values: Sequence[int | None], unit: str, zone: str | None) -> pa.Table:
     """The same instants in every declared column and as the privacy unit, and a row's number."""
-    instants = pa.array(values, pa.int64()).view(pa.timestamp(unit, zone))
-    named = dict.fromkeys([*COLUMNS, "who"], instants)
+    timestamps = pa.array(values, pa.int64()).view(pa.timestamp(unit, zone))
+    named = dict.fromkeys([*COLUMNS, "who"], timestamps)
     return pa.table(
         {"n": pa.array(range(len(values)), pa.int64()), **named, "sex": ["F"] * len(values)}
     )
@@ -136,7 +135,7 @@ def test_a_planted_reading_in_one_unit_wraps_around(
 ) -> None:
     monkeypatch.setitem(WRITERS, "old", write_old)
     monkeypatch.setattr(refused_types, "OLD", "no such way")
-    monkeypatch.setattr(instants, "_has_old", lambda path, names: False)
+    monkeypatch.setattr(timestamps, "_has_old", lambda path, names: False)
     with pytest.raises(AssertionError):
         agree(tmp_path / "far", [*ORDINARY, *FAR], "old", None)
 
@@ -195,7 +194,7 @@ def raising(stored: Counts, per_unit: int) -> Counts:
 def test_a_planted_conversion_is_found(
     fault: Callable[[Counts, int], Counts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instants, "in_micros", fault)
+    monkeypatch.setattr(timestamps, "in_micros", fault)
     with pytest.raises((AssertionError, Unread)):
         agree(tmp_path / "t", [*ORDINARY, *EXTREME], "pyarrow 1.0", None)
 
@@ -203,7 +202,7 @@ def test_a_planted_conversion_is_found(
 def test_a_planted_reading_by_duckdb_stops_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "BESIDES", ())
+    monkeypatch.setattr(source_module, "BESIDES", ())
     agree(tmp_path / "ordinary", ORDINARY, "pyarrow 1.0", None)
     with pytest.raises(Unread):
         agree(tmp_path / "extreme", [*ORDINARY, FITS + 1], "pyarrow 1.0", None)

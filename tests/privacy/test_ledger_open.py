@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpsql import files as durable
+from dpsql import files
 from dpsql.errors import BudgetExceeded
 from dpsql.privacy.budget.accounting import Policy
 from dpsql.privacy.budget.ledger import Ledger
@@ -141,9 +141,9 @@ def test_network_disks_are_recognised(tmp_path: Path, monkeypatch: pytest.Monkey
         f"2 1 0:9 / {here} rw shared:3 - nfs4 host:/x rw\n"
         f"3 2 8:2 / {here}/local rw - ext4 /dev/b rw\nodd line\n"
     )
-    assert durable.on_network_disk(tmp_path / "a", mounts)
-    assert not durable.on_network_disk(tmp_path / "local" / "a", mounts)
-    assert not durable.on_network_disk(Path("/"), mounts)
-    assert not durable.on_network_disk(Path("/"), tmp_path / "none")
+    assert files.on_network_disk(tmp_path / "a", mounts)
+    assert not files.on_network_disk(tmp_path / "local" / "a", mounts)
+    assert not files.on_network_disk(Path("/"), mounts)
+    assert not files.on_network_disk(Path("/"), tmp_path / "none")
     monkeypatch.setattr("dpsql.privacy.budget.ledger.on_network_disk", lambda _: True)
     refused("E_LEDGER_IO", Place(tmp_path).create)

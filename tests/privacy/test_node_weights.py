@@ -21,14 +21,14 @@ from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.doors.exact_products import apply_rows_unbounded
 from dpsql.privacy.doors.measure import check_cost
-from dpsql.privacy.vault.codes import tally as tallies
+from dpsql.privacy.vault.codes import tally
 from dpsql.privacy.vault.codes.node_weights import split_weight
 from dpsql.privacy.vault.codes.tally import tally_rows
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.queries import QueriesStrategy
 from dpsql.strategy.query_block import QueryBlock
-from dpsql.workload import weights as weighing
+from dpsql.workload import weights as weights_module
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 from dpsql.workload.weights import LOST, MOST_WEIGHT, REAL_BITS, block_unit, weights_of
 from tests.privacy.doors.test_measure import FakeVault, FakeVaults, pay
@@ -104,9 +104,9 @@ def test_a_row_is_as_near_exact_moments_as_is_said(drawn: list[tuple[Nodes, floa
     assert np.all(found.sum(axis=rest) == weights.unit * exact.sum(axis=rest))
 
 
-def axis_at(nodes: Nodes, part: float) -> tallies.Axis:
+def axis_at(nodes: Nodes, part: float) -> tally.Axis:
     one = np.zeros(1, dtype=np.int64)
-    return tallies._axis(nodes, lambda rows: one, lambda rows: np.array([part]))
+    return tally._axis(nodes, lambda rows: one, lambda rows: np.array([part]))
 
 
 def row_of(nodes: Sequence[Nodes], parts: Sequence[float]) -> NDArray[np.int64]:
@@ -221,9 +221,9 @@ def test_a_plan_without_the_excess_is_not_measured(
 
 def test_blocks_with_the_same_nodes_have_no_excess() -> None:
     v, w, cells = Nodes("v", 2, 1), Nodes("w", 1, 1), cells_of("g", np.arange(3))
-    assert weighing.joint_excess([[v, w], [cells, v, w], [cells], []]) == 0
-    assert weighing.joint_excess([[v], [v, w]]) == sum(
+    assert weights_module.joint_excess([[v, w], [cells, v, w], [cells], []]) == 0
+    assert weights_module.joint_excess([[v], [v, w]]) == sum(
         (weights_of(each).rounding for each in ([v], [v, w])), Fraction(0)
     )
     even = Nodes("v", 1, 1, 9), Nodes("w", 1, 1, 8)
-    assert weighing.joint_excess([[even[0]], [*even]]) == 0
+    assert weights_module.joint_excess([[even[0]], [*even]]) == 0

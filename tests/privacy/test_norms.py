@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.algebra.blocks import Dense, Identity, Weighted
 from dpsql.errors import InternalError
-from dpsql.privacy.doors import sensitivity as norms
+from dpsql.privacy.doors import sensitivity
 from dpsql.privacy.doors.sensitivity import Reader, are_disjoint, joint_norm, largest_column
 from dpsql.strategy.noise_law import Norm
 from dpsql.workload.workload import Product
@@ -34,7 +34,7 @@ def test_brute_force_over_every_column(norm: Norm, monkeypatch: pytest.MonkeyPat
             assert found == truth
             exact += 1
         with monkeypatch.context() as patch:
-            patch.setattr(norms, "LISTED", 5)
+            patch.setattr(sensitivity, "LISTED", 5)
             assert joint_norm(pieces, DOMAIN, norm) >= found
         for candidate, each in zip(candidates, pieces, strict=True):
             assert largest_column(each, DOMAIN) >= brute_force([dense(candidate, DOMAIN)], 1)

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.privacy.doors import exact_counts as true_answers
-from dpsql.privacy.doors import look
+from dpsql.privacy.doors import exact_counts, look
 from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.term import Pattern
@@ -90,7 +89,7 @@ def test_what_is_no_pattern_costs_nothing(bad: Pattern) -> None:
 
 def test_wide_products_are_counted_by_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    monkeypatch.setattr(true_answers, "LISTED", 1)
+    monkeypatch.setattr(exact_counts, "LISTED", 1)
     monkeypatch.setitem(SAMPLERS, "laplace", silent)
     for _ in range(40):
         candidate = some_candidate(rng, DOMAIN)

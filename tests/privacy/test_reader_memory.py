@@ -13,7 +13,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.files import source as source_files
+from dpsql.privacy.vault.files import source as source_module
 from dpsql.privacy.vault.files.duckdb_pool import end_readers
 from dpsql.privacy.vault.files.source import CONFIG
 from dpsql.privacy.vault.vault import TableVault
@@ -145,7 +145,7 @@ def test_rows_of_views_are_held_in_a_folder(
 
     def connect(*given: Any, **named: Any) -> Any:
         seen.update(each.stat().st_mode for each in room.iterdir())
-        return source_files.connect(*given, **named)
+        return source_module.connect(*given, **named)
 
     monkeypatch.setattr("dpsql.privacy.vault.files.duckdb.connect", connect)
     read, cells = opened(source, view, spill=str(room)), [Cells(("c",), (np.arange(10),))]

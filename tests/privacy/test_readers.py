@@ -14,7 +14,7 @@ import pytest
 import dpsql
 from dpsql.errors import InternalError
 from dpsql.privacy.doors.vaults import open_ahead
-from dpsql.privacy.vault.files import duckdb_pool as readers
+from dpsql.privacy.vault.files import duckdb_pool
 from dpsql.privacy.vault.files.duckdb_pool import KEPT, end_readers, reader
 from dpsql.privacy.vault.files.source import connect
 from dpsql.sealed import Ahead
@@ -60,7 +60,7 @@ def count(paths: tuple[str, ...]) -> int:
 
 
 def test_a_session_starts_one_instance_for_a_table(tmp_path: Path) -> None:
-    with mock.patch.object(readers.ahead, "take", wraps=readers.ahead.take) as started:
+    with mock.patch.object(duckdb_pool.ahead, "take", wraps=duckdb_pool.ahead.take) as started:
         with open_tables(tmp_path, CATALOG, {"t": ROWS}) as (connection, _):
             for keys in ("sex", "age", "sex, age"):
                 connection.execute(f"SELECT {keys}, COUNT(*) FROM t GROUP BY ALL")
@@ -73,22 +73,22 @@ def test_a_session_starts_one_instance_for_a_table(tmp_path: Path) -> None:
 def test_what_a_reader_creates_is_undone(tmp_path: Path) -> None:
     paths = written(tmp_path, "t")
     assert [count(paths), count(paths)] == [40, 40]
-    (kept,) = readers._idle.values()
+    (kept,) = duckdb_pool._idle.values()
     assert kept.execute(HELD).fetchall() == [(0,)]
 
 
 def test_an_instance_reads_its_own_files_alone(tmp_path: Path) -> None:
     one, two = written(tmp_path, "one"), written(tmp_path, "two")
     count(one)
-    (kept,) = readers._idle.values()
+    (kept,) = duckdb_pool._idle.values()
     with pytest.raises(duckdb.PermissionException):
         kept.execute("SELECT count(*) FROM read_parquet(?)", [two])
-    with mock.patch.dict(readers._idle, {two: kept}), pytest.raises(duckdb.Error):
+    with mock.patch.dict(duckdb_pool._idle, {two: kept}), pytest.raises(duckdb.Error):
         count(two)
     assert count(two) == 40
     open_to_all = duckdb.connect()
     with (
-        mock.patch.dict(readers._idle, {one: open_to_all}),
+        mock.patch.dict(duckdb_pool._idle, {one: open_to_all}),
         pytest.raises(InternalError, match="could not be locked"),
     ):
         count(one)
@@ -109,7 +109,7 @@ def test_a_fault_and_a_reader_that_goes_away_end_an_instance(tmp_path: Path) -> 
     count(paths)
     with pytest.raises(duckdb.Error), reader(paths) as connection:
         connection.execute("SELECT nothing")
-    assert not readers._idle
+    assert not duckdb_pool._idle
 
     def rows() -> Generator[Any, None, None]:
         with reader(paths) as connection:
@@ -118,7 +118,7 @@ def test_a_fault_and_a_reader_that_goes_away_end_an_instance(tmp_path: Path) -> 
     reading = rows()
     assert len(next(reading)) == 40
     reading.close()
-    assert not readers._idle
+    assert not duckdb_pool._idle
     assert count(paths) == 40
 
 
@@ -126,33 +126,33 @@ def test_two_readers_at_once_have_instances_of_their_own(tmp_path: Path) -> None
     paths = written(tmp_path, "t")
     with reader(paths) as one, reader(paths) as two:
         assert one is not two
-    assert list(readers._idle) == [paths]
+    assert list(duckdb_pool._idle) == [paths]
     for i in range(KEPT + 2):
         count(written(tmp_path, f"t{i}"))
-    assert len(readers._idle) == KEPT
-    assert paths not in readers._idle
+    assert len(duckdb_pool._idle) == KEPT
+    assert paths not in duckdb_pool._idle
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_has_no_instance_of_its_parent(tmp_path: Path) -> None:
     paths = written(tmp_path, "t")
     count(paths)
-    assert readers._idle
+    assert duckdb_pool._idle
     child = os.fork()
     if child == 0:
-        os._exit(len(readers._idle) + readers._taking.locked())
+        os._exit(len(duckdb_pool._idle) + duckdb_pool._taking.locked())
     assert os.waitpid(child, 0)[1] == 0
-    assert readers._idle  # the parent goes on with it
+    assert duckdb_pool._idle  # the parent goes on with it
     assert count(paths) == 40
 
 
 def test_a_reader_that_was_opened_ahead_reads_its_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "ahead", Ahead(connect))
+    monkeypatch.setattr(duckdb_pool, "ahead", Ahead(connect))
     one, two = written(tmp_path, "one"), written(tmp_path, "two")
     open_ahead()
-    with mock.patch.object(readers.ahead, "_opening", side_effect=AssertionError):
+    with mock.patch.object(duckdb_pool.ahead, "_opening", side_effect=AssertionError):
         assert count(one) == 40
     with reader(one) as connection, pytest.raises(duckdb.PermissionException):
         connection.execute("SELECT count(*) FROM read_parquet(?)", [list(two)])
@@ -162,12 +162,12 @@ def test_a_reader_that_was_opened_ahead_reads_its_files_alone(
 def test_a_child_has_no_reader_that_its_parent_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(readers, "ahead", Ahead(connect))
+    monkeypatch.setattr(duckdb_pool, "ahead", Ahead(connect))
     open_ahead()
-    readers.ahead._wait()
+    duckdb_pool.ahead._wait()
     child = os.fork()
     if child == 0:
-        os._exit(len(readers.ahead._opened))
+        os._exit(len(duckdb_pool.ahead._opened))
     assert os.waitpid(child, 0)[1] == 0
-    assert len(readers.ahead._opened) == 1
-    readers.ahead.close()
+    assert len(duckdb_pool.ahead._opened) == 1
+    duckdb_pool.ahead.close()

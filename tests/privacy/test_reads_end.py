@@ -23,9 +23,8 @@ from dpsql.catalog.discovery import Sought
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
 from dpsql.interrupts import Cancellation
-from dpsql.privacy.vault.codes import distinct_integers as whole_numbers
-from dpsql.privacy.vault.codes import tally
-from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.codes import distinct_integers, tally
+from dpsql.privacy.vault.files import duckdb as duckdb_module
 from dpsql.privacy.vault.files import lines
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.unit import key_counts, unit_counts, unit_numbers
@@ -109,12 +108,12 @@ READS: dict[str, tuple[str, Unit, Work]] = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many batches."""
-    monkeypatch.setattr(files, "ROWS", BATCH)
+    monkeypatch.setattr(duckdb_module, "ROWS", BATCH)
     monkeypatch.setattr(lines, "BLOCK", 20 * BATCH)
     for name in ("GATHERED", "CONTENTS", "STRIDE"):
         monkeypatch.setattr(unit_numbers, name, BATCH)
     for name in ("BLOCK", "SORTED"):
-        monkeypatch.setattr(whole_numbers, name, BATCH)
+        monkeypatch.setattr(distinct_integers, name, BATCH)
     monkeypatch.setattr(key_counts, "BLOCK", BATCH)
     for module in (tally, unit_counts):
         monkeypatch.setattr(module, "CHUNK", BATCH)

@@ -12,7 +12,7 @@ import pytest
 from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import source
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.files.footers import stored_as
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
@@ -23,12 +23,12 @@ AGE = Column("age", "integer", IntegerRange(0, 9))
 def reads(path: Path) -> int:
     """How often a schema is read to connect to a table and to open it; it has to be as it is."""
     table = Table("t", str(path), Unit(None, 1), {"age": AGE})
-    with mock.patch.object(sources, "stored_as", wraps=stored_as) as read:
+    with mock.patch.object(source, "stored_as", wraps=stored_as) as read:
         refuse_unreadable([table])
         opened = FILES.open(table)
     assert opened.columns == FILES.open(table).columns
-    with sources.connect(1) as connection:
-        found = sources.open_source(connection, str(path), "t")
+    with source.connect(1) as connection:
+        found = source.open_source(connection, str(path), "t")
     assert found == opened.source
     return read.call_count
 
@@ -51,14 +51,14 @@ def test_many_files_are_described_once_and_all_compared(tmp_path: Path) -> None:
     with duckdb.connect() as database:
         for i in range(30):
             database.execute(f"COPY (SELECT 1 AS age) TO '{tmp_path}/{i:02}.parquet'")
-        connection = sources.connect(1)
-        described = mock.patch.object(sources, "_describe", wraps=sources._describe)
+        connection = source.connect(1)
+        described = mock.patch.object(source, "_describe", wraps=source._describe)
         with connection, described as describe:
-            found = sources.open_source(connection, f"{tmp_path}/*.parquet", "t")
+            found = source.open_source(connection, f"{tmp_path}/*.parquet", "t")
         assert len(found.paths) == 30
         assert describe.call_count == 1
         for selected in ("1 AS old", "1::SMALLINT AS age", "'1' AS age", "1 AS age, 2 AS b"):
             database.execute(f"COPY (SELECT {selected}) TO '{tmp_path}/17.parquet'")
-            with sources.connect(1) as connection, pytest.raises(DataUnavailable) as refused:
-                sources.open_source(connection, f"{tmp_path}/*.parquet", "t")
+            with source.connect(1) as connection, pytest.raises(DataUnavailable) as refused:
+                source.open_source(connection, f"{tmp_path}/*.parquet", "t")
             assert "differ in their columns" in str(refused.value)

@@ -26,7 +26,7 @@ from dpsql.catalog.domain import IntegerRange
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError, DataUnavailable
 from dpsql.privacy.vault.codes import row_texts, spill, tally
-from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.files import duckdb as duckdb_module
 from dpsql.privacy.vault.unit import unit_numbers
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
@@ -233,7 +233,7 @@ def edges_at(rows: int) -> Iterator[None]:
         spill: ["MARKED"],
         unit_numbers: ["STRIDE", "GATHERED", "BATCH", "CONTENTS"],
         tally: ["CHUNK"],
-        files: ["ROWS"],
+        duckdb_module: ["ROWS"],
         row_texts: ["ROWS", "TOGETHER"],
     }
     with ExitStack() as changed:

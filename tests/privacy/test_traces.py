@@ -38,7 +38,7 @@ from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.doors.discovery import CountedDiscovery, Discovery
 from dpsql.privacy.doors.find_keys import _choose, _count
 from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.unit import unit_joins as matching
+from dpsql.privacy.vault.unit import unit_joins
 from dpsql.privacy.vault.unit.local_rows import rows_of
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.records import replace
@@ -335,7 +335,7 @@ def work_out(data: Data, relation: UnitLocal) -> object:
 def test_keys_choose_no_way_through_relations(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Joins, references, groups and windows: unit by unit, whatever is repeated and missing."""
     rng = random.Random(part)
-    monkeypatch.setattr(matching, "MOST_OF_UNIT", 20)
+    monkeypatch.setattr(unit_joins, "MOST_OF_UNIT", 20)
     relations = [*SOUND.values()] if part == 0 else [draw_relation(rng, 3) for _ in range(12)]
     clinics = tables_of(part)
     for relation in relations:

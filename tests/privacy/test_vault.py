@@ -19,7 +19,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Periods, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.data_engine import Classes, Counts
-from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import source as source_module
 from dpsql.privacy.vault.vault import TableVault
 from tests.support.one_reader import one_reader
 from tests.support.tables import scribe
@@ -209,7 +209,7 @@ def full(table: Table, names: list[str]) -> list[Classes]:
 
 
 def count(table: Table, names: list[str], threads: int | None = None, salt: bytes = SALT) -> Counts:
-    with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
+    with mock.patch.dict(source_module.CONFIG, {} if threads is None else {"threads": threads}):
         return TableVault(table, salt).count(names, full(table, names))
 
 

@@ -23,7 +23,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import Bins, BoundedBins, IntegerRange, Values
 from dpsql.errors import ProgrammingError
 from dpsql.privacy.vault.codes.tally import PLACES, to_grid
-from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import source
 from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.workload.cells import Cells, Nodes, Resolution, cells_of
 from dpsql.workload.nodes import PLACE_BITS
@@ -151,7 +151,7 @@ def tally(
     unit: Unit | None = None,
 ) -> Integers:
     table = Table("t", str(path), unit or Unit(), {each.name: each for each in columns})
-    with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
+    with mock.patch.dict(source.CONFIG, {} if threads is None else {"threads": threads}):
         return TableVault(table, SALT).tally(resolutions, units)
 
 

@@ -15,7 +15,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.domain import IntegerRange, Values
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Counts, Floats
-from dpsql.privacy.vault.files import source as sources
+from dpsql.privacy.vault.files import source
 from dpsql.privacy.vault.unit import unit_numbers
 from dpsql.privacy.vault.unit.unit_numbers import edges_of, in_order, share_units
 from dpsql.privacy.vault.vault import TableVault
@@ -43,7 +43,7 @@ def write(path: Path, rows: list[Row], unit_type: str = "VARCHAR") -> Path:
 
 def count(path: Path, c: int, salt: bytes = SALT, threads: int | None = None) -> Counts:
     table = Table("t", str(path), Unit("who", c), COLUMNS)
-    with mock.patch.dict(sources.CONFIG, {} if threads is None else {"threads": threads}):
+    with mock.patch.dict(source.CONFIG, {} if threads is None else {"threads": threads}):
         return TableVault(table, salt).count(["x", "y"], [np.arange(5), np.arange(3)])
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault.codes import distinct_integers as whole_numbers
+from dpsql.privacy.vault.codes import distinct_integers
 from dpsql.privacy.vault.codes.distinct_integers import find_distinct, in_groups
 from tests.support.effort import effort, first_seed
 
@@ -29,12 +29,12 @@ def test_rows_are_told_apart_in_any_blocks(seed: int, collides: bool) -> None:
         columns = [draw.integers(0, different, rows) * each for each in scale]
         block = int(draw.integers(1, 70))
         run = int(draw.integers(1, 70))
-        with mock.patch.multiple(whole_numbers, BLOCK=block, SORTED=run):
+        with mock.patch.multiple(distinct_integers, BLOCK=block, SORTED=run):
             np.testing.assert_array_equal(
                 in_groups(abs(columns[0])), np.argsort(abs(columns[0]), kind="stable")
             )
-            chosen = cache(keys) if collides else whole_numbers._keys
-            with mock.patch.object(whole_numbers, "_keys", chosen):
+            chosen = cache(keys) if collides else distinct_integers._keys
+            with mock.patch.object(distinct_integers, "_keys", chosen):
                 first, numbers = find_distinct(*columns)
         table = np.stack(columns, axis=1)
         assert len(first) == len({*map(tuple, table.tolist())})

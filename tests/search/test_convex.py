@@ -18,7 +18,7 @@ from dpsql.algebra.blocks import (
     WidthRanges,
 )
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.search.one_attribute import dual as convex
+from dpsql.search.one_attribute import dual
 from dpsql.search.unions import coa
 from dpsql.search.work_limit import metered
 from tests.support import triangle
@@ -60,7 +60,7 @@ def singular_workloads() -> list[Operator]:
 
 @pytest.mark.parametrize("workload", small_workloads(), ids=repr)
 def test_optimum_is_certified(workload: Operator) -> None:
-    found = convex.optimise(workload)
+    found = dual.optimise(workload)
     assert found.lower <= found.upper <= found.lower * (1 + 1e-6)
     np.testing.assert_allclose(np.square(found.matrix).sum(axis=0), 1, rtol=1e-12)
     assert total_error(found.matrix, workload.gram()) == pytest.approx(found.upper, rel=1e-9)
@@ -69,7 +69,7 @@ def test_optimum_is_certified(workload: Operator) -> None:
 @pytest.mark.parametrize("workload", [Prefix(24), AllRange(16), IdentityTotal(6)], ids=repr)
 def test_three_solvers_agree(workload: Operator) -> None:
     V = workload.gram()
-    ours = convex.optimise(V, tol=1e-8).upper
+    ours = dual.optimise(V, tol=1e-8).upper
     for solver in (coa, triangle):
         other = solver.optimise(V)
         assert other.lower <= other.upper
@@ -80,7 +80,7 @@ def test_three_solvers_agree(workload: Operator) -> None:
 
 @pytest.mark.parametrize("workload", singular_workloads(), ids=repr)
 def test_singular_workloads_are_supported(workload: Operator) -> None:
-    found = convex.optimise(workload)
+    found = dual.optimise(workload)
     assert found.lower <= found.upper <= found.lower * 1.001
     assert np.square(found.matrix).sum(axis=0).max() <= 1 + 1e-12
     assert total_error(found.matrix, workload.gram()) == pytest.approx(found.upper, rel=1e-6)
@@ -88,7 +88,7 @@ def test_singular_workloads_are_supported(workload: Operator) -> None:
 
 def test_coa_approaches_singular_workloads() -> None:
     V = WidthRanges(12, 6).gram()
-    ours = convex.optimise(V)
+    ours = dual.optimise(V)
     other = coa.optimise(V)
     assert ours.lower <= other.upper * (1 + 1e-9)
     assert other.upper <= 1.01 * ours.lower
@@ -97,7 +97,7 @@ def test_coa_approaches_singular_workloads() -> None:
 def test_lower_triangle_tolerates_singular_workloads() -> None:
     V = WidthRanges(12, 6).gram()
     other = triangle.optimise(V)
-    assert other.lower <= convex.optimise(V).upper <= other.upper * (1 + 1e-9)
+    assert other.lower <= dual.optimise(V).upper <= other.upper * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -112,49 +112,49 @@ def test_lower_triangle_tolerates_singular_workloads() -> None:
     ids=repr,
 )
 def test_published_figures(workload: Operator, published: float) -> None:
-    found = convex.optimise(workload)
+    found = dual.optimise(workload)
     assert PER_UNIT * math.sqrt(found.upper / workload.rows) <= published
 
 
 def test_simple_optima() -> None:
-    assert convex.optimise(Identity(5)).upper == pytest.approx(5)
-    assert convex.optimise(Total(5)).upper == pytest.approx(1)
+    assert dual.optimise(Identity(5)).upper == pytest.approx(5)
+    assert dual.optimise(Total(5)).upper == pytest.approx(1)
     n = 7
     expected = (math.sqrt(n + 1) + n - 1) ** 2 / n
-    assert convex.optimise(IdentityTotal(n)).upper == pytest.approx(expected)
-    nothing = convex.optimise(np.zeros((3, 3)))
+    assert dual.optimise(IdentityTotal(n)).upper == pytest.approx(expected)
+    nothing = dual.optimise(np.zeros((3, 3)))
     assert nothing.lower == nothing.upper == 0
     assert nothing.matrix.shape == (1, 3)
 
 
 @pytest.mark.parametrize("kind", [Prefix, AllRange])
 def test_tridiagonal_path_agrees_with_dense(kind: type[Prefix] | type[AllRange]) -> None:
-    n = convex.TRIDIAGONAL_FROM
-    fast = convex.optimise(kind(n), tol=1e-3)
-    dense = convex.optimise(kind(n).gram(), tol=1e-3)
+    n = dual.TRIDIAGONAL_FROM
+    fast = dual.optimise(kind(n), tol=1e-3)
+    dense = dual.optimise(kind(n).gram(), tol=1e-3)
     assert fast.upper == pytest.approx(dense.upper, rel=1e-8)
     assert fast.lower == pytest.approx(dense.lower, rel=1e-8)
 
 
 def test_permuted_ranges_are_solved_unpermuted() -> None:
     workload = Permuted(AllRange(32), np.random.RandomState(0).permutation(32))
-    found = convex.optimise(workload)
-    assert found.upper == convex.optimise(AllRange(32)).upper
+    found = dual.optimise(workload)
+    assert found.upper == dual.optimise(AllRange(32)).upper
     assert total_error(found.matrix, workload.gram()) == pytest.approx(found.upper, rel=1e-9)
 
 
 def test_weighted_bounds_never_exceed_the_optimum() -> None:
     rng = np.random.default_rng(2)
     for workload in (*small_workloads(), *singular_workloads()):
-        V, upper = workload.gram(), convex.optimise(workload).upper
+        V, upper = workload.gram(), dual.optimise(workload).upper
         for _ in range(20):
             D = rng.random(len(V)) ** 3 + 1e-6
-            assert convex.weighted_bound(V, D) <= upper * (1 + 1e-9)
+            assert dual.weighted_bound(V, D) <= upper * (1 + 1e-9)
 
 
 def test_stopping_early_still_brackets_the_optimum() -> None:
-    exact = convex.optimise(Prefix(24)).upper
-    early = convex.optimise(Prefix(24), maxiter=2)
+    exact = dual.optimise(Prefix(24)).upper
+    early = dual.optimise(Prefix(24), maxiter=2)
     assert early.lower <= exact <= early.upper
     assert early.upper > early.lower * (1 + 1e-4)
 
@@ -164,9 +164,9 @@ def test_many_cells_are_near_the_optimum_in_few_steps(
     workload: Prefix | AllRange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before: prefixes over 4096 cells had one step, and a sixth more error than they need."""
-    monkeypatch.setattr(convex, "LARGE_ABOVE", 600)
+    monkeypatch.setattr(dual, "LARGE_ABOVE", 600)
     with metered(1.3 * workload.n**3):
-        found = convex.optimise(workload)
+        found = dual.optimise(workload)
     assert found.upper <= found.lower * 1.002
     X = found.matrix.T @ found.matrix
     assert X.diagonal().max() <= 1 + 1e-9

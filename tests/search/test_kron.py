@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.operator import Floats
 from dpsql.search.laplace import laplace_candidates
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.search.problem import Problem
 from dpsql.search.unions.joint import Objective, Union, initial_thetas
 from dpsql.search.unions.kron_union import Family
@@ -47,7 +47,7 @@ def test_error_is_the_dense_trace() -> None:
     objective = Objective(problem, kron_family(problem))
     A: NDArray[Any] = np.ones((1, 1))
     for theta, n in zip(thetas, problem.sizes, strict=True):
-        A = np.kron(A, np.eye(n) if theta is None else p_identity.matrix(theta))
+        A = np.kron(A, np.eye(n) if theta is None else opt0.matrix(theta))
     W = dense(WORKLOAD)
     want = np.trace(W @ np.linalg.inv(A.T @ A) @ W.T)
     assert objective.error(Union(thetas, np.ones(1))) == pytest.approx(want, rel=1e-10)
@@ -70,8 +70,8 @@ def test_single_products_decouple() -> None:
     problem = Problem(Workload({"a": 8, "b": 5}, [{"a": "prefix", "b": "identity"}]), "laplace")
     _, found = search_kron(problem, restarts=0)
     assert found.union.thetas[1] is None
-    alone = p_identity.optimise(problem.factors[0].operators[0])
-    loss, _ = p_identity.loss_and_grad(alone, problem.factors[0].operators[0])
+    alone = opt0.optimise(problem.factors[0].operators[0])
+    loss, _ = opt0.loss_and_grad(alone, problem.factors[0].operators[0])
     assert found.error == pytest.approx(loss * 5, rel=1e-9)
 
 

@@ -20,8 +20,7 @@ from dpsql.algebra.blocks import (
 )
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.search.one_attribute import opt0 as p_identity
-from dpsql.search.one_attribute import p_inverse
+from dpsql.search.one_attribute import opt0, p_inverse
 from dpsql.search.one_attribute.p_inverse import LeanInverse
 from dpsql.search.problem import FactorSet
 from dpsql.search.select import select
@@ -29,7 +28,7 @@ from dpsql.search.select import select
 
 def rmse(theta: Floats, workload: Operator) -> float:
     """Return the error of a strategy in the convention of the published tables."""
-    A = p_identity.matrix(theta)
+    A = opt0.matrix(theta)
     total = np.trace(workload.gram() @ np.linalg.inv(A.T @ A))
     sensitivity = np.abs(A).sum(axis=0).max()
     return math.sqrt(2 * sensitivity**2 * total / workload.rows)
@@ -46,21 +45,21 @@ def finite_differences(theta: Floats, workload: Floats) -> Floats:
     for cell in np.ndindex(theta.shape):
         step = np.zeros_like(theta)
         step[cell] = 1e-6
-        above, _ = p_identity.loss_and_grad(theta + step, workload)
-        below, _ = p_identity.loss_and_grad(theta - step, workload)
+        above, _ = opt0.loss_and_grad(theta + step, workload)
+        below, _ = opt0.loss_and_grad(theta - step, workload)
         gradient[cell] = (above - below) / 2e-6
     return gradient
 
 
 def inverse_gram(theta: Floats) -> Floats:
-    A = p_identity.matrix(theta)
+    A = opt0.matrix(theta)
     return np.asarray(np.linalg.inv(A.T @ A))
 
 
 @pytest.mark.parametrize(("p", "n"), [(1, 1), (1, 5), (3, 7), (9, 4)])
 def test_columns_inverse_and_loss(p: int, n: int) -> None:
     theta, V = start(p, n), AllRange(n).gram()
-    A = p_identity.matrix(theta)
+    A = opt0.matrix(theta)
     np.testing.assert_allclose(np.abs(A).sum(axis=0), 1, rtol=1e-14)
     K = np.linalg.inv(A.T @ A)
     lean = LeanInverse.of(theta)
@@ -68,7 +67,7 @@ def test_columns_inverse_and_loss(p: int, n: int) -> None:
     np.testing.assert_allclose(lean.row_traces(np.eye(n)), K.diagonal(), rtol=1e-10)
     assert lean.trace() == pytest.approx(np.trace(K), rel=1e-10)
     assert lean.gram_trace(V) == pytest.approx(np.trace(V @ K), rel=1e-10)
-    value, gradient = p_identity.loss_and_grad(theta, V)
+    value, gradient = opt0.loss_and_grad(theta, V)
     assert value == pytest.approx(np.trace(V @ K), rel=1e-10)
     np.testing.assert_allclose(gradient, finite_differences(theta, V), rtol=1e-5, atol=1e-5)
 
@@ -85,7 +84,7 @@ def test_chain_rule_of_a_nonlinear_function() -> None:
     K = inverse_gram(theta)
     gamma = np.trace(H @ K @ H @ K) / np.trace(G @ K) * G
     gamma = gamma + np.log(np.trace(G @ K)) * 2 * H @ K @ H - np.ones((n, n)) / K.sum() ** 2
-    gradient = p_identity.chain(theta, gamma)
+    gradient = opt0.chain(theta, gamma)
     for cell in np.ndindex(theta.shape):
         step = np.zeros_like(theta)
         step[cell] = 1e-6
@@ -123,8 +122,8 @@ def test_tables_and_slopes_are_those_of_an_inverse_that_is_formed(
 def test_structured_gram_agrees_with_dense(kind: type[Prefix] | type[AllRange]) -> None:
     n = p_inverse.STRUCTURED_FROM
     op, theta = kind(n), start(4, n)
-    value, gradient = p_identity.loss_and_grad(theta, op)
-    dense_value, dense_gradient = p_identity.loss_and_grad(theta, op.gram())
+    value, gradient = opt0.loss_and_grad(theta, op)
+    dense_value, dense_gradient = opt0.loss_and_grad(theta, op.gram())
     assert value == pytest.approx(dense_value, rel=1e-9)
     np.testing.assert_allclose(gradient, dense_gradient, rtol=1e-6, atol=1e-9 * value)
 
@@ -143,7 +142,7 @@ def test_structured_gram_agrees_with_dense(kind: type[Prefix] | type[AllRange]) 
     ],
 )
 def test_default_p(workload: Operator, p: int) -> None:
-    assert p_identity.default_p(workload) == p
+    assert opt0.default_p(workload) == p
 
 
 @pytest.mark.parametrize(
@@ -151,59 +150,59 @@ def test_default_p(workload: Operator, p: int) -> None:
     [(AllRange(64), 5.5525), (Prefix(64), 5.3222), (WidthRanges(64, 32), 5.8820)],
 )
 def test_published_figures(workload: Operator, published: float) -> None:
-    assert rmse(p_identity.optimise(workload), workload) <= published
+    assert rmse(opt0.optimise(workload), workload) <= published
 
 
 def test_prefix_of_61_cells() -> None:
     workload = Prefix(61)
-    assert rmse(p_identity.optimise(workload, restarts=6), workload) < 5.26
+    assert rmse(opt0.optimise(workload, restarts=6), workload) < 5.26
 
 
 def test_permuted_ranges_reach_the_same_optimum() -> None:
     workload = Permuted(AllRange(64), np.random.RandomState(0).permutation(64))
-    assert rmse(p_identity.optimise(workload), workload) == pytest.approx(5.5524, abs=1e-3)
-    theta = p_identity.optimise(workload, init=start(4, 64), maxiter=3)
+    assert rmse(opt0.optimise(workload), workload) == pytest.approx(5.5524, abs=1e-3)
+    theta = opt0.optimise(workload, init=start(4, 64), maxiter=3)
     assert rmse(theta, workload) < rmse(start(4, 64), workload)
 
 
 def test_points_need_no_learned_rows() -> None:
-    assert not p_identity.optimise(Identity(16)).any()
-    assert rmse(p_identity.optimise(Identity(16)), Identity(16)) == pytest.approx(math.sqrt(2))
+    assert not opt0.optimise(Identity(16)).any()
+    assert rmse(opt0.optimise(Identity(16)), Identity(16)) == pytest.approx(math.sqrt(2))
 
 
 def test_same_arguments_same_result() -> None:
-    first = p_identity.optimise(Prefix(20), seed=3)
-    np.testing.assert_array_equal(first, p_identity.optimise(Prefix(20).gram(), seed=3))
+    first = opt0.optimise(Prefix(20), seed=3)
+    np.testing.assert_array_equal(first, opt0.optimise(Prefix(20).gram(), seed=3))
     assert first.shape[1] == 20
 
 
 def test_warm_start_is_the_only_start() -> None:
     workload = Prefix(32)
-    theta = p_identity.optimise(workload, p=2, maxiter=5)
-    better = p_identity.optimise(workload, init=theta)
+    theta = opt0.optimise(workload, p=2, maxiter=5)
+    better = opt0.optimise(workload, init=theta)
     assert better.shape == theta.shape
     assert rmse(better, workload) <= rmse(theta, workload)
 
 
 def test_never_worse_than_the_identity() -> None:
     V = Dense(np.eye(5)[:2]).gram()
-    theta = p_identity.optimise(V, p=2, restarts=1, maxiter=1)
-    assert p_identity.loss_and_grad(theta, V)[0] <= 2 + 1e-12
+    theta = opt0.optimise(V, p=2, restarts=1, maxiter=1)
+    assert opt0.loss_and_grad(theta, V)[0] <= 2 + 1e-12
 
 
 def test_large_structured_search_improves_on_the_identity() -> None:
     workload = AllRange(2048)
-    theta = p_identity.optimise(workload, p=8, restarts=1, ftol=1e-2, maxiter=10)
-    assert p_identity.loss_and_grad(theta, workload)[0] < workload.frobenius2() / 2
+    theta = opt0.optimise(workload, p=8, restarts=1, ftol=1e-2, maxiter=10)
+    assert opt0.loss_and_grad(theta, workload)[0] < workload.frobenius2() / 2
 
 
 def test_large_domains_start_from_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of the cells, repeated and joined, leads to what two random starts find."""
-    plain = p_identity.loss_and_grad(p_identity.optimise(Prefix(512)), Prefix(512))[0]
-    monkeypatch.setattr(p_identity, "TILED_ABOVE", 256)
-    theta = p_identity.optimise(Prefix(510), ftol=1e-5)
+    plain = opt0.loss_and_grad(opt0.optimise(Prefix(512)), Prefix(512))[0]
+    monkeypatch.setattr(opt0, "TILED_ABOVE", 256)
+    theta = opt0.optimise(Prefix(510), ftol=1e-5)
     assert theta.shape == (36, 510)
-    assert p_identity.loss_and_grad(theta, Prefix(510))[0] < 1.02 * plain
+    assert opt0.loss_and_grad(theta, Prefix(510))[0] < 1.02 * plain
 
 
 def test_starts_far_off_are_left() -> None:
@@ -211,20 +210,20 @@ def test_starts_far_off_are_left() -> None:
     workload = random_line(14)
     assert select(workload).unit_error(workload) < workload.rows * 9
     wild = np.full((4, 9), 1e12)
-    theta = p_identity.optimise(AllRange(9).gram(), init=wild)
+    theta = opt0.optimise(AllRange(9).gram(), init=wild)
     assert np.isfinite(theta).all()
     assert rmse(theta, AllRange(9)) <= rmse(np.zeros((1, 9)), AllRange(9)) * (1 + 1e-9)
 
 
 def test_descents_in_single_precision_go_on_where_gradients_are_small() -> None:
     """Squares of their differences are zero there: a request failed, and was a defect."""
-    aims = np.linspace(1, 2, p_identity.HALVED_FROM)
+    aims = np.linspace(1, 2, opt0.HALVED_FROM)
 
     def function(x: Floats) -> tuple[float, Floats]:
         away = (x - aims) * np.arange(1, len(x) + 1) / len(x)
         return 1e-25 * float(away @ away), 2e-25 * away * np.arange(1, len(x) + 1) / len(x)
 
     start = np.zeros(len(aims))
-    value, x = p_identity.minimise(function, start, ftol=1e-12, maxiter=10)
+    value, x = opt0.minimise(function, start, ftol=1e-12, maxiter=10)
     assert value < function(start)[0]
     assert (x >= 0).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsql.plan import Workload
-from dpsql.search import strategy_cache as cache
+from dpsql.search import strategy_cache
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise
 
@@ -19,21 +19,21 @@ WORKLOAD = Workload({"a b/c": 6, "d": 3}, [{"a b/c": "prefix", "d": "identity"},
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DPSQL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr(cache, "_memory", type(cache._memory)())
+    monkeypatch.setattr(strategy_cache, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(strategy_cache, "_memory", type(strategy_cache._memory)())
     return tmp_path / "cache"
 
 
 def plan(noise: Noise = "laplace") -> Strategy:
-    return cache.cached_choice(WORKLOAD, noise, effort=0.1).strategy
+    return strategy_cache.cached_choice(WORKLOAD, noise, effort=0.1).strategy
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_round_trip(noise: Noise, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = plan(noise)
     (path,) = directory.iterdir()
-    cache._memory.clear()
-    monkeypatch.delattr(cache, "choose")
+    strategy_cache._memory.clear()
+    monkeypatch.delattr(strategy_cache, "choose")
     again = plan(noise)
     assert again.fingerprint() == first.fingerprint()
     assert again.method == first.method
@@ -48,7 +48,7 @@ def test_damage_is_ignored(directory: Path) -> None:
     good = path.read_bytes()
     for bad in (b"", b"PK\x03\x04 nonsense", good[: len(good) // 2], b"\x80\x04N."):
         path.write_bytes(bad)
-        cache._memory.clear()
+        strategy_cache._memory.clear()
         assert plan().fingerprint() == first.fingerprint()
 
 
@@ -61,9 +61,9 @@ def test_changed_content_is_ignored(directory: Path) -> None:
     facts["blocks"][0][2] = "1/3"
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
     np.savez(path, **arrays)
-    assert cache.read(path, WORKLOAD, "laplace") is None
+    assert strategy_cache.read(path, WORKLOAD, "laplace") is None
     other = Workload({"a b/c": 7, "d": 3}, [{"d": "identity"}])
-    assert cache.read(path, other, "laplace") is None
+    assert strategy_cache.read(path, other, "laplace") is None
 
 
 def test_unwritable_or_switched_off(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
@@ -71,15 +71,15 @@ def test_unwritable_or_switched_off(monkeypatch: pytest.MonkeyPatch, directory: 
     directory.write_text("a file where the directory should be")
     assert plan().blocks
     monkeypatch.setenv("DPSQL_CACHE", "off")
-    assert cache.cache_directory() is None
+    assert strategy_cache.cache_directory() is None
     monkeypatch.delenv("DPSQL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache.cache_directory() == Path("/somewhere/dpsql/strategies")
+    assert strategy_cache.cache_directory() == Path("/somewhere/dpsql/strategies")
 
 
 def test_keys_differ_by_every_argument() -> None:
     keys = {
-        cache.cache_key(WORKLOAD, noise, mechanism, effort)
+        strategy_cache.cache_key(WORKLOAD, noise, mechanism, effort)
         for noise in ("laplace", "gaussian")
         for mechanism in ("auto", "kron")
         for effort in (1.0, 2.0)

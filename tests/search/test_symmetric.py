@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.algebra.blocks import IdentityTotal, Total
 from dpsql.errors import ProgrammingError
-from dpsql.search.one_attribute import dual as convex
+from dpsql.search.one_attribute import dual
 from dpsql.search.symmetry.interchangeable_cells import fits, symmetric_optimum
 from dpsql.search.symmetry.invariant_strategy import optimise
 from dpsql.search.symmetry.reduction import Reduction, groups, orbits_of, reduce_group
@@ -48,7 +48,7 @@ def test_components_have_the_spectrum_of_the_workload(name: str) -> None:
 def test_bounds_bracket_the_dense_optimum(name: str) -> None:
     found = symmetric_optimum(UNIONS[name])
     assert found is not None
-    dense = convex.optimise(dense_gram(UNIONS[name]), tol=1e-6, maxiter=300)
+    dense = dual.optimise(dense_gram(UNIONS[name]), tol=1e-6, maxiter=300)
     assert found.lower <= dense.upper * (1 + 1e-9)
     assert dense.lower <= found.upper * (1 + 1e-9)
     assert found.upper <= found.lower * (1 + 1e-3)
@@ -131,7 +131,7 @@ def test_single_attribute_is_the_convex_optimum() -> None:
         workload = Workload({"a": n}, [{"a": "prefix"}])
         found = symmetric_optimum(workload)
         assert found is not None
-        dense = convex.optimise(dense_gram(workload))
+        dense = dual.optimise(dense_gram(workload))
         assert found.upper == pytest.approx(dense.upper, rel=1e-4)
 
 
@@ -228,7 +228,7 @@ def test_random_workloads() -> None:
         if found is None:
             continue
         solved += 1
-        dense = convex.optimise(V, maxiter=300)
+        dense = dual.optimise(V, maxiter=300)
         assert found.lower <= dense.upper * (1 + 1e-7)
         assert dense.lower <= found.upper * (1 + 1e-7)
         assert found.upper <= found.lower * (1 + 2e-3)

@@ -162,7 +162,7 @@ def test_the_twin_is_waited_for_by_its_socket_alone(
     twin: Twin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever is busy is asked for no result: libpq would wait for it with Python's lock."""
-    from dpsql.server import catalog_twin as twins
+    from dpsql.server import catalog_twin
 
     real, early = all_of, []
 
@@ -175,7 +175,7 @@ def test_the_twin_is_waited_for_by_its_socket_alone(
                 early.append(self.connection.is_busy())  # type: ignore[attr-defined]
             return getattr(self.connection, name)
 
-    monkeypatch.setattr(twins, "all_of", lambda connection: real(Strict(connection)))  # type: ignore[arg-type]
+    monkeypatch.setattr(catalog_twin, "all_of", lambda connection: real(Strict(connection)))  # type: ignore[arg-type]
     assert twin.reader(None).run("SELECT relname FROM pg_class")
     assert early
     assert not any(early)

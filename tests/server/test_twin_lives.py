@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from dpsql.errors import OperationalError, UsageError
-from dpsql.server import own_postgres
-from dpsql.server import twin_server as servers
+from dpsql.server import own_postgres, twin_server
 from dpsql.server.catalog_twin import Twin, open_twin
 from dpsql.server.own_postgres import (
     OwnPostgres,
@@ -43,7 +42,7 @@ def packaged() -> OwnPostgres:
 @contextmanager
 def opened(own: OwnPostgres) -> Iterator[Twin]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers, "find_postgres", lambda: own)
+        patch.setattr(twin_server, "find_postgres", lambda: own)
         found = open_twin("auto", "clinic")
     assert found.server.folder is not None
     folder = found.server.folder.path
@@ -115,7 +114,7 @@ def test_whoever_needs_it_gets_one_that_lives(twin: Twin, what: str, how: str) -
 def test_one_that_dies_again_and_again_is_given_up_for_a_while(
     twin: Twin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "STARTS", 1)
+    monkeypatch.setattr(twin_server, "STARTS", 1)
     end_all(twin)
     assert twin.is_alive()
     end_all(twin)
@@ -183,8 +182,8 @@ def test_whatever_one_has_left_hinders_no_other(
     LEFT[left](folder)
     started: list[Path] = []
     own: Any = SimpleNamespace(start=started.append)
-    monkeypatch.setattr(servers, "find_postgres", lambda: own)
-    found = servers.open_twin_server("auto")
+    monkeypatch.setattr(twin_server, "find_postgres", lambda: own)
+    found = twin_server.open_twin_server("auto")
     assert started == [found.folder.path if found.folder else None]
     assert not folder.exists()
     found.close()

@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.algebra.blocks import Dense, Identity
 from dpsql.algebra.weak_cache import WeakCache
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.strategy import axis
 from dpsql.strategy.axis import full_axis
 from dpsql.strategy.quantise import extended_diagonal_inverse, quantise, upper_inverse
@@ -32,7 +32,7 @@ def test_an_axis_is_the_same_on_either_path(shape: str, monkeypatch: pytest.Monk
         upper = np.triu(rng.random((40, 40))) + 2 * np.eye(40)
         rows = quantise(upper[:, order], 16, "gaussian")
     else:
-        rows = quantise(p_identity.matrix(3 * rng.random((4, 40))), 16, "laplace")
+        rows = quantise(opt0.matrix(3 * rng.random((4, 40))), 16, "laplace")
     dense = full_axis(40, rows, False)
     monkeypatch.setattr(axis, "STRUCTURED_FROM", 1)
     assert isinstance(rows, np.ndarray)
@@ -64,7 +64,7 @@ def test_rows_with_few_numbers_have_the_spread_of_dense_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(4)
-    found = full_axis(40, quantise(p_identity.matrix(rng.random((3, 40))), 16, "laplace"), False)
+    found = full_axis(40, quantise(opt0.matrix(rng.random((3, 40))), 16, "laplace"), False)
     rows = np.zeros((7, 40))
     rows[np.arange(7), rng.integers(0, 40, 7)] = 2
     rows[:6, 5] = rng.random(6)

@@ -14,7 +14,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.errors import InternalError, ProgrammingError
 from dpsql.plan.plan import Part, Plan
 from dpsql.privacy.doors.measure import measure
-from dpsql.strategy import consistent_tables as agreed_tables
+from dpsql.strategy import consistent_tables
 from dpsql.strategy.noise_law import Noise
 from dpsql.strategy.registry import decode_strategy
 from dpsql.strategy.separate import SeparateBlock, SeparateStrategy
@@ -326,14 +326,14 @@ def test_only_conditions_that_follow_from_others_take_eigenvalues(
 ) -> None:
     """Planning took eigenvalues even where none of them was zero."""
     asked: list[int] = []
-    known = agreed_tables._by_eigenvalues
+    known = consistent_tables._by_eigenvalues
 
     def counted(scaled: Floats) -> Floats:
         asked.append(len(scaled))
         return known(scaled)
 
-    monkeypatch.setattr(agreed_tables, "_by_eigenvalues", counted)
+    monkeypatch.setattr(consistent_tables, "_by_eigenvalues", counted)
     rows = np.random.default_rng(rank).normal(size=(rank, 6))
-    found = agreed_tables.pseudo_inverse(rows.T @ rows, is_regular)
+    found = consistent_tables.pseudo_inverse(rows.T @ rows, is_regular)
     assert np.allclose(found, np.linalg.pinv(rows.T @ rows, hermitian=True), rtol=1e-8)
     assert len(asked) == taken

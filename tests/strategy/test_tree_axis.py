@@ -29,7 +29,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.answer.codec import Release, decode, encode
 from dpsql.errors import InternalError
 from dpsql.plan.plan import Part, Plan
-from dpsql.privacy.doors import measure as door_of
+from dpsql.privacy.doors import measure as measure_module
 from dpsql.privacy.doors.exact_products import apply_rows, apply_rows_unbounded, checked
 from dpsql.privacy.doors.measure import check_cost, measure
 from dpsql.strategy.noise_law import Noise
@@ -199,7 +199,7 @@ def test_the_membrane_multiplies_by_what_it_has_made_itself() -> None:
     rows = checked(KronRows((forged,), (3,)))
     assert apply_rows(rows, counts).tolist() == [21, 5, 7, 9]
     assert isinstance(rows, KronRows)
-    assert door_of._norm(rows, "laplace") == 2
+    assert measure_module._norm(rows, "laplace") == 2
 
 
 class Sly(Levels):
@@ -290,7 +290,7 @@ def test_sensitivities_are_those_of_every_cell(noise: Noise) -> None:
                 unit[cell] = 1
                 norms.append(int((np.abs(apply_rows(block.integer_rows, unit)) ** power).sum()))
             assert strategy.sensitivity(block) == max(norms)
-            assert door_of._sensitivity(plan.parts[0], block) == 2**power * max(norms)
+            assert measure_module._sensitivity(plan.parts[0], block) == 2**power * max(norms)
         check_cost(plan, Door(plan, np.zeros((rows.size, OTHERS), dtype=np.int64)).receipt())
 
 

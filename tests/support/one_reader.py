@@ -14,7 +14,7 @@ from unittest import mock
 import duckdb
 
 from dpsql.privacy.vault import public_rows
-from dpsql.privacy.vault.files import duckdb as files
+from dpsql.privacy.vault.files import duckdb as duckdb_module
 from dpsql.privacy.vault.files import refused_types, source
 
 CONFINED = frozenset({"privacy", "audit", "hostile"})
@@ -68,8 +68,8 @@ def one_reader() -> Iterator[None]:
     """Read Parquet files in a DuckDB that other tests have used."""
     with ExitStack() as patched:
         for module, name, part in (
-            (files, "reader", _reader),
-            (files, "connect", _connect),
+            (duckdb_module, "reader", _reader),
+            (duckdb_module, "connect", _connect),
             (public_rows, "connect", _connect),
             (public_rows, "reader", _reader),
             (refused_types, "reader", _reader),

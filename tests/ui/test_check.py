@@ -17,7 +17,7 @@ import pytest
 import dpsql as package
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi import checking
-from dpsql.dbapi import connection as dbapi
+from dpsql.dbapi import connection as connection_module
 from dpsql.errors import DataError
 from dpsql.privacy.doors.check_figures import Figures, inspect_rows
 from dpsql.privacy.vault.files.lines import FIELDS, NOT_UTF8, STRAY, UNCLOSED
@@ -297,6 +297,11 @@ def test_exact_figures_and_estimates_do_not_mix(
 def test_analysts_are_given_no_way_to_the_figures(catalog: Path) -> None:
     """Neither the package nor what a connection offers leads there; the walls see to imports."""
     with package.connect(catalog, epsilon=1) as connection:
-        owners = (package.__all__, vars(dbapi), dir(connection), dir(connection.cursor()))
+        owners = (
+            package.__all__,
+            vars(connection_module),
+            dir(connection),
+            dir(connection.cursor()),
+        )
         for owner in owners:
             assert not [name for name in owner if re.search("checking|figures|examine", name)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import ablation
 from tests.support import effort
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,28 @@ def test_classes_have_one_meaning_and_few_modules_lie_at_the_top() -> None:
     ]
     assert [name for name, times in Counter(classes).items() if times > 1] == []
     assert len(list((ROOT / "dpsql").glob("[!_]*.py"))) <= 8
+
+
+def test_modules_are_imported_under_their_own_names() -> None:
+    imports = re.compile(r"^ *from (dpsql[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+    found, count = [], 0
+    for folder in ("dpsql", "tests", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for package, names in imports.findall(path.read_text(encoding="utf-8")):
+                home = ROOT / package.replace(".", "/")
+                for name, alias in re.findall(r"(\w+) as (\w+)", names):
+                    if (home / f"{name}.py").exists() or (home / name).is_dir():
+                        count += 1
+                        if alias not in (name, f"{name}_module"):
+                            found.append((str(path.relative_to(ROOT)), name, alias))
+    assert count > 0
+    assert found == []
+
+
+def test_what_an_ablation_switches_off_is_there() -> None:
+    for name, entries in ablation.SWITCHES.items():
+        for holder, entry, _ in entries:
+            assert callable(getattr(holder, entry)), name
 
 
 def test_each_errand_of_a_stranger_takes_three_files_that_say_what_is_told_of_them() -> None:

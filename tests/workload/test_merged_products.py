@@ -7,7 +7,7 @@ import pytest
 
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
-from dpsql.workload import merged_products as lifted
+from dpsql.workload import merged_products
 from dpsql.workload.merged_products import lift
 from dpsql.workload.workload import Product
 
@@ -32,7 +32,7 @@ def test_many_products_are_added_up_at_once(seed: int, monkeypatch: pytest.Monke
             scale = float(rng.choice([-2.0, -1.0, 0.5, 1.0]))
             products.append((scale, Product(factors, float(rng.random()) + 0.1)))
     found = lift(products, {"j": GROUP}, SIZES, {})
-    monkeypatch.setattr(lifted, "FEW", len(products))
+    monkeypatch.setattr(merged_products, "FEW", len(products))
     one_by_one = lift(products, {"j": GROUP}, SIZES, {})
 
     def told(terms: list[tuple[float, Product]]) -> list[tuple[object, ...]]:

@@ -109,10 +109,10 @@ def _started(problem: Problem, i: int, tol: float, steps: int) -> tuple[Floats, 
 
     def find() -> tuple[Floats, float]:
         from dpsql.search.one_attribute import (
-            dual as convex,  # searches that most requests do without
+            dual,  # searches that most requests do without
         )
 
-        found = convex.optimise(factors.gram(scales) + level, tol=tol, maxiter=steps)
+        found = dual.optimise(factors.gram(scales) + level, tol=tol, maxiter=steps)
         X = found.matrix.T @ found.matrix
         scale = 1 / np.sqrt(np.diag(X))
         X = X * scale * scale[:, np.newaxis]

@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.search.one_attribute.opt0 import LEAST_STEPS, minimise, steps_within
 from dpsql.search.one_attribute.p_inverse import STRUCTURED_FROM, AppliedGram, LeanInverse
 from dpsql.search.problem import Problem
@@ -123,7 +123,7 @@ class Objective:
                         np.sum([gr[i] for i in alike], axis=0),
                         -float(sum(dlog[i] * totals[i] for i in alike)),
                     )
-                    slopes.append(p_identity.chain(theta, slope))
+                    slopes.append(opt0.chain(theta, slope))
                 dthetas[members[0]] = np.sum(slopes, axis=0)
         return error, dthetas, dw
 
@@ -345,14 +345,14 @@ def _first_theta(problem: Problem, i: int, effort: float) -> Floats:
     is_large = factors.n >= STRUCTURED_FROM
     if not is_large and not is_alike(problem, i):
         gram = factors.summed(*normalised_weights(problem, i))
-        return p_identity.optimise(gram, p=p, restarts=3, ftol=1e-6)
+        return opt0.optimise(gram, p=p, restarts=3, ftol=1e-6)
     if is_alike(problem, i):
         asked: Operator | Floats | AppliedGram = factors.operators[0]
     else:
         asked = factors.summed(*normalised_weights(problem, i))
-    counts = (None, p) if is_large and factors.n <= p_identity.TILED_ABOVE else (None,)
-    found = [p_identity.optimise(asked, p=count, effort=effort) for count in counts]
-    return min(found, key=lambda theta: p_identity.loss_and_grad(theta, asked)[0])
+    counts = (None, p) if is_large and factors.n <= opt0.TILED_ABOVE else (None,)
+    found = [opt0.optimise(asked, p=count, effort=effort) for count in counts]
+    return min(found, key=lambda theta: opt0.loss_and_grad(theta, asked)[0])
 
 
 def normalised_weights(problem: Problem, i: int) -> tuple[Floats, float]:
@@ -390,7 +390,7 @@ def realise(problem: Problem, family: Family, union: Union, method: str) -> Prod
     for name, asked, theta in zip(problem.names, problem.factors, union.thetas, strict=True):
         factors[name] = asked.base.rows
         if theta is not None and theta.any():
-            factors[name] = p_identity.matrix(theta[theta.any(axis=1)])
+            factors[name] = opt0.matrix(theta[theta.any(axis=1)])
     w = _supporting(problem, family, union)
     weights = {
         problem.attributes(M): float(x) for M, x in zip(family.sets, w, strict=True) if x > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.search.one_attribute.p_inverse import STRUCTURED_FROM, LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.search.unions.joint import (
@@ -96,7 +96,7 @@ def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats |
             share = np.bincount(which[asked], others[asked], minlength=count).astype(np.float64)
             gram = factors.summed(share, float(others[~asked].sum()))
             ftol = 1e-6 if factors.n < STRUCTURED_FROM else ROUGH
-            current[i] = p_identity.optimise(gram, init=theta, ftol=ftol, maxiter=200)
+            current[i] = opt0.optimise(gram, init=theta, ftol=ftol, maxiter=200)
             traces[i] = _trace_table(problem, i, current[i])[which]
         error = float(weights2 @ traces.prod(axis=0))
         if error > last * (1 - 1e-4) or not may_go_on():

@@ -17,7 +17,7 @@ import dpsql
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.doors import check_figures as inspect
+from dpsql.privacy.doors import check_figures
 from dpsql.privacy.doors.check_figures import Figures, inspect_rows
 from dpsql.privacy.vault.codes import spill
 from dpsql.relation.row_view import ROOM
@@ -102,7 +102,7 @@ def test_figures_are_what_the_engine_counts(seed: int, tmp_path: Path) -> None:
             if "bounds" in columns[i]:
                 assert told.clipped is not None
                 values = [row[i] for row in rows]
-                numbers = [float(v) for v in values if inspect.PLAIN.fullmatch(v)]
+                numbers = [float(v) for v in values if check_figures.PLAIN.fullmatch(v)]
                 assert told.clipped.below == sum(v < 0 for v in numbers)
                 assert told.clipped.above == sum(v > 9 for v in numbers)
                 assert told.clipped.mean == pytest.approx(sum(numbers) / len(numbers))
@@ -128,18 +128,21 @@ def as_text(column: str, value: str) -> tuple[str, str]:
 
 
 APPLIED: dict[str, Callable[[str, str], tuple[str, str]]] = {
-    inspect.EMPTY: lambda column, value: (f"{column}, null = true", ""),
-    inspect.SEPARATED: anew("1"),
-    inspect.DECIMALS: lambda c, v: (
+    check_figures.EMPTY: lambda column, value: (f"{column}, null = true", ""),
+    check_figures.SEPARATED: anew("1"),
+    check_figures.DECIMALS: lambda c, v: (
         'type = "number", domain = [-5000, 5000], bins = 5',
         v,
     ),
-    inspect.NO_NUMBERS: as_text,
-    inspect.WIDER: wider,
-    inspect.STEP: wider,
-    inspect.LISTED: lambda column, value: (column.replace("4]", f"4, {int(float(value))}]"), value),
-    inspect.OTHER: lambda column, value: (f"{column}, other = true", value),
-    inspect.TIMES: anew("08:30"),
+    check_figures.NO_NUMBERS: as_text,
+    check_figures.WIDER: wider,
+    check_figures.STEP: wider,
+    check_figures.LISTED: lambda column, value: (
+        column.replace("4]", f"4, {int(float(value))}]"),
+        value,
+    ),
+    check_figures.OTHER: lambda column, value: (f"{column}, other = true", value),
+    check_figures.TIMES: anew("08:30"),
     'type = "text" with these in its domain would count them': lambda c, v: (
         f'type = "text", domain = ["{v}", "b"]',
         v,
@@ -159,9 +162,9 @@ def test_every_remedy_works(column: str, tmp_path: Path) -> None:
     named = read_catalog(path).tables["t"].columns["c0"]
     cured = []
     for value, _ in told.values:
-        words = inspect.remedy_for(named, "text", value)
+        words = check_figures.remedy_for(named, "text", value)
         assert words.split("[")[0] in {each.words.split("[")[0] for each in told.remedies}
-        apply = anew(day) if words == inspect.DAYS else APPLIED[words]
+        apply = anew(day) if words == check_figures.DAYS else APPLIED[words]
         cured.append((value, *apply(column, value)))
     declared, stored = [each for _, each, _ in cured], [each for *_, each in cured]
     again = figures(write(tmp_path / "cured", declared, [stored])).columns
@@ -207,8 +210,11 @@ def test_typed_values_have_remedies_for_types(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     a, b, c = figures(path).columns
-    assert {each.words for each in a.remedies} == {inspect.DECIMALS, inspect.WIDER}
-    assert {each.words for each in b.remedies} == {inspect.EMPTY.format('"NA"'), inspect.OTHER}
+    assert {each.words for each in a.remedies} == {check_figures.DECIMALS, check_figures.WIDER}
+    assert {each.words for each in b.remedies} == {
+        check_figures.EMPTY.format('"NA"'),
+        check_figures.OTHER,
+    }
     assert {each.words[:16] for each in c.remedies} == {'type = "integer"'}
     assert any(
         "a (integer, stored as float)" in each for each in figures_lines(figures(path), False)

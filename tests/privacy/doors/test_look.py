@@ -24,8 +24,7 @@ from dpsql.errors import BudgetExceeded, Error, InternalError, LedgerError
 from dpsql.pgm.measurements import Candidate, Handle
 from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.budget.ledger import Ledger
-from dpsql.privacy.doors import exact_counts as true_answers
-from dpsql.privacy.doors import look
+from dpsql.privacy.doors import exact_counts, look
 from dpsql.privacy.doors.exact_products import apply_unbounded
 from dpsql.privacy.doors.look import Looks, open_handle
 from dpsql.privacy.doors.privacy_filter import Run
@@ -181,7 +180,7 @@ def test_every_single_answer_is_worked_out_once(monkeypatch: pytest.MonkeyPatch)
         worked.append(len(matrices))
         return apply_unbounded(matrices, counts, most)
 
-    monkeypatch.setattr(true_answers, "apply_unbounded", counting)
+    monkeypatch.setattr(exact_counts, "apply_unbounded", counting)
     row, both = Dense(np.array([[1, 1, 0]])), Dense(np.array([[1, 1]]))
     sums: list[Candidate] = [(Product({"a": row}),), (Product({"a": row, "b": both}),)]
     handle = World(DOMAIN, COUNTS).opened(10)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpsql.privacy.noise import laplace_samples as inversion
+from dpsql.privacy.noise import laplace_samples
 from dpsql.privacy.noise.entropy import Bits
 from dpsql.privacy.noise.exponential_bounds import UniformReal, exp_bounds
 from dpsql.privacy.noise.laplace_samples import (
@@ -179,7 +179,7 @@ def test_few_lanes_are_left_to_exact_arithmetic(monkeypatch: pytest.MonkeyPatch)
         left += 1
         return exact_magnitude(uniform, scale)
 
-    monkeypatch.setattr(inversion, "exact_magnitude", counted)
+    monkeypatch.setattr(laplace_samples, "exact_magnitude", counted)
     for scale, width in WIDTHS:
         left = 0
         drawn = SeededBits(8).halves(20_000) if width == SHORT else SeededBits(8).words(20_000)

@@ -16,7 +16,7 @@ from scipy import stats
 from dpsql.errors import InternalError
 from dpsql.privacy.doors import find_keys
 from dpsql.privacy.doors.find_keys import choose_counted, choose_weighed
-from dpsql.privacy.noise import partition_selection as partitions
+from dpsql.privacy.noise import partition_selection
 from dpsql.privacy.noise.entropy import Bits
 from dpsql.privacy.noise.partition_selection import (
     CHANCE_BITS,
@@ -132,7 +132,7 @@ def test_the_bound_of_a_tail_is_close() -> None:
 
 def small_weights() -> Iterator[None]:
     """Weights in parts of 2^3, so that every value of the noise can be walked."""
-    with mock.patch.object(partitions, "WEIGHT_BITS", 3):
+    with mock.patch.object(partition_selection, "WEIGHT_BITS", 3):
         threshold.cache_clear()
         yield
     threshold.cache_clear()
@@ -151,7 +151,7 @@ def newly_released(degree: int, most: int, level: int | None = None) -> float:
     sigma2 = variance(RHO)
     reach = 14 * math.isqrt(int(sigma2) + 1)
     level = threshold(RHO, DELTA, most) if level is None else level
-    once = gaussian_mass(sigma2, reach)[reach + level - partitions.weight(degree) :].sum()
+    once = gaussian_mass(sigma2, reach)[reach + level - partition_selection.weight(degree) :].sum()
     return float(1 - (1 - once) ** degree)
 
 
@@ -171,7 +171,7 @@ def test_weighed_keys_are_released_with_their_chance(coarse: None) -> None:
     mass = gaussian_mass(sigma2, reach)
     level = threshold(RHO, DELTA, most)
     for count in range(6):
-        true = count * partitions.weight(2)
+        true = count * partition_selection.weight(2)
         paths, total = Paths(0.0), 0.0
 
         def draw(bits: Bits, scale: Fraction, size: int, paths: Paths = paths) -> NDArray[np.int64]:
@@ -231,17 +231,17 @@ def test_a_planted_fault_in_the_chances_is_found(name: str) -> None:
 
 
 def _rounded_up(degree: int) -> int:
-    exact = (1 << 2 * partitions.WEIGHT_BITS) / degree
+    exact = (1 << 2 * partition_selection.WEIGHT_BITS) / degree
     return math.isqrt(math.ceil(exact)) + 1
 
 
 WEIGHT_FAULTS: dict[str, Callable[[], bool]] = {
     "weights rounded up": lambda: any(
-        m * _rounded_up(m) ** 2 > 1 << 2 * partitions.WEIGHT_BITS for m in range(1, 9)
+        m * _rounded_up(m) ** 2 > 1 << 2 * partition_selection.WEIGHT_BITS for m in range(1, 9)
     ),
     "max_keys ignored": lambda: 1 - (1 - newly_released(1, 1)) ** 8 > DELTA,
     "threshold too low by one unit of weight": lambda: any(
-        newly_released(m, 8, threshold(RHO, DELTA, 8) - partitions.weight(1)) > DELTA
+        newly_released(m, 8, threshold(RHO, DELTA, 8) - partition_selection.weight(1)) > DELTA
         for m in range(1, 9)
     ),
 }

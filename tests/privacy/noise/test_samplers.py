@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpsql.errors import InternalError
-from dpsql.privacy.noise import samplers as noise
+from dpsql.privacy.noise import samplers
 from dpsql.privacy.noise.entropy import Bits
 from dpsql.privacy.noise.exponential_bounds import UniformReal, exp_bounds, inverse_e_word
 from dpsql.privacy.noise.samplers import (
@@ -180,7 +180,7 @@ def test_bern_exp_has_its_chance_by_every_path(
         first = num / n  # only whether the value is below num matters
         return np.array([[0, n - 1][paths.choose([first, 1 - first])] for _ in range(size)])
 
-    monkeypatch.setattr(noise, "uniform_below", below)
+    monkeypatch.setattr(samplers, "uniform_below", below)
     walks = paths.walk(lambda: bool(bern_exp(SeededBits(0), np.array([num]), den)[0]))
     chance = sum(c for c, true in walks if true)
     assert chance == pytest.approx(math.exp(-num / den), abs=1e-9)
@@ -191,7 +191,7 @@ def test_laplace_by_every_path(t: int, s: int, monkeypatch: pytest.MonkeyPatch) 
     paths = Paths(1e-10)
     _replace_primitives(paths, monkeypatch)
     law: dict[int, float] = {}
-    for chance, drawn in paths.walk(lambda: noise._laplace(SeededBits(0), t, s, 1)):
+    for chance, drawn in paths.walk(lambda: samplers._laplace(SeededBits(0), t, s, 1)):
         if drawn.size:
             law[int(drawn[0])] = law.get(int(drawn[0]), 0.0) + chance
     kept = sum(law.values())
@@ -207,7 +207,7 @@ def test_gaussian_by_every_path(a: int, b: int, monkeypatch: pytest.MonkeyPatch)
     root = math.isqrt(a // b)
     t = root if root * root * b == a else root + 1
     law: dict[int, float] = {}
-    for chance, drawn in paths.walk(lambda: noise._gaussian(SeededBits(0), a, b, t, 1)):
+    for chance, drawn in paths.walk(lambda: samplers._gaussian(SeededBits(0), a, b, t, 1)):
         if drawn.size:
             law[int(drawn[0])] = law.get(int(drawn[0]), 0.0) + chance
     kept = sum(law.values())
@@ -239,12 +239,12 @@ def _replace_primitives(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def flips(_: Bits, size: int) -> NDArray[np.bool_]:
         return np.array([coin(0.5) for _ in range(size)], dtype=np.bool_)
 
-    monkeypatch.setattr(noise, "uniform_below", below)
-    monkeypatch.setattr(noise, "bern_exp", exp_coin)
-    monkeypatch.setattr(noise, "bern_exp_one", exp_one)
-    monkeypatch.setattr(noise, "_accept_by_enclosure", accepted)
+    monkeypatch.setattr(samplers, "uniform_below", below)
+    monkeypatch.setattr(samplers, "bern_exp", exp_coin)
+    monkeypatch.setattr(samplers, "bern_exp_one", exp_one)
+    monkeypatch.setattr(samplers, "_accept_by_enclosure", accepted)
     monkeypatch.setattr(SeededBits, "flips", flips)
-    monkeypatch.setattr(noise, "is_invertible", lambda scale: False)
+    monkeypatch.setattr(samplers, "is_invertible", lambda scale: False)
 
 
 def test_bern_exp_one_compares_with_the_digits_of_one_over_e() -> None:
@@ -304,9 +304,9 @@ def test_the_enclosure_decides_as_exact_arithmetic_does(sigma2: Fraction) -> Non
     common = math.gcd(sigma2.numerator, t * sigma2.denominator)
     slope, offset = t * sigma2.denominator // common, sigma2.numerator // common
     den = 2 * offset * slope * t
-    size = np.abs(noise._laplace(SeededBits(3), t, 1, 3000))
+    size = np.abs(samplers._laplace(SeededBits(3), t, 1, 3000))
     starts = [int(each) for each in SeededBits(4).halves(size.size)]
-    got = noise._accept_by_enclosure(SeededBits(4), size, slope, offset, den)
+    got = samplers._accept_by_enclosure(SeededBits(4), size, slope, offset, den)
     for lane, start in enumerate(starts):
         num = (int(size[lane]) * slope - offset) ** 2
         assert bool(got[lane]) is UniformReal(ScriptedBits([0]), start, 32).is_below_exp(num, den)
@@ -330,7 +330,7 @@ def test_words_near_the_bound_are_decided_by_more_bits() -> None:
         (edge, [2**64 - 1], False),
     ]:
         bits = ScriptedBits([word, *more])
-        got = noise._accept_by_enclosure(bits, size, slope, offset, den)
+        got = samplers._accept_by_enclosure(bits, size, slope, offset, den)
         assert bool(got[0]) is accepted
 
 

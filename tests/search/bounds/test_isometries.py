@@ -12,7 +12,7 @@ from dpsql.engine.explain import cheap_bound
 from dpsql.plan import Workload, select
 from dpsql.search.bounds.isometries import is_quick, paired_bound
 from dpsql.search.bounds.singular_values import svd_bound
-from dpsql.search.one_attribute import dual as convex
+from dpsql.search.one_attribute import dual
 from dpsql.search.problem import Problem
 from dpsql.search.select import choose
 from tests.support.symmetric import dense_gram
@@ -25,7 +25,7 @@ UNION = Workload(
 
 def test_it_is_the_optimum_of_one_product_and_of_marginals() -> None:
     ranges = Workload({"a": 12, "b": 5}, [{"a": "prefix", "b": "allrange"}])
-    optimum = convex.optimise(dense_gram(ranges)).lower
+    optimum = dual.optimise(dense_gram(ranges)).lower
     assert paired_bound(Problem(ranges, "gaussian")) == pytest.approx(optimum, rel=1e-5)
     sets = [{"a": "identity", "b": "identity"}, {"b": "identity", "c": "identity"}, {}]
     marginals = Workload(UNION.domain, sets)
@@ -43,12 +43,12 @@ def test_no_strategy_is_below_it(seed: int) -> None:
         rows = {name: rng.integers(-1, 3, (3, domain[name])) for name in kept}
         products.append((rows, float(rng.uniform(0.5, 2))))
     workload = Workload(domain, [*products, {"a": "prefix"}])
-    found = convex.optimise(dense_gram(workload))
+    found = dual.optimise(dense_gram(workload))
     assert 0 < paired_bound(Problem(workload, "gaussian")) <= found.upper
 
 
 def test_it_certifies_plans_of_unions() -> None:
-    optimum = convex.optimise(dense_gram(UNION))
+    optimum = dual.optimise(dense_gram(UNION))
     bound = paired_bound(Problem(UNION, "gaussian"))
     assert svd_bound(UNION) < bound <= optimum.upper
     assert bound > 0.98 * optimum.lower
@@ -72,7 +72,7 @@ def test_a_forecast_takes_the_better_of_two_bounds(
     bound = cheap_bound(workload)
     assert is_quick(workload)
     assert bound == max(svd_bound(workload), paired_bound(Problem(workload, "laplace")))
-    found = convex.optimise(dense_gram(workload))
+    found = dual.optimise(dense_gram(workload))
     assert 0.97 * found.lower < bound <= found.upper, "the optimum over all strategies"
     for noise in ("laplace", "gaussian"):
         assert bound <= select(workload, noise).unit_error(workload)

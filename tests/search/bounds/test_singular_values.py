@@ -21,9 +21,9 @@ from dpsql.algebra.blocks import (
     WidthRanges,
 )
 from dpsql.algebra.operator import Array, Floats, Operator
-from dpsql.search.bounds import singular_values as bounds
+from dpsql.search.bounds import singular_values
 from dpsql.search.bounds.singular_values import common_axis
-from dpsql.search.one_attribute import dual as convex
+from dpsql.search.one_attribute import dual
 from dpsql.search.select import choose
 from dpsql.workload.workload import ProductLike, Workload
 
@@ -68,7 +68,7 @@ def explicit_bound(workload: Workload) -> float:
 )
 def test_one_operator(op: Operator) -> None:
     singular = np.linalg.svd(op.dense(), compute_uv=False)
-    assert bounds.operator_bound(op) == pytest.approx(singular.sum() ** 2 / op.n, rel=1e-6)
+    assert singular_values.operator_bound(op) == pytest.approx(singular.sum() ** 2 / op.n, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_one_operator(op: Operator) -> None:
     ids=repr,
 )
 def test_printed_bounds(op: Operator, printed: float) -> None:
-    assert LAPLACE * math.sqrt(bounds.operator_bound(op) / op.rows) == pytest.approx(
+    assert LAPLACE * math.sqrt(singular_values.operator_bound(op) / op.rows) == pytest.approx(
         printed, abs=0.006
     )
 
 
 def test_a_large_unknown_operator_has_a_weaker_bound() -> None:
     op = WidthRanges(2000, 3)
-    assert bounds.operator_bound(op) == pytest.approx(op.frobenius2() / op.n)
-    assert bounds.svd_bound(Workload({"a": 2000}, [{"a": op}])) > 0
+    assert singular_values.operator_bound(op) == pytest.approx(op.frobenius2() / op.n)
+    assert singular_values.svd_bound(Workload({"a": 2000}, [{"a": op}])) > 0
 
 
 EXACT: dict[str, list[ProductLike]] = {
@@ -108,7 +108,7 @@ EXACT: dict[str, list[ProductLike]] = {
 @pytest.mark.parametrize("name", EXACT)
 def test_unions_on_a_small_domain_are_exact(name: str) -> None:
     workload = Workload({"a": 3, "b": 2, "c": 5}, EXACT[name])
-    assert bounds.svd_bound(workload) == pytest.approx(explicit_bound(workload), rel=1e-9)
+    assert singular_values.svd_bound(workload) == pytest.approx(explicit_bound(workload), rel=1e-9)
 
 
 def random_union(seed: int) -> Workload:
@@ -135,14 +135,14 @@ def random_union(seed: int) -> Workload:
 @pytest.mark.parametrize("seed", range(12))
 def test_inexact_bounds_stay_below(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = random_union(seed)
-    exact = bounds.svd_bound(workload)
+    exact = singular_values.svd_bound(workload)
     assert exact == pytest.approx(explicit_bound(workload), rel=1e-6)
-    monkeypatch.setattr(bounds, "SPECTRUM_LIMIT", 1)
-    assert 0 < bounds.svd_bound(workload) <= exact * (1 + 1e-9)
-    monkeypatch.setattr(bounds, "WORK_LIMIT", 100)
-    assert 0 < bounds.svd_bound(workload) <= exact * (1 + 1e-9)
-    monkeypatch.setattr(bounds, "COMPONENT_LIMIT", 1)
-    assert 0 < bounds.svd_bound(workload) <= exact * (1 + 1e-9)
+    monkeypatch.setattr(singular_values, "SPECTRUM_LIMIT", 1)
+    assert 0 < singular_values.svd_bound(workload) <= exact * (1 + 1e-9)
+    monkeypatch.setattr(singular_values, "WORK_LIMIT", 100)
+    assert 0 < singular_values.svd_bound(workload) <= exact * (1 + 1e-9)
+    monkeypatch.setattr(singular_values, "COMPONENT_LIMIT", 1)
+    assert 0 < singular_values.svd_bound(workload) <= exact * (1 + 1e-9)
 
 
 def test_marginals_component_by_component(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,8 +150,8 @@ def test_marginals_component_by_component(monkeypatch: pytest.MonkeyPatch) -> No
         {"a": 3, "b": 4, "c": 5, "d": 2},
         [{"a": "identity", "b": "identity"}, {"b": "identity", "c": "identity"}, {"d": "prefix"}],
     )
-    monkeypatch.setattr(bounds, "WORK_LIMIT", 40)
-    assert bounds.svd_bound(workload) == pytest.approx(explicit_bound(workload), rel=1e-9)
+    monkeypatch.setattr(singular_values, "WORK_LIMIT", 40)
+    assert singular_values.svd_bound(workload) == pytest.approx(explicit_bound(workload), rel=1e-9)
 
 
 def test_many_attributes() -> None:
@@ -159,14 +159,14 @@ def test_many_attributes() -> None:
     pairs = [{a: "identity", b: "identity"} for a, b in combinations(list(domain)[:20], 2)]
     workload = Workload(domain, pairs)
     closed = math.sqrt(190 / 100) + 20 * 9 * math.sqrt(19 / 100) + 190 * 81 * math.sqrt(1 / 100)
-    assert bounds.svd_bound(workload) == pytest.approx(closed**2, rel=1e-9)
+    assert singular_values.svd_bound(workload) == pytest.approx(closed**2, rel=1e-9)
 
 
 def test_no_bound_exceeds_the_optimum() -> None:
     for seed in range(5):
         workload = random_union(seed)
-        optimum = convex.optimise(explicit_gram(workload)).upper
-        assert bounds.svd_bound(workload) <= optimum * (1 + 1e-9)
+        optimum = dual.optimise(explicit_gram(workload)).upper
+        assert singular_values.svd_bound(workload) <= optimum * (1 + 1e-9)
 
 
 def test_total_keeps_a_direction_of_its_own() -> None:
@@ -188,7 +188,7 @@ def test_cells_asked_one_by_one_are_counted(seed: int) -> None:
         for _ in range(int(rng.integers(1, 4)))
     ]
     workload = Workload(domain, asked)
-    bound = bounds.cells_bound(workload)
+    bound = singular_values.cells_bound(workload)
     for noise in ("laplace", "gaussian"):
         found = choose(workload, noise)
         assert found.strategy.unit_error(workload) == pytest.approx(bound)

@@ -9,7 +9,7 @@ from dpsql.algebra.blocks import Dense, Identity, IdentityTotal
 from dpsql.algebra.operator import Floats, Integers, Operator
 from dpsql.algebra.orbits import find_orbits
 from dpsql.search.marginals.residual import bounded_rows, optimise_rows
-from dpsql.search.one_attribute import free_rows as module
+from dpsql.search.one_attribute import free_rows as free_rows_module
 from dpsql.search.one_attribute.free_rows import CellRows, OrbitCells, free_rows
 from dpsql.search.problem import FactorSet, Problem
 from dpsql.search.rounding import realise_residual
@@ -94,7 +94,7 @@ def test_what_is_found_over_orbits_is_as_good(seed: int, monkeypatch: pytest.Mon
     start = bounded_rows(problem, 1e-3)[0]
     errors = []
     for least in (16, 1000):
-        monkeypatch.setattr(module, "FROM", least)
+        monkeypatch.setattr(free_rows_module, "FROM", least)
         rows = optimise_rows(problem, start)
         errors.append(realise_residual(problem, rows, "joint").unit_error(workload))
     assert errors[0] <= errors[1] * 1.002

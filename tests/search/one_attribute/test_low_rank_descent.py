@@ -12,8 +12,7 @@ from benchmarks.signed import make_counts
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.operator import Floats
 from dpsql.records import replace
-from dpsql.search.one_attribute import distinct_queries
-from dpsql.search.one_attribute import low_rank as few_module
+from dpsql.search.one_attribute import distinct_queries, low_rank
 from dpsql.search.one_attribute.distinct_queries import LowRank, read_few
 from dpsql.search.one_attribute.low_rank import _shares, few_candidates, few_near, gaussian_optimum
 from dpsql.search.one_attribute.low_rank_descent import Bounds, _Loss, descend
@@ -178,7 +177,7 @@ def test_other_weights_are_never_worse_than_staying(
     monkeypatch: pytest.MonkeyPatch, are_alike: bool
 ) -> None:
     if not are_alike:
-        monkeypatch.setattr(few_module, "find_alike", lambda *_: None)
+        monkeypatch.setattr(low_rank, "find_alike", lambda *_: None)
     statements = three(np.random.default_rng(3))
     problem = problem_of(statements)
     few = few_of(problem)

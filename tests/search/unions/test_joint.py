@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.algebra.operator import Floats
 from dpsql.search import laplace
-from dpsql.search.one_attribute import opt0 as p_identity
+from dpsql.search.one_attribute import opt0
 from dpsql.search.problem import Problem
 from dpsql.search.select import select
 from dpsql.search.unions.joint import Found, Objective, Union, descend, realise
@@ -41,7 +41,7 @@ def example(sets: list[int] | None) -> tuple[Problem, Family, Union]:
 def dense_error(problem: Problem, family: Family, union: Union) -> float:
     """Return the error of generalised least squares over all blocks, densely."""
     factors = [
-        np.eye(n) if theta is None else p_identity.matrix(theta)
+        np.eye(n) if theta is None else opt0.matrix(theta)
         for theta, n in zip(union.thetas, problem.sizes, strict=True)
     ]
     information = np.zeros((60, 60))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from shutil import rmtree
@@ -158,6 +158,22 @@ def keep_private(path: Path) -> None:
 def journal_of(path: Path) -> Path:
     """Return the path of SQLite's journal of a file; it stays there between changes."""
     return Path(f"{path}-journal")
+
+
+def copy_database(path: Path, copy: Path) -> None:
+    """Copy a file of SQLite to a new one as it stands between two changes, whoever writes to it.
+
+    Raises: OSError, FileExistsError, sqlite3.Error.
+    """
+    import sqlite3
+
+    os.close(create(copy))
+    with (
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+    sync_directory(copy.parent)
 
 
 def tighten_database(path: Path) -> None:

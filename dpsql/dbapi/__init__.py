@@ -25,6 +25,7 @@ __all__ = [
     "parse_delta_text",
     "parse_epsilon_text",
     "raise_budget",
+    "recover_ledger",
     "split_script",
     "verify_ledger",
 ]
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         parse_delta_text,
         parse_epsilon_text,
         raise_budget,
+        recover_ledger,
         split_script,
         verify_ledger,
     )

@@ -61,6 +61,7 @@ from dpsql.privacy.budget.curator_acts import (
     largest_request,
     migrate_ledger,
     raise_budget,
+    recover_ledger,
     verify_ledger,
 )
 from dpsql.privacy.budget.ledger import Entry as LedgerEntry
@@ -95,6 +96,7 @@ __all__ = [
     "parse_delta_text",
     "parse_epsilon_text",
     "raise_budget",
+    "recover_ledger",
     "split_script",
     "verify_ledger",
 ]

@@ -25,6 +25,8 @@ Acts of the curator (dpsql ledger ACT --help):
   raise CATALOG --epsilon E         raise the total epsilon
   migrate CATALOG                   accept a changed catalog
   adopt CATALOG                     accept a ledger that was moved, or whose anchor was lost
+  backup CATALOG FOLDER             copy it with its anchor, while a server writes to it
+  recover CATALOG                   charge a restored copy up to what its anchor has seen
   show CATALOG                      the same as without an act
   export CATALOG --jsonl            every entry as JSON, for programs that collect logs
 \b
@@ -177,6 +179,39 @@ def adopt(catalog: str, note: str) -> int:
 
 @click.command(context_settings=WIDE)
 @click.argument("catalog")
+@click.argument("folder")
+def backup(catalog: str, folder: str) -> int:
+    """Copy the ledger of CATALOG, its anchor, the catalog and what was released to a new FOLDER.
+
+    The copy is of one moment, whoever writes meanwhile, and is verified from its first entry.
+    """
+    from dpsql.dbapi.backup import backup as copied
+
+    tell_status("backed up", copied(catalog, folder))
+    return 0
+
+
+@click.command(context_settings=WIDE)
+@click.argument("catalog")
+@click.option("--note", metavar="TEXT", default="", help="Why; kept in the ledger.")
+def recover(catalog: str, note: str) -> int:
+    """Charge a restored ledger of CATALOG up to the sums that its anchor keeps.
+
+    An entry says so. Where it is in doubt what was spent since, it is refused.
+    """
+    from dpsql.dbapi import connection as dbapi
+
+    with blaming_options():
+        status = dbapi.recover_ledger(catalog, note)
+    if status is None:
+        tell("the ledger has all that its anchor has seen; nothing was logged")
+    else:
+        tell_status("recovered", status)
+    return 0
+
+
+@click.command(context_settings=WIDE)
+@click.argument("catalog")
 @click.option("--jsonl", is_flag=True, help="One JSON object a line, the only form so far.")
 @click.option("--after", metavar="ENTRY", type=click.IntRange(-1), default=-1, help="Later ones.")
 def export(catalog: str, jsonl: bool, after: int) -> int:
@@ -207,6 +242,8 @@ ACTS: dict[str, click.Command] = {
     "raise": raise_total,
     "migrate": migrate,
     "adopt": adopt,
+    "backup": backup,
+    "recover": recover,
 }
 
 

@@ -44,6 +44,7 @@ Commands:
   dpsql check CATALOG [--dp --epsilon E]       which rows never count, for the curator
   dpsql ledger CATALOG                         show the budget and what was charged
   dpsql ledger verify|raise|migrate|adopt CATALOG   acts of the curator
+  dpsql ledger backup CATALOG FOLDER | recover CATALOG   before and after a disk is lost
   dpsql upgrade --check CATALOG                what this version would charge again
   dpsql serve CATALOG...                       a server that speaks PostgreSQL's protocol
   dpsql user add|passwd|remove|list CATALOG NAME    who may sign in there

@@ -34,7 +34,7 @@ def full_grid(moments: Sequence[Moment]) -> Grid:
 def _full_row(moment: Moment) -> tuple[object, ...]:
     e = moment.entry
     return (
-        *(e.seq, e.at, e.kind, e.noise, _decimal(e.epsilon), _decimal(e.rho), e.state),
+        *(e.seq, e.at, e.act, e.noise, _decimal(e.epsilon), _decimal(e.rho), e.state),
         *(e.plan_hash[:12], _also(e), e.statements, e.source, e.digest_of_sql, one_line(e.sql)),
         *(moment.change, e.note),
     )
@@ -49,7 +49,7 @@ def json_line(moment: Moment) -> str:
         "event": "ledger",
         "entry": e.seq,
         "at": e.at,
-        "kind": e.kind,
+        "kind": e.act,
         "user": analysts[0] if analysts else "",
         "budgets": budgets,
         "state": e.state,
@@ -168,4 +168,4 @@ def _minute(at: str) -> str:
 
 def _what(entry: LedgerEntry) -> str:
     names = {"released": "charged", "failed": "failed", "reserved": "pending"}
-    return names[entry.state] if entry.kind == "debit" else entry.kind
+    return names[entry.state] if entry.kind == "debit" else entry.act

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Callable
 from fractions import Fraction
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from dpsql.errors import Error
-from dpsql.privacy.budget.accounting import Policy, laplace_cost
+from dpsql.errors import BudgetExceeded, Error
+from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.budget.ledger import Ledger
 from dpsql.privacy.budget.receipt import Receipt
+from dpsql.records import replace
 
 POLICY = Policy(Fraction(1), Fraction(1, 10**9))
 PURE = Policy(Fraction(1), Fraction(0))
@@ -57,3 +59,31 @@ def refused(code: str, action: Callable[[], object]) -> Error:
         action()
     assert caught.value.code == code
     return caught.value
+
+
+def act(place: Place, ledger: Ledger, draw: random.Random) -> Ledger:
+    """Do one thing that a ledger is for, and return the handle that goes on."""
+    if draw.random() < 0.25:
+        names = draw.sample(["analyst:ana", "analyst:bo", "table:t"], draw.randint(0, 3))
+        nested = {name: Fraction(draw.randint(2, 9), 5) for name in names}
+        total = Policy(Fraction(draw.randint(3, 9)), POLICY.delta, None, Fraction(1, 10**10))
+        try:
+            found = Ledger.migrate(place.path, place.anchors, total, "catalog-1", nested)
+        except Error:
+            return ledger
+        ledger.close()
+        return found
+    epsilon = Fraction(1, draw.randint(5, 90))
+    cost = laplace_cost(ledger.policy, epsilon)
+    if draw.random() < 0.3:
+        cost = gaussian_cost(ledger.policy, epsilon / 50, epsilon)
+    if draw.random() < 0.3:
+        cost = replace(cost, delta=Fraction(1, 10**12))
+    known = sorted(name for name in ledger.nested if name)
+    within = tuple(draw.sample(known, draw.randint(0, len(known))))
+    try:
+        receipt = ledger.debit(cost, "plan", "data", within)
+        ledger.settle(receipt, draw.choice(["released", "failed"]))
+    except BudgetExceeded:
+        pass
+    return ledger

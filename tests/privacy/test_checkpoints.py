@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from dpsql.errors import BudgetExceeded, Error
 from dpsql.privacy.budget import ledger as ledger_module
 from dpsql.privacy.budget import ledger_file
-from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
+from dpsql.privacy.budget.accounting import Policy
 from dpsql.privacy.budget.anchor import Anchor
 from dpsql.privacy.budget.hash_chain import Entry, State, read_checkpoint, read_terms
 from dpsql.privacy.budget.ledger import Ledger
 from dpsql.records import replace
-from tests.privacy.place import POLICY, Place, refused, spend
+from tests.privacy.place import POLICY, Place, act, refused, spend
 from tests.support.effort import effort, first_seed
 
 EVERY = 4
@@ -43,34 +42,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(State, "after", counted)
     return found
-
-
-def act(place: Place, ledger: Ledger, draw: random.Random) -> Ledger:
-    """Do one thing that a ledger is for, and return the handle that goes on."""
-    if draw.random() < 0.25:
-        names = draw.sample(["analyst:ana", "analyst:bo", "table:t"], draw.randint(0, 3))
-        nested = {name: Fraction(draw.randint(2, 9), 5) for name in names}
-        total = Policy(Fraction(draw.randint(3, 9)), POLICY.delta, None, Fraction(1, 10**10))
-        try:
-            found = Ledger.migrate(place.path, place.anchors, total, ledger._policy_hash, nested)  # type: ignore[arg-type]
-        except Error:
-            return ledger
-        ledger.close()
-        return found
-    epsilon = Fraction(1, draw.randint(5, 90))
-    cost = laplace_cost(ledger.policy, epsilon)
-    if draw.random() < 0.3:
-        cost = gaussian_cost(ledger.policy, epsilon / 50, epsilon)
-    if draw.random() < 0.3:
-        cost = replace(cost, delta=Fraction(1, 10**12))
-    known = sorted(name for name in ledger.nested if name)
-    within = tuple(draw.sample(known, draw.randint(0, len(known))))
-    try:
-        receipt = ledger.debit(cost, "plan", "data", within)
-        ledger.settle(receipt, draw.choice(["released", "failed"]))
-    except BudgetExceeded:
-        pass
-    return ledger
 
 
 @pytest.mark.parametrize("seed", range(first_seed(0), first_seed(0) + effort(3)))

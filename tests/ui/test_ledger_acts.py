@@ -1,4 +1,4 @@
-"""``dpsql ledger verify | raise | migrate | adopt``: the curator's acts and their refusals."""
+"""``dpsql ledger``: the curator's acts and their refusals."""
 
 from __future__ import annotations
 
@@ -181,6 +181,45 @@ def test_an_older_copy_is_not_adopted_over_its_anchor(dpsql: Run, charged: Path)
     assert "[E_LEDGER_ROLLBACK]" in done.err
 
 
+def test_a_backup_is_recovered(dpsql: Run, charged: Path) -> None:
+    """What was paid for since is charged, and what is still among the releases is free."""
+    by_race = BY_SEX.replace("sex", "race")
+    assert dpsql("ledger", "backup", charged, "copy").status == 0
+    assert dpsql(charged, "-e", "1", "-c", by_race).status == 0
+    assert sorted(each.name for each in Path("copy").iterdir()) == sorted(
+        ["anchor", charged.name, f"{charged.stem}.ledger", f"{charged.stem}.releases"]
+    )
+    assert Path("copy").stat().st_mode & 0o077 == 0
+    shutil.copy(Path("copy") / f"{charged.stem}.ledger", charged.parent)
+    refused = dpsql(charged, "-e", "1", "-c", BY_SEX)
+    assert "[E_LEDGER_ROLLBACK]" in refused.err
+    assert "dpsql ledger recover" in refused.err
+    done = dpsql("ledger", "recover", charged, "--note", "a disk was lost")
+    assert done.status == 0
+    assert "remaining ε 1" in done.err
+    assert kinds(dpsql, charged) == ["created", "debit", "recovered"]
+    shown = dpsql("ledger", charged, "--format", "csv").out
+    assert "requests of before: 1, epsilon 1" in shown
+    assert "a disk was lost" in shown
+    assert dpsql(charged, "-e", "1", "-c", by_race).status == 0
+    assert "remaining ε 1" in dpsql("ledger", "verify", charged).err
+    again = dpsql("ledger", "recover", charged)
+    assert (again.status, "nothing was logged" in again.err) == (0, True)
+
+
+def test_a_folder_that_is_there_is_no_place_for_a_backup(dpsql: Run, charged: Path) -> None:
+    Path("copy").mkdir()
+    done = dpsql("ledger", "backup", charged, "copy")
+    assert done.status == 2
+    assert "[E_OUTPUT]" in done.err
+    charged.with_suffix(".releases").write_text("no database at all")
+    done = dpsql("ledger", "backup", charged, "other")
+    assert done.status == 3
+    assert "[E_LEDGER_IO]" in done.err
+    assert [each.name for each in Path().glob("*other*")] == []
+    assert dpsql("ledger", "backup", charged, "no/folder/copy").status == 3
+
+
 @pytest.mark.parametrize("note", ["a\nb", "\x1b[2J", "x" * 501])
 def test_a_note_is_short_and_printable(dpsql: Run, charged: Path, note: str) -> None:
     done = dpsql("ledger", "adopt", charged, "--note", note)
@@ -192,7 +231,7 @@ def test_a_note_is_short_and_printable(dpsql: Run, charged: Path, note: str) -> 
 def test_help_names_the_acts(dpsql: Run, adult: Path) -> None:
     done = dpsql("ledger", "--help")
     assert done.status == 0
-    for act in ("verify", "raise", "migrate", "adopt"):
+    for act in ("verify", "raise", "migrate", "adopt", "backup", "recover"):
         assert act in done.out
         assert dpsql("ledger", act, "--help").status == 0
         assert dpsql("ledger", act).status == 2

@@ -40,6 +40,14 @@ class BudgetSums:
             self.releases + 1,
         )
 
+    def has(self, less: BudgetSums) -> bool:
+        """Say whether neither sum is below that of others, and no release of theirs is missing."""
+        own, its = (
+            (each.epsilon_units, each.renyi_units, each.gaussian, each.releases)
+            for each in (self, less)
+        )
+        return all(mine >= other for mine, other in zip(own, its, strict=True))
+
     def within(self, policy: Policy) -> bool:
         """Say whether either rule holds.
 

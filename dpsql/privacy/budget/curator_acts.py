@@ -239,6 +239,21 @@ def adopt_ledger(path: str | os.PathLike[str], note: str = "") -> Status:
     return Ledger.adopt(ledger_file(catalog), anchor_folder(catalog), _plain(note)).status()
 
 
+def recover_ledger(path: str | os.PathLike[str], note: str = "") -> Status | None:
+    """Charge an old copy of a ledger up to what its anchor has seen; None where it is none.
+
+    Raises: CatalogError; LedgerError, with E_LEDGER_ROLLBACK where there is any doubt.
+    """
+    catalog = read_catalog(path)
+    ledger = Ledger.recover(ledger_file(catalog), anchor_folder(catalog), _plain(note))
+    return None if ledger is None else ledger.status()
+
+
+def backup_ledger(catalog: Catalog, folder: Path) -> Status:
+    """Copy the ledger of a catalog with its anchor into a folder. Raises: LedgerError."""
+    return Ledger.backup(ledger_file(catalog), anchor_folder(catalog), folder)
+
+
 def with_epsilon(catalog: Catalog, epsilon: Fraction) -> Catalog:
     """The same catalog with another total."""
     return replace(catalog, budget=replace(catalog.budget, epsilon=epsilon))

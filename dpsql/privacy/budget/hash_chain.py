@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from dpsql.errors import DataError, decimal_text
 from dpsql.privacy.budget.accounting import Cost, Policy
 from dpsql.privacy.budget.budget_sums import BudgetSums
-from dpsql.privacy.budget.refusals import tampered, unchangeable
+from dpsql.privacy.budget.refusals import tampered, unchangeable, unrecoverable
 from dpsql.records import dataclass, field, replace
 
 Kind = Literal["created", "debit", "policy", "adopted"]
@@ -40,7 +40,7 @@ CHECKPOINTS = 2000
 """Entries from one that repeats what all before it come to, to the next."""
 
 SUMS = '{"sums":'
-"""The beginning of the detail of such an entry."""
+"""The beginning of the detail of such an entry, and of an act that recovers an old copy."""
 
 ASKED = ("statements", "sql", "digest")
 """A mark between the statements of one debit and those of another."""
@@ -133,6 +133,16 @@ class Entry:
     def is_checkpoint(self) -> bool:
         """True if it changes nothing, and repeats what all entries before it come to."""
         return self.kind == "policy" and self.detail.startswith(SUMS)
+
+    @property
+    def is_recovery(self) -> bool:
+        """True if it charges an old copy of the ledger up to the sums that its anchor kept."""
+        return self.kind == "adopted" and self.detail.startswith(SUMS)
+
+    @property
+    def act(self) -> str:
+        """The kind of the entry as it is told."""
+        return "recovered" if self.is_recovery else self.kind
 
     @property
     def _asked(self) -> Any:
@@ -230,6 +240,8 @@ class State:
     ``known`` holds the last policy of every budget there ever was, and ``spent`` its sums: one
     that is dropped and declared again goes on where it stopped. ``discovered`` is the sum of the
     deltas of all debits, ``discovered_in`` that of those charged to each budget within.
+    ``adoptions`` are the acts since which there may be another ledger that goes on from the same
+    entries: the number of each, None where it took over all sums of the other, and its hash.
     """
 
     ledger_id: str
@@ -241,6 +253,8 @@ class State:
     debits: int
     discovered: Fraction = Fraction(0)
     discovered_in: Mapping[str, Fraction] = field(default_factory=dict)
+    adoptions: tuple[tuple[int | None, str], ...] = field(default=(), compare=False)
+    """Not compared, since the first checkpoints lack it."""
 
     def after(self, entry: Entry) -> State:
         """Return the state with one more entry.
@@ -249,6 +263,11 @@ class State:
         """
         if entry.seq != self.seq + 1 or entry.hash != entry.digest(self.head):
             raise tampered("an entry does not follow from the one before")
+        if entry.is_recovery:
+            recovered = read_checkpoint(entry)
+            if self.unseen(recovered):
+                raise tampered("an entry lowers what was charged before")
+            return replace(recovered, adoptions=(*recovered.adoptions, (None, entry.hash)))
         if entry.kind != "debit":
             ledger_id, terms = read_terms(entry)
             if ledger_id != self.ledger_id:
@@ -259,7 +278,8 @@ class State:
             known = {**self.known, **terms.budgets}
             spent = {name: self.spent_in(name) for name in known}
             place = (entry.seq, entry.hash, self.debits, self.discovered, self.discovered_in)
-            found = State(ledger_id, terms, known, spent, *place)
+            acts = ((entry.seq, entry.hash),) if entry.kind == "adopted" else ()
+            found = State(ledger_id, terms, known, spent, *place, (*self.adoptions, *acts))
             if entry.is_checkpoint and found != read_checkpoint(entry):
                 raise tampered("a checkpoint does not repeat the entries before it")
             return found
@@ -274,23 +294,63 @@ class State:
             mine = {name: shares.get(name, Fraction(0)) + cost.delta for name in within}
             shares = {**shares, **mine}
         place = (entry.seq, entry.hash, self.debits + 1, discovered, shares)
-        return State(self.ledger_id, self.terms, self.known, charged, *place)
+        return State(self.ledger_id, self.terms, self.known, charged, *place, self.adoptions)
+
+    def unseen(self, later: State) -> str:
+        """The reason why another state may not have all that this one has; empty where it has.
+
+        Guarantee: where it is empty, no sum of the other is smaller, and each at its order; and of
+        two ledgers that went on from the same entries, one by an adoption, it has been either.
+        """
+        if later.ledger_id != self.ledger_id or not later.known.keys() >= self.known.keys():
+            return "it has budgets that its anchor does not know"
+        known = later.adoptions[: len(self.adoptions)] == self.adoptions
+        rest = later.adoptions[len(self.adoptions) :]
+        if not known or any(seq is not None and seq <= self.seq for seq, _ in rest):
+            return "it is no copy of the ledger that its anchor is of: another went on from it"
+        for name, mine in self.spent.items():
+            its = later.spent_in(name)
+            same = later.known[name].alpha == self.known[name].alpha or not self.debits
+            if not (same and its.has(mine)):
+                return "it has charges that its anchor has not seen"
+        own, other = {**self.discovered_in, WHOLE: self.discovered}, later.discovered_in
+        other = {**other, WHOLE: later.discovered}
+        if later.debits < self.debits or any(other.get(n, 0) < each for n, each in own.items()):
+            return "it has charges that its anchor has not seen"
+        return ""
+
+    def recovery(self, last: State, note: str) -> Entry:
+        """An act that charges this state up to a later one, not yet linked.
+
+        Raises: LedgerError E_LEDGER_ROLLBACK where it may not have all that was charged here.
+        """
+        why = self.unseen(last)
+        if why:
+            raise unrecoverable(why)
+        is_same = last.terms.policy_hash == self.terms.policy_hash
+        terms = replace(last.terms, parts=self.terms.parts) if is_same else last.terms
+        return curator_entry(self.seq + 1, "adopted", replace(last, terms=terms).to_json(note))
 
     def checkpoint(self) -> Entry:
         """An entry that repeats this state, not yet linked; versions without them see an act."""
+        note = "what all entries so far come to"
+        return curator_entry(self.seq + 1, "policy", self.to_json(note))
+
+    def to_json(self, note: str) -> str:
+        """Write the terms and all sums, for an entry's detail or for the anchor."""
         sums = {
-            "known": _written(self.known),
+            "known": _written({n: p for n, p in self.known.items() if n not in self.terms.budgets}),
             "spent": {
                 name: [each.epsilon_units, each.renyi_units, each.gaussian, each.releases]
                 for name, each in self.spent.items()
+                if each.releases
             },
             "debits": self.debits,
             "discovered": str(self.discovered),
             "discovered_in": {name: str(each) for name, each in self.discovered_in.items()},
+            **({"adoptions": self.adoptions} if self.adoptions else {}),
         }
-        note = "what all entries so far come to"
-        detail = self.terms.to_json(self.ledger_id, note, sums=sums)
-        return curator_entry(self.seq + 1, "policy", detail)
+        return self.terms.to_json(self.ledger_id, note, sums=sums)
 
     def _old(self, terms: BudgetTerms) -> set[str]:
         return self.known.keys() & terms.budgets.keys()
@@ -526,15 +586,17 @@ def read_checkpoint(entry: Entry) -> State:
     try:
         sums = json.loads(entry.detail)["sums"]
         known = {str(name): _read_policy(*found) for name, found in sums["known"].items()}
-        spent = {
+        known = {**known, **terms.budgets}
+        spent = dict.fromkeys(known, BudgetSums()) | {
             str(name): BudgetSums(int(pure), int(renyi), bool(gaussian), int(releases))
             for name, (pure, renyi, gaussian, releases) in sums["spent"].items()
         }
         shares = {str(name): Fraction(each) for name, each in sums["discovered_in"].items()}
         place = (entry.seq, entry.hash, int(sums["debits"]), Fraction(sums["discovered"]), shares)
+        acts = tuple((n if n is None else int(n), str(h)) for n, h in sums.get("adoptions", ()))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, DataError):
         raise tampered("the sums of a checkpoint cannot be read") from None
-    return State(ledger_id, terms, known, spent, *place)
+    return State(ledger_id, terms, known, spent, *place, acts)
 
 
 def _read_policy(epsilon: str, delta: str, alpha: int | None, discovery: str = "0") -> Policy:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 
+from dpsql.amounts import UNITS
 from dpsql.errors import LedgerError, decimal_text
 from dpsql.files import exclusive, is_read_only, journal_of
 from dpsql.privacy.budget import ledger_file
@@ -78,18 +79,23 @@ def moments(entries: Iterable[Entry]) -> tuple[Moment, ...]:
     found: list[Moment] = []
     state: State | None = None
     for place, entry in enumerate(entries):
-        before = None if state is None else state.terms
+        before = state
         try:
             state = (
                 first_state(entry) if place == 0 else None if state is None else state.after(entry)
             )
         except LedgerError:
             state = None
-        found.append(Moment(entry, _change(before, entry), state))
+        found.append(Moment(entry, _change(before, entry, state), state))
     return tuple(found)
 
 
-def _change(before: BudgetTerms | None, entry: Entry) -> str:
+def _change(before: State | None, entry: Entry, state: State | None) -> str:
+    if entry.is_recovery and before is not None and state is not None:
+        spent = (each.spent[WHOLE].epsilon_units for each in (state, before))
+        epsilon = decimal_text(Fraction(next(spent) - next(spent), UNITS))
+        gaussian = "" if not state.spent[WHOLE].gaussian else ", Gaussian noise beside"
+        return f"requests of before: {state.debits - before.debits}, epsilon {epsilon}{gaussian}"
     if entry.kind == "debit" or entry.kind == "adopted":
         return ""
     try:
@@ -98,7 +104,7 @@ def _change(before: BudgetTerms | None, entry: Entry) -> str:
         return ""
     if before is None:
         return f"total: epsilon {decimal_text(after.policy.epsilon)}"
-    return changed_between(before, after)
+    return changed_between(before.terms, after)
 
 
 def changed_between(before: BudgetTerms, after: BudgetTerms) -> str:

@@ -16,12 +16,27 @@ from pathlib import Path
 from typing import Literal
 
 from dpsql.errors import BudgetExceeded, LedgerError
-from dpsql.files import exclusive, is_read_only, journal_of, make_folder, on_network_disk
+from dpsql.files import (
+    copy_database,
+    exclusive,
+    is_read_only,
+    journal_of,
+    make_folder,
+    on_network_disk,
+)
 from dpsql.forks import awaited
 from dpsql.privacy.budget import ledger_file
 from dpsql.privacy.budget.accounting import Cost, Policy
 from dpsql.privacy.budget.admission import admitted
-from dpsql.privacy.budget.anchor import Anchor, anchor_path, has_anchor, read_anchor
+from dpsql.privacy.budget.anchor import (
+    Anchor,
+    anchor_path,
+    has_anchor,
+    packed,
+    read_anchor,
+    read_sums,
+    unpacked,
+)
 from dpsql.privacy.budget.hash_chain import (
     CHECKPOINTS,
     NO_SQL,
@@ -269,6 +284,52 @@ class Ledger:
             ledger._append(db, state, curator_entry(state.seq + 1, "adopted", detail))
         return ledger
 
+    @classmethod
+    def recover(cls, path: Path, anchor_dir: Path, note: str = "") -> Ledger | None:
+        """Charge an old copy of a ledger up to the sums in its anchor; None where it is none.
+
+        A curator's act. Raises: LedgerError, E_LEDGER_ROLLBACK where there is any doubt.
+        Guarantee: afterwards no sum of a budget is below what it was in the ledger that was lost,
+        and the terms in force are those that it went by.
+        """
+        ledger = cls._at(path, anchor_dir)
+        with ledger._exclusive() as db:
+            _check_integrity(db)
+            anchor, state = read_sums(ledger._anchor), ledger._read(db, True)
+            if anchor.ledger_id != state.ledger_id:
+                raise foreign()
+            if ledger_file.hash_at(db, anchor.seq) == anchor.hash:
+                return None
+            told = curator_entry(anchor.seq, "adopted", unpacked(anchor.sums))
+            last = read_checkpoint(replace(told, hash=anchor.hash))
+            linked = state.recovery(last, note).seal(state.head)
+            after = state.after(linked)
+            # The anchor moves first, unlike after a debit: cut short before the entry is there, it
+            # has the same sums, and the copy is behind it as before.
+            ledger._advance(after, anew=True)
+            ledger_file.append(db, linked, after.spent)
+            ledger._outcomes.commit(db)
+        return ledger
+
+    @classmethod
+    def backup(cls, path: Path, anchor_dir: Path, folder: Path) -> Status:
+        """Copy a ledger with its anchor, as they stand together, into a folder; verify the copy.
+
+        Whoever writes waits meanwhile. Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
+        """
+        ledger, copy = cls._at(path, anchor_dir), folder / path.name
+        with ledger._exclusive() as db:
+            state = ledger._catch_up(db)
+            copy_database(ledger._path, copy)
+            beside = folder / "anchor"
+            make_folder(beside)
+            _anchor_of(state).write(beside / ledger._anchor.name, ledger._path)
+        with ledger_file.connect(copy, "ro") as db:
+            _check_integrity(db)
+            if cls(copy, beside)._read(db, True) != state:
+                raise tampered("a copy of it is not the same")
+        return status_of(state)
+
     def debit(
         self,
         cost: Cost,
@@ -343,8 +404,7 @@ class Ledger:
     def verify(self) -> Status:
         """Check the whole file again from its first entry. Raises: LedgerError."""
         with self._reading() as db:
-            if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-                raise tampered("the file is damaged")
+            _check_integrity(db)
             self._state = self._inherited = None
             return status_of(self._catch_up(db, is_whole=True))
 
@@ -522,9 +582,21 @@ class Ledger:
         self._advance(after)
         return after
 
-    def _advance(self, state: State) -> None:
-        Anchor(state.ledger_id, state.seq, state.head).write(self._anchor, self._path)
+    def _advance(self, state: State, anew: bool = False) -> None:
+        _anchor_of(state).write(self._anchor, self._path, anew)
         self._state = state
+
+
+def _anchor_of(state: State) -> Anchor:
+    """The anchor of a ledger whose entries come to a state."""
+    less = replace(state, terms=replace(state.terms, parts={}))  # they are many, and no sums
+    return Anchor(state.ledger_id, state.seq, state.head, packed(less.to_json("")))
+
+
+def _check_integrity(db: sqlite3.Connection) -> None:
+    """Refuse a file whose pages contradict each other. Raises: LedgerError E_LEDGER_TAMPERED."""
+    if db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+        raise tampered("the file is damaged")
 
 
 def _newest_checkpoint(db: sqlite3.Connection) -> State | None:

@@ -81,8 +81,8 @@ def older(anchor: Path) -> LedgerError:
     return LedgerError(
         "E_LEDGER_ROLLBACK",
         "the ledger has been replaced: it is older than its anchor",
-        hint="restore the newest copy; a curator who has none, and knows what was spent since, "
-        f"removes {anchor} and accepts this one with `dpsql ledger adopt`",
+        hint="restore the newest copy; a curator who has none charges this one up to the sums in "
+        f"{anchor} with `dpsql ledger recover`",
     )
 
 
@@ -93,6 +93,16 @@ def unvouched() -> LedgerError:
         "the ledger has been moved: it has entries, but no anchor vouches for it",
         hint="restore the newest copy; a curator who knows that this is it can accept it with"
         " `dpsql ledger adopt`",
+    )
+
+
+def unrecoverable(why: str) -> LedgerError:
+    """Return the error for an old ledger of which nobody knows what was spent since."""
+    return LedgerError(
+        "E_LEDGER_ROLLBACK",
+        f"the ledger cannot be charged up to what was spent since: {why}",
+        hint="restore the newest copy, or its anchor; a curator who has neither, and knows what "
+        "was spent, removes the anchor and accepts this copy with `dpsql ledger adopt`",
     )
 
 

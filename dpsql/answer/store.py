@@ -13,6 +13,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
@@ -24,6 +25,7 @@ from dpsql.answer.discovered import Discovered, decode_found, encode_found
 from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import (
     FAILING,
+    copy_database,
     is_read_only,
     journal_of,
     keep_private,
@@ -468,11 +470,17 @@ class Store:
             "synthetic tables",
             "the tables, and the domains that were found, are lost then",
         )
+        self._files = answers, models
         self.releases = Releases(answers, "release", encode, decode)
         self.clipped = Shelf[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
         self.learned = LearnedModels(models, "learned", _encode_model, _decode_model)
         self.tables = SyntheticTables(models, "synthetic", _encode_model, _decode_model)
         self.domains = Domains(models, "domain", encode_found, decode_found)
+
+    def copy(self, folder: Path) -> None:
+        """Copy both files to a folder, each as it stands at one moment. Raises: as ``File``."""
+        for each in self._files:
+            each.read(partial(_copy, each.path, folder))
 
     def built_on(self, found: Discovered, scope: str) -> tuple[int, ...]:
         """The ledger entries of answers that cannot be given without a domain or bounds.
@@ -526,6 +534,11 @@ _NOTED = {
     "newest": "CREATE INDEX IF NOT EXISTS newest ON measured (scope, seq DESC, request)",
     "answered": "CREATE INDEX IF NOT EXISTS answered ON implied (release)",
 }
+
+
+def _copy(path: Path, folder: Path, db: sqlite3.Connection) -> None:
+    """Copy a file whose lock is held, and which SQLite can read."""
+    copy_database(path, folder / path.name)
 
 
 def _file(path: Path, tables: Mapping[str, str], content: str, lost: str) -> File:

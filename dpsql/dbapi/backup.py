@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 
+from dpsql.answer.store import Store
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import LedgerError, UsageError, printable
-from dpsql.files import ScratchFolder, copy_database, replace_file, sync_directory, trouble_of
+from dpsql.files import FAILING, ScratchFolder, replace_file, sync_directory, trouble_of
 from dpsql.privacy.budget.curator_acts import backup_ledger
 from dpsql.privacy.budget.status import Status as BudgetStatus
-
-STORES = (".releases", ".synthetic")
-"""Endings of the files beside a catalog that hold what was released."""
 
 
 def backup(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> BudgetStatus:
@@ -29,17 +26,13 @@ def backup(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Budg
         raise UsageError("E_OUTPUT", what, hint="name a new folder for each backup")
     try:
         with ScratchFolder(f".{target.name}-", str(target.parent)) as made:
-            for each in map(catalog.path.with_suffix, STORES):
-                if each.exists():
-                    copy_database(each, made / each.name)
+            Store(catalog.path).copy(made)
             status = backup_ledger(catalog, made)
             replace_file(made / catalog.path.name, catalog.path.read_bytes())
             os.rename(made, target)
             sync_directory(target.parent)
-    except (OSError, sqlite3.Error) as error:
-        trouble = trouble_of(error)
-        what = "damaged files cannot be copied" if trouble is None else trouble.what
-        hint = "dpsql ledger verify says what is wrong" if trouble is None else trouble.hint
-        what = f"a backup cannot be written: {what}"
-        raise LedgerError("E_LEDGER_IO", what, hint=hint) from None
+    except OSError as error:
+        trouble = trouble_of(error) or FAILING
+        what = f"a backup cannot be written: {trouble.what}"
+        raise LedgerError("E_LEDGER_IO", what, hint=trouble.hint) from None
     return status

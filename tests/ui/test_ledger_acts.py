@@ -215,7 +215,7 @@ def test_a_folder_that_is_there_is_no_place_for_a_backup(dpsql: Run, charged: Pa
     charged.with_suffix(".releases").write_text("no database at all")
     done = dpsql("ledger", "backup", charged, "other")
     assert done.status == 3
-    assert "[E_LEDGER_IO]" in done.err
+    assert "[E_LEDGER_TAMPERED]" in done.err
     assert [each.name for each in Path().glob("*other*")] == []
     assert dpsql("ledger", "backup", charged, "no/folder/copy").status == 3
 

@@ -199,10 +199,10 @@ def recover(catalog: str, note: str) -> int:
 
     An entry says so. Where it is in doubt what was spent since, it is refused.
     """
-    from dpsql.dbapi import connection as dbapi
+    from dpsql.dbapi import connection
 
     with blaming_options():
-        status = dbapi.recover_ledger(catalog, note)
+        status = connection.recover_ledger(catalog, note)
     if status is None:
         tell("the ledger has all that its anchor has seen; nothing was logged")
     else:

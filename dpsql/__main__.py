@@ -72,7 +72,11 @@ def _prepare_streams() -> None:
     """Make every stream usable: a closed stdin is empty, no character stops stdout."""
     import io
 
-    if sys.stdout is None or sys.stderr is None:
+    if sys.stderr is None:
+        sys.exit(2)
+    if sys.stdout is None:
+        told = "error: stdout is closed [E_OUTPUT]\nhint: >/dev/null where results are not wanted"
+        print(told, file=sys.stderr)
         sys.exit(2)
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BytesIO())

@@ -145,7 +145,8 @@ def _advice(
     share = decimal_text(rule.share * 100)
     return (
         f"a sum of {column.name} by itself has a standard error of {error} "
-        f"because it may be {number_text(high)}; OPTIONS(clip = '{ADVISED}') looks for less with "
+        f"because it may be {number_text(high)}; SELECT WITH DIFFERENTIAL_PRIVACY "
+        f"OPTIONS(clip = '{ADVISED}') looks for less with "
         f"{share} % of the budget: less error if all but about {rows:,} rows are below "
         f"{below} and those not far above, a tenth of it if below {tenth}"
     )

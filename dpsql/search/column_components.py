@@ -130,6 +130,8 @@ def plan_apart(
 ) -> ProductStrategy | None:
     """Return the plans of all components as one; None where there is one, or one has other rows.
 
+    Other rows are those that do not tell the number of rows, too, such as a sum by itself.
+
     Args:
         workload: with nothing pinned.
         noise: the law, of the L1 norm.
@@ -154,7 +156,7 @@ def plan_apart(
     for key, component in zip(keys, components, strict=True):
         strategy, error = planned[key]
         rows = strategy.shared_rows
-        if rows is None:
+        if rows is None or not _tells_number(strategy):
             return None
         names = dict(zip(strategy.domain, component.sizes, strict=True))
         full |= {names[name]: each for name, each in rows.items()}
@@ -213,6 +215,12 @@ def _theta_of(rows: Matrix) -> Floats | None:
     if diagonal.min() <= 0 or np.count_nonzero(cells) > size:
         return None
     return np.asarray(rows[size:] / diagonal, dtype=np.float64)
+
+
+def _tells_number(strategy: ProductStrategy) -> bool:
+    """Say whether the rows of every column add up to the number of rows."""
+    forecast = strategy.forecast(strategy.unit_variances())
+    return all(map(forecast.has_sum, strategy.domain))
 
 
 def _planned_within(

@@ -64,6 +64,7 @@ def draw_test(draw: random.Random) -> str:
             f"sold + INTERVAL {abs(gap)} DAY {sign} sent",
             f"date_diff('day', sold, sent) {sign} {gap}",
             f"date_diff('day', sold, seen) {sign} {gap * 5}",
+            f"date_diff('week', sold, sent) {sign} {gap}",
             f"sent BETWEEN sold + {low} AND sold + {gap}",
             f"sent BETWEEN sold AND DATE '2024-03-0{draw.randrange(1, 9)}'",
             f"asked - given {sign} {gap * 9}",

@@ -18,6 +18,7 @@ from dpsql.search.search_cache import SearchCache
 from dpsql.search.select import choose
 from dpsql.search.unions import opt_plus
 from dpsql.workload.workload import Workload
+from tests.support.effort import effort
 
 BANDS = np.kron(np.eye(5, dtype=np.int64), np.ones((1, 4), dtype=np.int64))
 
@@ -104,6 +105,21 @@ def test_plans_of_components_do_not_depend_on_others(monkeypatch: pytest.MonkeyP
 def test_small_columns_are_planned_with_others() -> None:
     small = Workload({"a": 2, "b": 3, "c": 400}, [{each: "identity"} for each in "abc"])
     assert [list(each.sizes) for each in components_of(small)] == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize("seed", range(effort(3)))
+def test_few_queries_of_large_columns_are_planned(seed: int) -> None:
+    """SUM(date_diff('day', a, b)) over two years each was a defect: sums tell no number of rows."""
+    rng = np.random.default_rng(seed)
+    domain = {name: int(rng.integers(18, 26)) for name in "ab"}
+    asked: list[dict[str, Any]] = [{}] * int(rng.integers(2))
+    for name, size in domain.items():
+        some = (np.arange(size) + 9, np.ones(size, dtype=np.int64), rng.integers(-3, 4, size))
+        asked += [{name: some[i][None]} for i in rng.permutation(3)[: rng.integers(1, 3)]]
+    workload = Workload(domain, asked)
+    assert len(components_of(workload)) > 1
+    errors = [choose(workload, "laplace", kind).strategy for kind in ("auto", "identity")]
+    assert errors[0].unit_error(workload) <= errors[1].unit_error(workload)
 
 
 def test_parts_of_the_cells_have_what_they_have_alone() -> None:

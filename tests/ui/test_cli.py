@@ -355,5 +355,6 @@ def test_streams_that_are_closed_from_the_start_leave_no_traceback(
     shell = f"{sys.executable} -m dpsql {catalog} {asked} {streams}"
     done = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode in (0, 1, 2)
+    assert ("stdout is closed" in done.stderr) == (streams in (">&-", "<&- >&-"))
     assert "Traceback" not in done.stdout + done.stderr
     assert "Exception ignored" not in done.stderr

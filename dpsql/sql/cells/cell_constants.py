@@ -155,13 +155,17 @@ class Steadiness:
 def cut_off_sides(node: exp.DateDiff) -> None:
     """Cut both sides of a difference off at its unit: the bounds that it counts are the same.
 
+    Weeks are not counted by their bounds, but by sevens of days.
+
     >>> from sqlglot import parse_one
     >>> found = parse_one("date_diff('month', a, b)", read="duckdb")
     >>> cut_off_sides(found)
     >>> found.sql("duckdb")
     "DATE_DIFF('MONTH', DATE_TRUNC('MONTH', a), DATE_TRUNC('MONTH', b))"
     """
-    unit = exp.Var(this=node.text("unit") or "DAY")
+    written = node.text("unit") or "DAY"
+    is_of_weeks = written.upper() in ("W", "WEEK", "WEEKS", "YEARWEEK")
+    unit = exp.Var(this="DAY" if is_of_weeks else written)
     for name in ("this", "expression"):
         whole = exp.TimestampTrunc(this=node.args[name].copy(), unit=unit.copy())
         node.set(name, whole)

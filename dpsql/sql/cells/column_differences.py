@@ -2,8 +2,8 @@
 
 ``ship - sold BETWEEN 30 AND 60`` over 1,800 days each would be a condition on three million pairs
 of days, or thousands of products. The difference itself has 3,600 cells, so that such rows are told
-by one column more, worked out row by row. ``date_diff('day', sold, ship)`` is the same, and
-comparisons such as ``ship > sold + 30`` say of a difference on which side of 0 it is.
+by one column more, worked out row by row. ``date_diff('day', sold, ship)`` is the same, weeks
+are sevens of it, and comparisons such as ``ship > sold + 30`` say on which side of 0 it is.
 """
 
 from __future__ import annotations
@@ -92,8 +92,14 @@ class Differences:
         if isinstance(node, exp.Column) and not flat:
             return self.named(node)
         if isinstance(node, exp.DateDiff):
-            is_of_days = node.text("unit").upper() in ("", "DAY")
-            return self.column(node, node.this, node.expression, flat) if is_of_days else None
+            unit = node.text("unit").upper()
+            if unit not in ("", "DAY", "WEEK"):
+                return None
+            found = self.column(node, node.this, node.expression, flat)
+            if found is None or unit != "WEEK":
+                return found
+            weeks = exp.IntDiv(this=found, expression=exp.Literal.number(7))  # as DuckDB has them
+            return exp.paren(weeks, copy=False)
         if isinstance(node, exp.Sub):
             return self.column(node, node.this, node.expression, flat)
         if has(node, "order", "equality"):

@@ -62,9 +62,11 @@ def _of_extreme(scope: Scope, answers: Answers, node: exp.Expr) -> str:
     """The quantile that answers nearly what MIN or MAX asks of the same argument."""
     place = exp.Literal.number("0.05" if isinstance(node, exp.Min) else "0.95")
     columns = list(node.find_all(exp.Column))
-    decides = "one row decides it"
     if columns and all(map(scope.is_public, columns)):
+        groups = f"SELECT DISTINCT {_text(scope, node.this)} AS x FROM ..."
         decides = "it is over the public rows that private ones meet: one row decides it"
+        return f"{decides}; {type(node).__name__.upper()}(x) FROM ({groups}) works, by noisy counts"
+    decides = "one row decides it"
     for value in (node.this, *columns) if columns else ():
         quantile = exp.PercentileDisc(this=value.copy(), expression=place)
         if answers(quantile):

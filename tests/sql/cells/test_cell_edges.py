@@ -9,17 +9,20 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
 from unittest import mock
 
 import duckdb
 import pytest
+from sqlglot import exp, parse_one
 
 import dpsql
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.dbapi.connection import Connection
 from dpsql.sql.cells import evaluate
+from dpsql.sql.cells.cell_constants import cut_off_sides
 from tests.support.effort import effort
 from tests.support.grammar import verdict
 from tests.support.tables import Tables, World, open_tables
@@ -467,3 +470,24 @@ def test_public_days_cut_through_longer_periods_and_through_no_day(
     world: World, condition: str, fine: bool
 ) -> None:
     assert accepted(world[0], f"SELECT COUNT(*) FROM t JOIN cuts ON {condition}") is fine
+
+
+PARTS_OF_DATES = (
+    *("millennium", "century", "decade", "year", "y", "isoyear", "quarter", "month", "yearweek"),
+    *("week", "weeks", "w", "day", "d", "dow", "isodow", "doy", "hour", "minute", "second"),
+)
+
+
+@pytest.mark.parametrize("unit", PARTS_OF_DATES)
+def test_sides_cut_off_at_a_unit_differ_by_as_much(unit: str) -> None:
+    """Weeks are sevens of days: cut off at Mondays, two pairs of five were one week off."""
+    written = parse_one(f"date_diff('{unit}', a, b)", read="duckdb")
+    cut = written.copy()
+    assert isinstance(cut, exp.DateDiff)
+    cut_off_sides(cut)
+    times = "SELECT TIMESTAMP '1995-12-30' + to_minutes((hash(i, {}) % 9000000)::BIGINT)"
+    pairs = f"SELECT ({times.format(1)}) AS a, ({times.format(2)}) AS b FROM range(2000) t(i)"
+    same = f"{written.sql('duckdb')} = {cut.sql('duckdb')}"
+    with closing(duckdb.connect()) as database:
+        found = database.execute(f"SELECT count(*) FROM ({pairs}) WHERE {same}").fetchone()
+    assert found == (2000,)

@@ -32,11 +32,11 @@ from dpsql.algebra.blocks import Prefix
 from dpsql.algebra.ranges import AllRange
 from dpsql.errors import Error
 from dpsql.plan import drawn_variance, partition
-from dpsql.plan.answer_weights import Weighing
+from dpsql.plan.answer_weights import AnswerWeights
 from dpsql.plan.partition import Partition
 from dpsql.plan.request import Request
 from dpsql.search import column_components, gaussian, laplace, shares, strategy_cache
-from dpsql.search.coarse_noise import Contest
+from dpsql.search.coarse_noise import BestByBudget
 from dpsql.search.one_attribute import hierarchy, low_rank
 from dpsql.search.select import choose
 from dpsql.search.symmetry import interchangeable_cells, opposite_cells
@@ -83,9 +83,9 @@ SWITCHES: dict[str, tuple[Entry, ...]] = {
     "column components": ((column_components, "plan_apart", nothing),),
     "symmetric queries": ((low_rank, "find_alike", nothing),),
     "few queries": tuple((each, "read_few", nothing) for each in (laplace, gaussian, opt_plus)),
-    "neighbourhood": ((Weighing, "near", nothing),),
+    "neighbourhood": ((AnswerWeights, "near", nothing),),
     "shares": ((shares, "share_anew", nothing), (shares, "mix", nothing)),
-    "coarse noise": ((drawn_variance, "_coarse_of", empty), (Contest, "winners", empty)),
+    "coarse noise": ((drawn_variance, "_coarse_of", empty), (BestByBudget, "winners", empty)),
     "interchange": ((interchangeable_cells, "symmetric_optimum", nothing),),
     "groups of products": ((opt_plus, "separate_strategy", nothing),),
     "groups of answers": ((partition, "best_partition", together),),

@@ -23,7 +23,7 @@ from benchmarks.adaptive_data import (
     simple_rho,
 )
 from dpsql.algebra.blocks import Dense
-from dpsql.learn.candidates import Sheet, marginal
+from dpsql.learn.candidates import CompiledCandidates, marginal
 from dpsql.learn.mwem import Settings, mwem
 from dpsql.learn.task import make_task, run_task
 from dpsql.pgm.measurements import Candidate
@@ -75,7 +75,7 @@ class Ranges:
 
     def __init__(self, name: str, table: Table) -> None:
         self.name, self.table = name, table
-        self.sheet = Sheet(table.candidates)
+        self.sheet = CompiledCandidates(table.candidates)
         true = FakeHandle(table.domain, table.columns, 1)
         self.truth = np.array([float(true.true(c)[0]) for c in table.candidates])
 

@@ -36,7 +36,7 @@ from dpsql.dbapi.script import parse_script
 from dpsql.errors import Error
 from dpsql.plan.baselines import plain_sensitivity, plain_variance
 from dpsql.plan.limits import FAIR
-from dpsql.plan.request import Planned, Request, expected_error, make_plan
+from dpsql.plan.request import PlannedRequest, Request, expected_error, make_plan
 from dpsql.plan.shown_columns import shown_columns
 from dpsql.plan.target import mean_variances, reading_variances
 from dpsql.settings.table import FAMILIES
@@ -177,7 +177,7 @@ def measure(connection: Connection, case: Case, metric: str = "mean") -> Outcome
 
 def plan(
     connection: Connection, case: Case, mechanism: str, metric: str = "mean"
-) -> tuple[Request, Planned]:
+) -> tuple[Request, PlannedRequest]:
     """The plan of a workload by one mechanism, with plain noise as what no answer is far above."""
     compiled = connection.engine.compile(parse_script(case.script))
     delta = Fraction(1, 10**9) if case.noise == "gaussian" else Fraction(0)
@@ -185,7 +185,9 @@ def plan(
     return request, make_plan(request)
 
 
-def beside(request: Request, planned: Planned, alone: Mapping[Place, float]) -> tuple[float, float]:
+def beside(
+    request: Request, planned: PlannedRequest, alone: Mapping[Place, float]
+) -> tuple[float, float]:
     """Root mean squared errors of shown columns over those that they have alone, and the worst."""
     means: dict[Place, float] = {}
     rows: dict[Place, int] = {}
@@ -200,7 +202,7 @@ def beside(request: Request, planned: Planned, alone: Mapping[Place, float]) -> 
 
 
 def errors(
-    request: Request, planned: Planned, alone: Mapping[Place, float] | None = None
+    request: Request, planned: PlannedRequest, alone: Mapping[Place, float] | None = None
 ) -> tuple[float, float]:
     """Root mean squared errors, weighted, over those of plain noise: of all, and at worst of one.
 

@@ -13,7 +13,7 @@ import lark
 import railroad
 from lark.grammar import NonTerminal, Rule
 
-from dpsql.settings.table import SETTINGS, Taker
+from dpsql.settings.table import SETTINGS, OptionPlace
 from dpsql.sql.functions import TABLE, Fact, names
 
 ROOT = Path(__file__).parents[1]
@@ -24,12 +24,12 @@ PLACES: dict[Fact, str] = {
     "windows": "In windows over answers",
 }
 TAKERS = {
-    Taker.SET: "SET",
-    Taker.SELECT: "SELECT",
-    Taker.CREATE: "CREATE",
-    Taker.FIND: "CREATE DOMAIN",
-    Taker.CONNECT: "connect",
-    Taker.EXECUTE: "execute",
+    OptionPlace.SET: "SET",
+    OptionPlace.SELECT: "SELECT",
+    OptionPlace.CREATE: "CREATE",
+    OptionPlace.FIND: "CREATE DOMAIN",
+    OptionPlace.CONNECT: "connect",
+    OptionPlace.EXECUTE: "execute",
 }
 STYLE = """
 svg.railroad-diagram { background: #fff; }

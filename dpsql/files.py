@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from dpsql.forks import fresh
-from dpsql.interrupts import Allowed, check, is_cancellable, tried_until
+from dpsql.interrupts import AllowInterrupts, check, is_cancellable, tried_until
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -78,22 +78,22 @@ def patient_connections() -> type[Connection]:
     return PatientConnection
 
 
-class Trouble(NamedTuple):
+class FileTrouble(NamedTuple):
     """The trouble with a file that cannot be read or written now, and what would work."""
 
     what: str
     hint: str
 
 
-FULL = Trouble("the disk is full", "make room on its disk")
-HELD = Trouble("another process has held it for too long", "ask again when that one has ended")
+FULL = FileTrouble("the disk is full", "make room on its disk")
+HELD = FileTrouble("another process has held it for too long", "ask again when that one has ended")
 _YOURS = "the file and its folder have to be there, and yours to read and write"
-DENIED = Trouble("permission is denied", _YOURS)
-READ_ONLY = Trouble("it may only be read", _YOURS)
-GONE = Trouble("it, or its folder, is not there", _YOURS)
-UNOPENED = Trouble("it cannot be opened", f"{_YOURS}, and not too many files be open")
-MANY_OPEN = Trouble("this process has too many files open", "close some, or raise its limit")
-FAILING = Trouble("the disk fails, or has no room", "check the disk and its free space")
+DENIED = FileTrouble("permission is denied", _YOURS)
+READ_ONLY = FileTrouble("it may only be read", _YOURS)
+GONE = FileTrouble("it, or its folder, is not there", _YOURS)
+UNOPENED = FileTrouble("it cannot be opened", f"{_YOURS}, and not too many files be open")
+MANY_OPEN = FileTrouble("this process has too many files open", "close some, or raise its limit")
+FAILING = FileTrouble("the disk fails, or has no room", "check the disk and its free space")
 _BY_NUMBER = {
     FULL: (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG),
     DENIED: (errno.EACCES, errno.EPERM),
@@ -111,7 +111,7 @@ _BY_NAME = {
 }
 
 
-def trouble_of(error: Exception) -> Trouble | None:
+def trouble_of(error: Exception) -> FileTrouble | None:
     """Return the trouble of the operating system or SQLite; None where it is what is in a file.
 
     >>> trouble_of(OSError(errno.ENOSPC, "")).what, trouble_of(ValueError())
@@ -352,7 +352,7 @@ def exclusive(path: Path) -> Iterator[int]:
         with suppress(FileNotFoundError):  # whoever had it may have removed it
             tighten(path)
         if not _try_lock(fd):
-            with Allowed():  # how long another process or thread takes is not known
+            with AllowInterrupts():  # how long another process or thread takes is not known
                 _wait_for_lock(fd)
         try:
             yield fd

@@ -7,8 +7,8 @@ A SIGTERM that has a handler in Python, as in the ``dpsql`` command, waits in th
 
 Other threads get no signals: a statement there runs under a ``Cancellation``, which another thread
 may ask for. It is raised where ``check`` is called, and waits in the same sections. Work on a text
-alone, which shares nothing with other sessions, ends ``Anywhere``: at any bytecode, as in the main
-thread, so that nothing in it has to look.
+alone, which shares nothing with other sessions, ends under ``AsyncInterrupts`` at any bytecode, as
+in the main thread, so that nothing in it has to look.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _let_arrive() -> None:
     """Call a function, which is where an exception of another thread arrives."""
 
 
-class Anywhere:
+class AsyncInterrupts:
     """Within, another thread ends what runs at any bytecode; where not ``ends``, where it looks.
 
     It is for what shares nothing with others that could be left half done: no lock in Python, no
@@ -262,7 +262,7 @@ class Anywhere:
             self._asked.check()
 
 
-class Helpers:
+class HelperThreads:
     """Threads that work for this one: once it has left, for whatever reason, they end at a check.
 
     Raises: KeyboardInterrupt, in them alone.
@@ -273,7 +273,7 @@ class Helpers:
     def __init__(self) -> None:
         self._left = threading.Event()
 
-    def __enter__(self) -> Helpers:
+    def __enter__(self) -> HelperThreads:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -307,7 +307,7 @@ def _is_here() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class Watched:
+class InterruptWatch:
     """Around one statement: what was interrupted is known, whatever became of the exception.
 
     Every interrupt before it has had its effect.
@@ -315,7 +315,7 @@ class Watched:
 
     __slots__ = ("_first", "_here")
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> InterruptWatch:
         self._here, self._first = _is_here(), False
         if self._here:
             _guard.holding, _guard.waiting = False, 0
@@ -333,7 +333,7 @@ class Watched:
         return self._here and _guard.passed > _guard.answered
 
 
-class Held:
+class HoldInterrupts:
     """Within, an interrupt waits: it is raised at the end of the outermost such section.
 
     Raises: KeyboardInterrupt, at the end.
@@ -364,7 +364,7 @@ class Held:
                 _guard.step_back()
 
 
-class Allowed:
+class AllowInterrupts:
     """A part of a section that holds interrupts back which they may end at once.
 
     Raises: KeyboardInterrupt, at the beginning if one has waited.
@@ -418,7 +418,7 @@ def tried_until(succeeds: Callable[[], bool]) -> None:
         pause = min(1.5 * pause, AGAIN)
 
 
-class HeldLock:
+class InterruptibleLock:
     """Hold a lock; who waits for it in a thread may be asked to end meanwhile.
 
     In the main thread, where an interrupt comes at any bytecode, it is the lock alone: Python ends
@@ -452,7 +452,7 @@ def check() -> None:
 
     Long searches call it now and then. Raises: KeyboardInterrupt.
     """
-    helpers: Helpers | None = getattr(_threads, "helpers", None)
+    helpers: HelperThreads | None = getattr(_threads, "helpers", None)
     if helpers is not None:
         helpers.check()
     asked = _cancellation()

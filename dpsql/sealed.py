@@ -83,7 +83,7 @@ def end(connection: duckdb.DuckDBPyConnection) -> None:
         connection.close()
 
 
-class Ahead:
+class PrefetchedConnection:
     """One connection that a thread opens beside other work; whoever is first takes it.
 
     DuckDB takes 15 ms for each, and does not hold Python's lock meanwhile. Guarantee: nobody has it
@@ -181,7 +181,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-ahead = Ahead(_connect)
+ahead = PrefetchedConnection(_connect)
 
 
 class _Filling:
@@ -237,7 +237,7 @@ def _vector(array: Any) -> Vector:
     return Vector(values.astype(kind, copy=False), missing if missing.any() else None)
 
 
-class Sealed:
+class SealedConnection:
     """One sealed connection, opened when it is first needed. Not thread safe."""
 
     @cached_property

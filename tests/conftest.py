@@ -21,7 +21,7 @@ import dpsql
 from dpsql import sealed
 from dpsql.dbapi.connection import Connection
 from dpsql.privacy.vault.files import duckdb_pool
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from tests.support.costs import Costs, slow_files
 from tests.support.one_reader import CONFINED, close_reader, one_reader
 from tests.support.quick import SEARCHED, full_plans, quick_plans
@@ -120,12 +120,12 @@ def _evaluators_share_an_instance(_nothing_is_left_open: None) -> Iterator[None]
 
     Each has temporary tables and statements of its own, as in an instance of its own.
     """
-    kept = Sealed()._connection
+    kept = SealedConnection()._connection
 
-    def connect(self: Sealed) -> None:
+    def connect(self: SealedConnection) -> None:
         self._connection = kept.cursor()
 
-    with mock.patch.object(Sealed, "__init__", connect):
+    with mock.patch.object(SealedConnection, "__init__", connect):
         yield
     kept.close()
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from dpsql.interrupts import AGAIN, Helpers, check
+from dpsql.interrupts import AGAIN, HelperThreads, check
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -31,7 +31,7 @@ def share_out(work: Callable[[Sequence[Piece]], None], pieces: Sequence[Piece]) 
         return
     from concurrent.futures import ThreadPoolExecutor  # 3 ms, and rarely of use
 
-    with ThreadPoolExecutor(shares - 1) as pool, Helpers() as helpers:
+    with ThreadPoolExecutor(shares - 1) as pool, HelperThreads() as helpers:
         others = [pool.submit(helpers.do, work, pieces[i::shares]) for i in range(1, shares)]
         work(pieces[::shares])
         for each in others:
@@ -53,7 +53,7 @@ def share_in_order(work: Callable[[Piece], Found], pieces: Sequence[Piece]) -> I
         return
     from concurrent.futures import ThreadPoolExecutor  # 3 ms, and rarely of use
 
-    with ThreadPoolExecutor(shares) as pool, Helpers() as helpers:
+    with ThreadPoolExecutor(shares) as pool, HelperThreads() as helpers:
         begun = deque(pool.submit(helpers.do, work, each) for each in pieces[:shares])
         for each in pieces[shares:]:
             found = _await(begun.popleft())

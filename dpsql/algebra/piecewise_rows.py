@@ -28,7 +28,7 @@ NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Stepwise:
+class PiecewiseRows:
     """Rows of n cells: of every piece the row, the cell where it begins, and its entry.
 
     All three have shape (pieces,). Rows are in order, and so are the pieces of each, of which the
@@ -51,7 +51,7 @@ class Stepwise:
         There are ``count`` runs, of nearly equal length. A run within one piece has the sum of the
         squares of its cells, so that only the runs differ in which a piece begins.
 
-        >>> rows = Stepwise(4, np.array([0, 0]), np.array([0, 1]), np.array([1.0, 3]))
+        >>> rows = PiecewiseRows(4, np.array([0, 0]), np.array([0, 1]), np.array([1.0, 3]))
         >>> rows.energies(2).tolist()
         [26.0]
         """
@@ -77,7 +77,7 @@ class Stepwise:
 
         A row is the sum of its steps, each times all cells before it; the heights add up to zero.
 
-        >>> Stepwise(4, np.array([0, 0]), np.array([0, 1]), np.array([0.0, 3])).changes()
+        >>> PiecewiseRows(4, np.array([0, 0]), np.array([0, 1]), np.array([0.0, 3])).changes()
         (array([0, 0]), array([1, 4]), array([-3.,  3.]))
         """
         last = np.append(self.row[1:] != self.row[:-1], True)
@@ -103,7 +103,7 @@ class Stepwise:
 
 
 @lru_cache(maxsize=256)
-def pieces_of(operator: Operator) -> Stepwise | None:
+def pieces_of(operator: Operator) -> PiecewiseRows | None:
     """Return the rows of an operator as pieces, None where these are many.
 
     >>> from dpsql.algebra.blocks import Dense
@@ -123,7 +123,7 @@ def pieces_of(operator: Operator) -> Stepwise | None:
         rows.append(first + row)
         starts.append(start)
         entries.append(some[row, start])
-    return Stepwise(
+    return PiecewiseRows(
         operator.n, np.concatenate(rows), np.concatenate(starts), np.concatenate(entries)
     )
 
@@ -143,11 +143,11 @@ def some_rows(operator: Operator, start: int, step: int) -> Floats:
     return np.asarray(operator.rmatmat(unit), dtype=np.float64).T
 
 
-def together(parts: Sequence[Stepwise]) -> Stepwise:
+def together(parts: Sequence[PiecewiseRows]) -> PiecewiseRows:
     """Return the rows of all parts, one part after the other."""
     before = np.cumsum([0, *(part.rows for part in parts)])
     rows = [part.row + first for part, first in zip(parts, before, strict=False)]
-    return Stepwise(
+    return PiecewiseRows(
         parts[0].n,
         np.concatenate(rows),
         np.concatenate([part.start for part in parts]),

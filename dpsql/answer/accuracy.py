@@ -9,13 +9,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpsql.answer.assemble import find_errors, read_variances
-from dpsql.answer.implied import Implied
+from dpsql.answer.implied import ImpliedRelease
 from dpsql.answer.synthetic_tables import Synthetic
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Planned, Request
+from dpsql.plan.request import PlannedRequest, Request
 from dpsql.plan.target import Readings
 from dpsql.records import dataclass
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.vectors import Vector
 
 TIE = 1e-6
@@ -25,7 +25,7 @@ Errors = tuple[tuple[Vector | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedErrors:
     """The errors of a release beside those of a new measurement.
 
     ``old`` and ``new`` are root mean squares over all numbers that are read off; ``least`` and
@@ -57,7 +57,7 @@ class Compared:
         return f"with errors {span} times those of a new measurement"
 
 
-def compare(request: Request, known: Implied, planned: Planned) -> Compared:
+def compare(request: Request, known: ImpliedRelease, planned: PlannedRequest) -> ComparedErrors:
     """Compare the expected errors of every number that is measured: public facts only.
 
     Args:
@@ -70,7 +70,7 @@ def compare(request: Request, known: Implied, planned: Planned) -> Compared:
     left, right = (np.concatenate(each) for each in zip(*pairs, strict=True))
     ratios = np.sqrt(np.divide(left, right, out=np.full(left.shape, np.inf), where=right > 0))
     ratios[left <= right] = np.minimum(ratios, 1)[left <= right]  # also where both are nothing
-    return Compared(
+    return ComparedErrors(
         math.sqrt(left.mean()),
         math.sqrt(right.mean()),
         float(ratios.min()),
@@ -81,9 +81,9 @@ def compare(request: Request, known: Implied, planned: Planned) -> Compared:
 
 def shown_ratio(
     request: Request,
-    known: Implied,
-    planned: Planned,
-    sealed: Sealed,
+    known: ImpliedRelease,
+    planned: PlannedRequest,
+    sealed: SealedConnection,
     synthetics: Mapping[str, Synthetic],
 ) -> float:
     """Return the largest ratio of a shown number's error to that under a new plan.

@@ -13,7 +13,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.answer.codec import Release
 from dpsql.answer.postprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.shell import Filled, build_result, whole_columns
+from dpsql.answer.shell import NoisySelect, build_result, whole_columns
 from dpsql.answer.sql_types import told
 from dpsql.plan.request import Request
 from dpsql.plan.target import (
@@ -25,7 +25,7 @@ from dpsql.plan.target import (
     reading_variances,
 )
 from dpsql.records import replace
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.strategy.base import Estimate, Forecast
 from dpsql.strategy.noise_law import law
@@ -33,7 +33,7 @@ from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
 
 if TYPE_CHECKING:
-    from dpsql.answer.covariance import Joint
+    from dpsql.answer.covariance import StatementNumbers
     from dpsql.answer.graphical import Models
     from dpsql.answer.synthetic_tables import Synthetic
 
@@ -53,7 +53,7 @@ def assemble_results(
     estimates: Mapping[int, Estimate],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
-    sealed: Sealed,
+    sealed: SealedConnection,
     synthetics: Mapping[str, Synthetic] | None = None,
     release: Release | None = None,
     learned: Synthetic | None = None,
@@ -109,13 +109,13 @@ def _joint_of(
     variances: Mapping[Place, Floats],
     readings: Readings,
     forecasts: Mapping[int, Forecast],
-) -> Joint | None:
+) -> StatementNumbers | None:
     """The noisy numbers of a statement that an outer query puts together."""
     if item.outer is None:
         return None
-    from dpsql.answer.covariance import Joint  # most statements have one SELECT
+    from dpsql.answer.covariance import StatementNumbers  # most statements have one SELECT
 
-    return Joint(index, item, variances, readings, forecasts)
+    return StatementNumbers(index, item, variances, readings, forecasts)
 
 
 def _models_of(
@@ -184,7 +184,7 @@ def find_errors(
     estimates: Mapping[int, Estimate],
     other: tuple[Readings, Mapping[int, Forecast]],
     noise: str,
-    sealed: Sealed,
+    sealed: SealedConnection,
     synthetics: Mapping[str, Synthetic],
 ) -> tuple[tuple[Vector | None, ...], ...]:
     """Return the standard errors that the same estimates would have off other forecasts.
@@ -216,7 +216,7 @@ def results_at(
     variances: Mapping[Place, Floats],
     forecast: tuple[Readings, Mapping[int, Forecast]],
     noise: str,
-    sealed: Sealed,
+    sealed: SealedConnection,
 ) -> tuple[Result, ...]:
     """Return estimates of statements for some answers, with the standard errors of a forecast.
 
@@ -330,7 +330,7 @@ def _fill(
     readings: Readings,
     forecasts: Mapping[int, Forecast],
     cost: CostInfo | None,
-) -> tuple[Filled, ...]:
+) -> tuple[NoisySelect, ...]:
     """The noisy numbers of every select of a statement, in result order."""
     filled = []
     width = 0.0 if cost is None else law(cost.noise).interval
@@ -357,7 +357,7 @@ def _fill(
                 )
                 pairs.append(_or_zero(select, select.answers[k], known))
             spreads[i, j] = np.concatenate(pairs) if pairs else np.zeros(0)
-        filled.append(Filled(columns, spreads))
+        filled.append(NoisySelect(columns, spreads))
     return tuple(filled)
 
 

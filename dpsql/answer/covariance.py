@@ -29,7 +29,7 @@ CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class StatementNumbers:
     """The noisy numbers of one statement: how they are read off a release, and its errors.
 
     ``variances`` are NaN where a model or a projection answered; such places have no reading.

@@ -24,7 +24,7 @@ _NUMBERS = ("integer", "number")
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextColumn:
     """A column as text: its name, cells, their standard errors, and whether it is of numbers."""
 
     name: str
@@ -78,13 +78,13 @@ def shown_rows(count: int) -> list[int | None]:
     return [*range(ENDS), None, *range(count - ENDS, count)]
 
 
-def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[Texts]:
+def texts_of(result: Numbers, rows: Sequence[int]) -> Iterator[TextColumn]:
     """The columns of some rows of a result; digits follow from the errors of all rows."""
     kinds = zip(result.columns, result.types, result.errors, strict=True)
     for j, (name, kind, told) in enumerate(kinds):
         values = list(result.vectors[j].take(rows))
         errors = None if told is None else list(told.take(rows))
-        yield Texts(printable(name), *column_texts(values, errors), kind in _NUMBERS)
+        yield TextColumn(printable(name), *column_texts(values, errors), kind in _NUMBERS)
 
 
 def count_text(result: Numbers, shown: int) -> str:
@@ -167,7 +167,7 @@ def result_html(result: Numbers) -> str:
     )
 
 
-def _cells(column: Texts) -> list[str]:
+def _cells(column: TextColumn) -> list[str]:
     errors = column.errors or ("",) * len(column.cells)
     return [
         _cell("td", html.escape(cell) + (f" <small>&plusmn; {error}</small>" if error else ""), r)

@@ -34,7 +34,7 @@ DENSE_LIMIT = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Implied:
+class ImpliedRelease:
     """A release that determines a request: its name, and how every answer is read off it."""
 
     name: str
@@ -58,7 +58,7 @@ class Implied:
         return total
 
 
-def find_implied(request: Request, candidates: Mapping[str, Release]) -> tuple[Implied, ...]:
+def find_implied(request: Request, candidates: Mapping[str, Release]) -> tuple[ImpliedRelease, ...]:
     """Return the releases that determine a request, by their expected errors.
 
     Only those with noise of a law that the request admits count. Ties go to the earlier candidate.
@@ -69,10 +69,10 @@ def find_implied(request: Request, candidates: Mapping[str, Release]) -> tuple[I
         for name, release in candidates.items()
         if release.plan.noise in noises and (implied := imply(request, name, release)) is not None
     ]
-    return tuple(sorted(found, key=Implied.error)) if len(found) > 1 else tuple(found)
+    return tuple(sorted(found, key=ImpliedRelease.error)) if len(found) > 1 else tuple(found)
 
 
-def imply(request: Request, name: str, release: Release) -> Implied | None:
+def imply(request: Request, name: str, release: Release) -> ImpliedRelease | None:
     """Return the readings of a request off a release; None if it does not determine every answer.
 
     Args:
@@ -85,7 +85,7 @@ def imply(request: Request, name: str, release: Release) -> Implied | None:
         if found is None:
             return None
         readings.update(found)
-    return Implied(name, release, readings)
+    return ImpliedRelease(name, release, readings)
 
 
 def _read_all(target: Target, plan: Plan, taken: set[int]) -> Readings | None:

@@ -16,7 +16,7 @@ from dpsql.plan.request import Request
 from dpsql.plan.target import Readings
 from dpsql.sql.cells.group_rows import Grouping
 from dpsql.sql.compiled import Answer, Select
-from dpsql.sql.query import Aggregate, Running
+from dpsql.sql.query import Aggregate, RunningSum
 from dpsql.workload.layout import Place
 from dpsql.workload.polynomial import Polynomial
 from dpsql.workload.term import Term
@@ -65,19 +65,19 @@ def project_answer(
     return _make_monotone(answer, aggregate.running, growing, values, variances)
 
 
-def _axes(answer: Answer, running: Running | None) -> list[tuple[Grouping, Running | None]]:
+def _axes(answer: Answer, running: RunningSum | None) -> list[tuple[Grouping, RunningSum | None]]:
     """The axes of an answer; the hidden one of a ranked column, the last, runs by itself."""
     last = len(answer.axes) - (answer.rank is not None)
     return [(axis, running if k < last else None) for k, axis in enumerate(answer.axes)]
 
 
-def _rows(axis: Grouping, running: Running | None) -> NDArray[np.bool_] | None:
+def _rows(axis: Grouping, running: RunningSum | None) -> NDArray[np.bool_] | None:
     if axis.members is None or running is None:
         return axis.members
     return axis.running(running)
 
 
-def _shape(axis: Grouping, running: Running | None) -> Shape:
+def _shape(axis: Grouping, running: RunningSum | None) -> Shape:
     if axis.apart(running):
         return "apart"
     if axis.intervals(running) is not None:
@@ -97,7 +97,7 @@ def _order(rows: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 def _make_monotone(
     answer: Answer,
-    running: Running | None,
+    running: RunningSum | None,
     growing: Sequence[int],
     values: Floats,
     variances: Floats,

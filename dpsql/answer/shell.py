@@ -13,14 +13,14 @@ from dpsql.algebra.operator import Floats
 from dpsql.answer.clipped import number_text
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
 from dpsql.records import dataclass, replace
-from dpsql.sealed import PATIENT, Sealed
+from dpsql.sealed import PATIENT, SealedConnection
 from dpsql.sql.compiled import Compiled, Select, cell_kinds
 from dpsql.sql.query import Output
 from dpsql.strategy.noise_law import law
 from dpsql.vectors import Vector, repeated
 
 if TYPE_CHECKING:
-    from dpsql.answer.covariance import Joint
+    from dpsql.answer.covariance import StatementNumbers
 
 Covariances = Mapping[tuple[int, int], Floats]
 
@@ -39,7 +39,7 @@ UNKNOWN = "the standard error of {} is not worked out"
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class NoisySelect:
     """The noisy numbers of a select: a column per aggregate, a covariance per pair (i <= j).
 
     Each has one entry per result row in declared order.
@@ -62,11 +62,11 @@ class _Parts:
 
 def build_result(
     item: Compiled,
-    filled: Sequence[Filled],
+    filled: Sequence[NoisySelect],
     cost: CostInfo | None,
     receipt: ReceiptInfo | None,
-    sealed: Sealed,
-    joint: Joint | None = None,
+    sealed: SealedConnection,
+    joint: StatementNumbers | None = None,
 ) -> Result:
     """Project, filter, order and put together the cells of one statement: estimates, not rounded.
 
@@ -127,7 +127,7 @@ def _is_whole(output: Output, broken: AbstractSet[int]) -> bool:
     return output.whole and not (output.noisy and broken & over)
 
 
-def _project(select: Select, filled: Filled) -> _Parts:
+def _project(select: Select, filled: NoisySelect) -> _Parts:
     keys = select.key_columns()
     columns: list[Vector] = []
     errors: list[Vector | None] = []
@@ -150,7 +150,11 @@ def _project(select: Select, filled: Filled) -> _Parts:
 
 
 def _evaluate(
-    select: Select, filled: Filled, cost: CostInfo | None, sealed: Sealed, slopes: bool = False
+    select: Select,
+    filled: NoisySelect,
+    cost: CostInfo | None,
+    sealed: SealedConnection,
+    slopes: bool = False,
 ) -> _Parts:
     shell = select.query.shell
     width = law(cost.noise).interval if cost is not None else 0.0
@@ -171,10 +175,10 @@ def _evaluate(
 
 def _put_together(
     item: Compiled,
-    filled: Sequence[Filled],
+    filled: Sequence[NoisySelect],
     cost: CostInfo | None,
-    sealed: Sealed,
-    joint: Joint,
+    sealed: SealedConnection,
+    joint: StatementNumbers,
 ) -> _Parts:
     """Run the outer query of a statement over the results of its selects."""
     outer = item.outer
@@ -220,7 +224,9 @@ def _noisy_table(select: Select, parts: _Parts) -> dict[str, tuple[str, Sequence
     return columns
 
 
-def _fill_cells(select: Select, filled: Filled, width: float, sealed: Sealed) -> None:
+def _fill_cells(
+    select: Select, filled: NoisySelect, width: float, sealed: SealedConnection
+) -> None:
     shell = select.query.shell
     kinds = cell_kinds(shell, select.types, select.kinds)
     values: dict[str, Sequence[object]] = {

@@ -33,7 +33,7 @@ from dpsql.files import (
     trouble_of,
 )
 from dpsql.forks import awaited, fresh
-from dpsql.interrupts import AGAIN, HeldLock
+from dpsql.interrupts import AGAIN, InterruptibleLock
 from dpsql.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class File:
             keep_private(self.path)
         name = self.path.absolute().as_uri() + ("?mode=ro" if closed else "")
         with (
-            HeldLock(self.lock),
+            InterruptibleLock(self.lock),
             closing(
                 sqlite3.connect(name, uri=True, timeout=AGAIN, factory=patient_connections())
             ) as db,
@@ -164,7 +164,7 @@ class File:
             ) from None
 
 
-class Shelf(Generic[T]):
+class StoreTable(Generic[T]):
     """The published objects of one kind, by key: a table of a file, each body with a digest."""
 
     what = "release"
@@ -229,7 +229,9 @@ class Shelf(Generic[T]):
     def _opened(self, key: str, body: bytes, digest: str) -> T:
         if _digest(key, body) != digest:
             raise ValueError("digest")
-        with HeldLock(self._lock):  # the sessions of a site share what is decoded, and do it once
+        with InterruptibleLock(
+            self._lock
+        ):  # the sessions of a site share what is decoded, and do it once
             known = self._decoded.get(digest)
             if known is None:
                 thing = self._decode(body)
@@ -251,7 +253,7 @@ Named: TypeAlias = "dict[str, Release]"
 """Releases by their names."""
 
 
-class Stored(NamedTuple):
+class StoredReleases(NamedTuple):
     """The release of an identical request; else that which answered one last, and the newest.
 
     ``answered`` are the newest that have answered other requests; ``changes`` is how often the file
@@ -265,7 +267,7 @@ class Stored(NamedTuple):
     answered: frozenset[str] = frozenset()
 
 
-class Releases(Shelf[Release]):
+class Releases(StoreTable[Release]):
     """Releases, by what they measured and what they have answered too; the last are kept decoded.
 
     A release holds the noisy integers, the strategy that measured them and the noise scales: enough
@@ -314,7 +316,7 @@ class Releases(Shelf[Release]):
         may: Callable[[Sequence[PartFacts]], bool] = bool,
         *,
         own: bool = True,
-    ) -> Stored:
+    ) -> StoredReleases:
         """Find releases that may answer a request, the newest first.
 
         The newest measured all of the scopes of a kind. Those that are known by now to be about
@@ -327,11 +329,11 @@ class Releases(Shelf[Release]):
             own: without it releases of others alone.
         """
 
-        def load(db: sqlite3.Connection) -> Stored:
+        def load(db: sqlite3.Connection) -> StoredReleases:
             for name in names if own else ():
                 same = self._load(db, name)
                 if same is not None:
-                    return Stored(same, {}, {})
+                    return StoredReleases(same, {}, {})
             linked = db.execute(
                 f"SELECT release FROM implied WHERE request IN ({_marks(names)})", names
             )
@@ -355,10 +357,10 @@ class Releases(Shelf[Release]):
             asked = f"SELECT DISTINCT release FROM implied WHERE release IN ({_marks([*latest])})"
             others = db.execute(asked, [*latest]) if latest else ()
             answered = frozenset(name for (name,) in others)
-            return Stored(None, found[0], latest, answered=answered)
+            return StoredReleases(None, found[0], latest, answered=answered)
 
         stored, count = self.file.read_with_count(load)
-        return (stored or Stored(None, {}, {}))._replace(changes=count)
+        return (stored or StoredReleases(None, {}, {}))._replace(changes=count)
 
     def _named(self, db: sqlite3.Connection, rows: Iterable[tuple[str]]) -> Named:
         found = {name: self._load(db, name) for (name,) in rows}
@@ -419,7 +421,7 @@ class Releases(Shelf[Release]):
             raise
 
 
-class LearnedModels(Shelf["Synthetic"]):
+class LearnedModels(StoreTable["Synthetic"]):
     """Models, each under the name of the request that it was learned for."""
 
     what = "model"
@@ -444,7 +446,7 @@ class SyntheticTables(LearnedModels):
         raise AssertionError
 
 
-class Domains(Shelf[Discovered]):
+class Domains(StoreTable[Discovered]):
     """Domains and bounds that were found, by the head of the entry that paid for each."""
 
     what = "domain"
@@ -472,7 +474,7 @@ class Store:
         )
         self._files = answers, models
         self.releases = Releases(answers, "release", encode, decode)
-        self.clipped = Shelf[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
+        self.clipped = StoreTable[ClippedSums](answers, "clipped", encode_clipped, decode_clipped)
         self.learned = LearnedModels(models, "learned", _encode_model, _decode_model)
         self.tables = SyntheticTables(models, "synthetic", _encode_model, _decode_model)
         self.domains = Domains(models, "domain", encode_found, decode_found)

@@ -20,7 +20,7 @@ from dpsql.pgm.measurements import Model
 from dpsql.records import dataclass, replace
 
 _KINDS = {
-    "factored": "dpsql.learn.factored:Factored",
+    "factored": "dpsql.learn.factored:FactoredModel",
     "graphical": "dpsql.pgm.model:GraphicalModel",
     "mixture": "dpsql.learn.relaxed:ProductMixture",
     "rap": "dpsql.learn.relaxed:ProductMixture",

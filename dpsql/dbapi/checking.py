@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dpsql.catalog import Table
 from dpsql.catalog.domain import Values
 from dpsql.catalog.read import read_catalog
-from dpsql.engine.matrix import Measuring
+from dpsql.engine.matrix import MeasuringStep
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import require_epsilon
 from dpsql.errors import DatabaseError, ProgrammingError, printable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSource:
     """Facts of a source once it opens: its kind, and the type family of every column."""
 
     table: Table
@@ -87,7 +87,7 @@ class Estimates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counting(Measuring):
+class CountingStep(MeasuringStep):
     """The step that counts: no statement asks for it."""
 
     counts: Plan
@@ -123,7 +123,7 @@ def chosen_tables(path: str | os.PathLike[str], name: str | None) -> tuple[Table
 
 def examine(
     tables: Sequence[Table], known: Mapping[str, Table] | None = None
-) -> Iterator[Opened | Figures | DatabaseError]:
+) -> Iterator[OpenedSource | Figures | DatabaseError]:
     """Open every source, and read those of private tables: their exact figures.
 
     ``known`` are all tables of the catalog, which rows may refer to. A source that does not open
@@ -137,7 +137,7 @@ def examine(
     for table in tables:
         try:
             if table.public:
-                yield Opened(table, *inspect_source(table))
+                yield OpenedSource(table, *inspect_source(table))
             else:
                 yield inspect_rows(table, known)
         except DatabaseError as error:
@@ -210,7 +210,7 @@ def estimate_left_out(
     engine = connection.engine
     terms = connection.terms.with_values({"epsilon": epsilon})
     plan = plan_estimate(engine, tables, require_epsilon(terms))
-    release, free = engine.settle(Counting(plan))
+    release, free = engine.settle(CountingStep(plan))
     found = []
     for part, values in zip(plan.parts, release.values, strict=True):
         (answer,) = part.estimate(values).answers([Product({})])

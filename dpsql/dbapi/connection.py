@@ -36,7 +36,7 @@ from dpsql.dbapi.script import (
     plan_offered,
     refuse_unknown,
 )
-from dpsql.engine.charges import Charges, Rehearsed, interruptible
+from dpsql.engine.charges import Charges, DryRunDone, interruptible
 from dpsql.engine.defects import told
 from dpsql.engine.engine import Engine
 from dpsql.engine.granted_files import NOTHING, GrantedFiles, grant, grant_here
@@ -68,7 +68,7 @@ from dpsql.privacy.budget.ledger import Entry as LedgerEntry
 from dpsql.privacy.budget.ledger import Status as BudgetStatus
 from dpsql.privacy.doors.vaults import refuse_unreadable, share_room
 from dpsql.records import replace
-from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
 from dpsql.sql.text.lexemes import MAX_STATEMENT, split_statements
 from dpsql.sql.text.lexemes import split_script as _split_script
 from dpsql.sql.text.parse import QUERY, Statement
@@ -350,7 +350,7 @@ class Connection(Exceptions):
         self.engine.rehearses = True
         try:
             self.executescript(sql)
-        except Rehearsed:
+        except DryRunDone:
             pass
         finally:
             self.engine.rehearses = False
@@ -581,7 +581,9 @@ class Cursor(Fetching):
         )
 
     def _terms_with(self, options: dict[str, object]) -> Terms:
-        known = {key: value for key, value in options.items() if key in taken_by(Taker.EXECUTE)}
+        known = {
+            key: value for key, value in options.items() if key in taken_by(OptionPlace.EXECUTE)
+        }
         refuse_unknown({key: value for key, value in options.items() if key not in known})
         return self.connection.terms.with_values(known)
 

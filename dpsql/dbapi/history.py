@@ -10,12 +10,12 @@ from dpsql.catalog.read import read_catalog
 from dpsql.errors import CatalogError, LedgerError
 from dpsql.privacy.budget.curator_acts import anchor_folder, ledger_file, open_ledger, user_folder
 from dpsql.privacy.budget.hash_chain import Entry as LedgerEntry
-from dpsql.privacy.budget.history import Moment, moments, read_entries
+from dpsql.privacy.budget.history import HistoryEntry, moments, read_entries
 from dpsql.privacy.budget.status import Status as BudgetStatus
 from dpsql.privacy.budget.status import status_of
 from dpsql.records import dataclass
 
-__all__ = ["Moment", "PastEntries", "history_of", "read_past"]
+__all__ = ["HistoryEntry", "PastEntries", "history_of", "read_past"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class PastEntries:
     ``status`` is None where the entries contradict each other.
     """
 
-    moments: tuple[Moment, ...]
+    moments: tuple[HistoryEntry, ...]
     status: BudgetStatus | None
     problem: CatalogError | LedgerError | None
 
 
-def history_of(entries: Sequence[LedgerEntry]) -> tuple[Moment, ...]:
+def history_of(entries: Sequence[LedgerEntry]) -> tuple[HistoryEntry, ...]:
     """The history that some entries tell."""
     return moments(entries)
 

@@ -26,7 +26,7 @@ MOST_VALUES_KEPT = 20_000
 """Numbers of one answer that is kept: larger ones are asked for less often, and fill the memory."""
 
 
-class Repetitions:
+class FreeAnswers:
     """Free answers to single statements, by all that they follow from.
 
     That is the text, the day, the terms of the session, what is stored, and the version of the

@@ -19,9 +19,9 @@ from dpsql.sql.text.lexemes import lex, split_statements
 from dpsql.sql.text.parse import Statement, parse
 
 if TYPE_CHECKING:
-    from dpsql.engine.discover import Finding
+    from dpsql.engine.discover import DiscoveryJob
     from dpsql.engine.explanation import Explanation, Row
-    from dpsql.engine.learn import LearningTable
+    from dpsql.engine.learn import SyntheticTableJob
     from dpsql.sql.text.create_domain import Search
     from dpsql.sql.text.synthetic import Creation
 
@@ -48,7 +48,9 @@ def changes_domains(statement: Statement) -> bool:
     return statement.kind in ("find", "forget") and not statement.explain
 
 
-def plan_offered(planner: Planner, creation: Creation, terms: Terms) -> tuple[LearningTable, bool]:
+def plan_offered(
+    planner: Planner, creation: Creation, terms: Terms
+) -> tuple[SyntheticTableJob, bool]:
     """The run that makes a synthetic table, and whether its epsilon was assumed.
 
     Raises: as ``plan_table``.
@@ -60,7 +62,7 @@ def plan_offered(planner: Planner, creation: Creation, terms: Terms) -> tuple[Le
     return plan_table(planner, creation, offered), assumed
 
 
-def offered_search(planner: Planner, search: Search, terms: Terms) -> tuple[Finding, bool]:
+def offered_search(planner: Planner, search: Search, terms: Terms) -> tuple[DiscoveryJob, bool]:
     """The release of a domain or of bounds, and whether its epsilon was assumed.
 
     Raises: as ``plan_search``.

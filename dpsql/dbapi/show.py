@@ -18,7 +18,7 @@ from dpsql.errors import DataUnavailable, ProgrammingError, decimal_text, printa
 from dpsql.privacy.budget.curator_acts import SCRATCH, analyst_name, nested_name
 from dpsql.privacy.budget.hash_chain import budget_text
 from dpsql.privacy.budget.ledger import Entry, Status
-from dpsql.privacy.budget.status import Nested
+from dpsql.privacy.budget.status import NestedBudget
 from dpsql.records import replace
 from dpsql.relation.row_view import left_out
 from dpsql.settings.table import SETTINGS
@@ -148,7 +148,7 @@ def _own_rows(engine: Engine, status: Status, analyst: str) -> list[tuple[Any, .
     return [*rows, ("requests", str(inner.entries)), ("ledger", status.ledger_id)]
 
 
-def _nested_rows(name: str, inner: Nested, gaussian: bool) -> list[tuple[Any, ...]]:
+def _nested_rows(name: str, inner: NestedBudget, gaussian: bool) -> list[tuple[Any, ...]]:
     found = [
         (f"total epsilon of {name}", decimal_text(inner.total_epsilon)),
         (f"largest epsilon of one more request on {name}", decimal_text(inner.remaining_epsilon)),

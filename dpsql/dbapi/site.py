@@ -12,11 +12,11 @@ from weakref import WeakSet
 from dpsql.catalog import Catalog
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection, open_catalog
-from dpsql.dbapi.repetitions import Repetitions
+from dpsql.dbapi.repetitions import FreeAnswers
 from dpsql.engine.engine import Engine
 from dpsql.engine.terms import Terms
 from dpsql.errors import LedgerError
-from dpsql.interrupts import HeldLock
+from dpsql.interrupts import InterruptibleLock
 from dpsql.privacy.budget.curator_acts import anchor_folder, find_analyst, ledger_files
 from dpsql.records import replace
 
@@ -32,7 +32,7 @@ class Site:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.engine = Engine(catalog, anchor_folder(catalog))
-        self.repeats = Repetitions(ledger_files(catalog))
+        self.repeats = FreeAnswers(ledger_files(catalog))
         self._past: WeakSet[Any] = WeakSet()
         self._read_at = _time_of(catalog.path)
         self._lock = threading.Lock()
@@ -54,12 +54,12 @@ class Site:
         """
         return self.admit(analyst)[0]
 
-    def admit(self, analyst: str | None) -> tuple[Connection, Repetitions]:
+    def admit(self, analyst: str | None) -> tuple[Connection, FreeAnswers]:
         """A connection, and the repetitions of the catalog that it is on. Raises: as ``connect``.
 
         The catalog is read anew where a curator has changed it.
         """
-        with HeldLock(self._lock):
+        with InterruptibleLock(self._lock):
             try:
                 return self._connect(analyst), self.repeats
             except LedgerError as error:
@@ -102,7 +102,7 @@ class Site:
             self._past.add(vaults)
             vaults.close_unused()
         self.catalog, self.engine = catalog, engine
-        self.repeats = Repetitions(ledger_files(catalog))
+        self.repeats = FreeAnswers(ledger_files(catalog))
 
     def close(self) -> None:
         """Close the ledger and let go of the rows."""

@@ -33,7 +33,7 @@ DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class UpgradedRequest:
     """A request of the ledger as this version would take it, were it asked again.
 
     ``entries`` are those that paid for it, one for each of its steps. ``epsilon`` is what would be
@@ -52,7 +52,7 @@ class Again:
         return self.refusal is None and self.epsilon == 0
 
 
-def asked_again(path: str | os.PathLike[str]) -> Iterator[Again]:
+def asked_again(path: str | os.PathLike[str]) -> Iterator[UpgradedRequest]:
     """Forecast every request that a ledger was charged for, each once, on the terms that it notes.
 
     These are its statements, the analyst, epsilon and noise, and the delta of what was released;
@@ -87,7 +87,7 @@ class _Asking:
         for each in (self._curator, *self._open.values()):
             each.close()
 
-    def all(self) -> Iterator[Again]:
+    def all(self) -> Iterator[UpgradedRequest]:
         """Every request, oldest first."""
         debits = [e for e in self._curator.entries() if e.kind == "debit" and e.state != "failed"]
         for _, found in itertools.groupby(debits, key=_cause):
@@ -96,7 +96,7 @@ class _Asking:
             for analyst in [own] if own else list(self._curator.catalog.analysts) or [""]:
                 yield from self._run(run, analyst)
 
-    def _run(self, run: Sequence[LedgerEntry], analyst: str) -> Iterator[Again]:
+    def _run(self, run: Sequence[LedgerEntry], analyst: str) -> Iterator[UpgradedRequest]:
         """Entries with the same statements one after another: steps of one request, or several."""
         if len(run) > 1:
             whole = self._ask(run, analyst)
@@ -109,16 +109,16 @@ class _Asking:
                 self._told.add(terms)
                 yield self._ask([entry], analyst)
 
-    def _ask(self, run: Sequence[LedgerEntry], analyst: str) -> Again:
+    def _ask(self, run: Sequence[LedgerEntry], analyst: str) -> UpgradedRequest:
         places, sql = tuple(entry.seq for entry in run), run[0].sql
         if len(run) == 1 and places[0] in self._kept and CREATED.match(sql):
-            return Again(places, analyst, sql)  # what has a name is there
+            return UpgradedRequest(places, analyst, sql)  # what has a name is there
         try:
             _refuse_untold(run[0])
             told = self._on_terms_of(self._connected(analyst), run)
         except Error as error:
-            return Again(places, analyst, sql, refusal=error)
-        return Again(places, analyst, sql, Fraction(0) if told.free else told.epsilon)
+            return UpgradedRequest(places, analyst, sql, refusal=error)
+        return UpgradedRequest(places, analyst, sql, Fraction(0) if told.free else told.epsilon)
 
     def _on_terms_of(self, connection: Connection, run: Sequence[LedgerEntry]) -> Explanation:
         usual, noise = connection.terms, run[0].noise

@@ -14,7 +14,7 @@ from dpsql.learn.candidates import attributes_of
 from dpsql.learn.mechanism_choice import Metric
 from dpsql.learn.task import Task, make_task
 from dpsql.pgm.measurements import Query
-from dpsql.plan.request import Planned, Request, expected_error, make_plan
+from dpsql.plan.request import PlannedRequest, Request, expected_error, make_plan
 from dpsql.privacy.budget.accounting import budget_for
 from dpsql.settings.rounds import AUTO, Rounds
 from dpsql.strategy.noise_law import Noise, admitted, law
@@ -26,7 +26,7 @@ MOST_ADVISED = 2_000
 """Most queries for which a forecast looks at the alternatives."""
 
 
-def advise(request: Request, planned: Planned, forecast: Explanation) -> Explanation:
+def advise(request: Request, planned: PlannedRequest, forecast: Explanation) -> Explanation:
     """Add one line when public facts favour an adaptive mechanism over the plan that was made."""
     plan = planned.plan
     if request.mechanism != "auto":

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from dpsql.errors import Interrupted, OperationalError, decimal_text
-from dpsql.interrupts import Held, Watched, check
+from dpsql.interrupts import HoldInterrupts, InterruptWatch, check
 from dpsql.privacy.budget.accounting import Cost
 from dpsql.privacy.budget.hash_chain import Cause
 from dpsql.privacy.budget.ledger import Ledger, Receipt
@@ -17,7 +17,7 @@ from dpsql.records import dataclass, replace
 T = TypeVar("T")
 
 
-class Rehearsed(BaseException):
+class DryRunDone(BaseException):
     """A run was taken as far as its first charge, and nothing refused it; no fault of anybody."""
 
 
@@ -75,7 +75,7 @@ class Charges:
         Raises: as ``Ledger.debit`` and the work; KeyboardInterrupt before the debit, where nothing
         is charged, or after all of it.
         """
-        with Held():
+        with HoldInterrupts():
             check()
             self.begun += 1
             receipt = ledger.debit(cost, fingerprint, version, within, Cause(asked, self.source))
@@ -108,7 +108,7 @@ def interruptible(work: Callable[[], T], charges: Charges) -> T:
     """
     before = replace(charges)
     try:
-        with Watched() as watch:
+        with InterruptWatch() as watch:
             try:
                 return work()
             except Exception:

@@ -12,17 +12,17 @@ import numpy as np
 
 from dpsql.answer.clipped import ClippedSums, number_text, rounded_text
 from dpsql.answer.result import Result
-from dpsql.answer.shell import Filled, build_result
-from dpsql.answer.store import Shelf
+from dpsql.answer.shell import NoisySelect, build_result
+from dpsql.answer.store import StoreTable
 from dpsql.catalog import Table
 from dpsql.engine.explanation import ColumnForecast, Explanation, Row, StatementForecast
-from dpsql.engine.job import Looking, Price, price_of_run, without_cells
+from dpsql.engine.job import AdaptiveJob, Price, price_of_run, without_cells
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms, require_epsilon
 from dpsql.errors import DataError, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.learn.batches import SumAnswers, answer_sum, answer_sums
 from dpsql.learn.design import Algorithm, SumBatch
-from dpsql.learn.summed import Summed, read_summed
+from dpsql.learn.summed import SummedMeasure, read_summed
 from dpsql.learn.thresholds import (
     AGAIN,
     BATCH_ROWS,
@@ -76,12 +76,12 @@ _batches: dict[bytes, SumBatch] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clipping(Looking[ClippedSums]):
+class ClippingJob(AdaptiveJob[ClippedSums]):
     """One run that clips and sums, and its price: public facts only."""
 
     item: Compiled
     table: Table
-    summed: Summed
+    summed: SummedMeasure
     algorithm: Algorithm
     rule: Threshold
     noise: Noise
@@ -100,7 +100,7 @@ class Clipping(Looking[ClippedSums]):
         """The price of the run."""
         return price_of_run(self.run, self.epsilon)
 
-    def shelf(self, planner: Planner) -> Shelf[ClippedSums]:
+    def shelf(self, planner: Planner) -> StoreTable[ClippedSums]:
         """Return the shelf of clipped sums."""
         return planner.store.clipped
 
@@ -181,7 +181,7 @@ class Clipping(Looking[ClippedSums]):
     def results(self, planner: Planner, found: ClippedSums, free: bool) -> tuple[Result, ...]:
         """The answer to the statement, with what has to be said about it."""
         variance = np.square(found.stddev)
-        filled = Filled((Vector.of(found.values),), {(0, 0): variance})
+        filled = NoisySelect((Vector.of(found.values),), {(0, 0): variance})
         plain = build_result(self.item, [filled], found.cost(free), found.proof, planner.sealed)
         standing = notes_of(self.item, find_views([self.item]))
         notes = (*found.notes(self.summed.column, free), *self.item.decided, *standing)
@@ -365,7 +365,7 @@ def find_clipped(workload: Sequence[Compiled]) -> Compiled | None:
     return item
 
 
-def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
+def plan_clipping(item: Compiled, terms: Terms) -> ClippingJob:
     """Read a statement with a clip and choose noise, rule and shares of the budget.
 
     Raises: NotSupportedError, ProgrammingError; DataError (E_EPSILON, E_DELTA).
@@ -386,7 +386,7 @@ def plan_clipping(item: Compiled, terms: Terms) -> Clipping:
     method = "none" if summed.given else item.truncation.rule
     rule = _rule(cast("Method", method), summed, table, noise)
     facts = (noise, amount, epsilon, terms.delta, terms.fresh)
-    return Clipping(item, table, summed, algorithm, rule, *facts)
+    return ClippingJob(item, table, summed, algorithm, rule, *facts)
 
 
 def contradict(item: Compiled, mechanism: str = "auto") -> None:
@@ -462,12 +462,12 @@ def rule_of_batch(method: Method, top: int, unit: int, noise: Noise) -> Threshol
     return replace(make_rule(method, top, 2, unit, noise), rows=BATCH_ROWS * unit)
 
 
-def _rule(method: Method, summed: Summed, table: Table, noise: Noise) -> Threshold:
+def _rule(method: Method, summed: SummedMeasure, table: Table, noise: Noise) -> Threshold:
     rule_of = rule_of_batch if summed.is_batch else rule_of_one
     return rule_of(method, summed.top, table.unit.max_rows, noise)
 
 
-def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:
+def _noise(summed: SummedMeasure, algorithm: Algorithm, terms: Terms, epsilon: Fraction) -> Noise:
     """The noise law that is asked for, or the one of the smaller expected error."""
     noises = admitted(terms.noise, terms.delta)
     if len(noises) == 1:
@@ -480,7 +480,7 @@ def _noise(summed: Summed, algorithm: Algorithm, terms: Terms, epsilon: Fraction
     return min(noises, key=lambda noise: errors[noise])
 
 
-def _batch(summed: Summed, noise: Noise) -> SumBatch:
+def _batch(summed: SummedMeasure, noise: Noise) -> SumBatch:
     """The batch of queries, with the strategies that were found for it before."""
     shape = str((noise, summed.queries.shape)).encode()
     arrays = (np.ascontiguousarray(summed.values), np.ascontiguousarray(summed.queries))
@@ -498,7 +498,7 @@ def _variance(noise: Noise, amount: Fraction, rows_per_unit: int) -> float:
     return rows_per_unit**2 * law(noise).unit_variance(float(amount))
 
 
-def _unit_error(summed: Summed, algorithm: Algorithm, noise: Noise) -> float:
+def _unit_error(summed: SummedMeasure, algorithm: Algorithm, noise: Noise) -> float:
     """The total squared error at a noise of variance one, nothing clipped."""
     unit = float(summed.unit) ** 2
     if summed.measure is not None:

@@ -18,7 +18,7 @@ from dpsql.answer.clipped import ClippedSums, number_text
 from dpsql.answer.codec import Release
 from dpsql.answer.postprocess import check_methods
 from dpsql.answer.result import CostInfo, Result
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import StoreTable
 from dpsql.catalog import Table
 from dpsql.engine.clip import (
     AT_BOUND,
@@ -33,8 +33,8 @@ from dpsql.engine.clip import (
 )
 from dpsql.engine.clip_column import groups_of, read_column, refuse, summing, worst_ratio
 from dpsql.engine.explanation import ColumnForecast
-from dpsql.engine.job import Doors, Looking, Price, price_of_plan, price_of_run, without_cells
-from dpsql.engine.matrix import Asking
+from dpsql.engine.job import AdaptiveJob, Doors, Price, price_of_plan, price_of_run, without_cells
+from dpsql.engine.matrix import WorkloadJob
 from dpsql.engine.planner import Planner
 from dpsql.errors import (
     DataError,
@@ -64,7 +64,7 @@ CHOSEN = ("svt", "svt-ratio", "recursive", "quantile", "approx-bounds")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClippedWorkload(Looking[ClippedSums]):
+class ThresholdJob(AdaptiveJob[ClippedSums]):
     """One search for the threshold of a workload, and what it and the rest cost.
 
     Public facts only. ``amount`` is the epsilon (Laplace) or rho (Gaussian) of the search, ``rest``
@@ -142,7 +142,7 @@ class ClippedWorkload(Looking[ClippedSums]):
         """The price of the threshold."""
         return price_of_run(self.run, self.epsilon)
 
-    def shelf(self, planner: Planner) -> Shelf[ClippedSums]:
+    def shelf(self, planner: Planner) -> StoreTable[ClippedSums]:
         """Return the shelf of thresholds."""
         return planner.store.clipped
 
@@ -179,7 +179,7 @@ class ClippedWorkload(Looking[ClippedSums]):
             return self.request.epsilon
         return amount if law(self.noise).is_pure else epsilon_for(amount, self.delta)
 
-    def again(self, paid: Fraction) -> ClippedWorkload:
+    def again(self, paid: Fraction) -> ThresholdJob:
         """The second search, for the part that was kept back; ``paid`` is charged now, not before.
 
         Raises: DataError (E_EPSILON).
@@ -200,7 +200,7 @@ class ClippedWorkload(Looking[ClippedSums]):
 
     def following(
         self, planner: Planner, found: ClippedSums, free: bool
-    ) -> ClippedWorkload | AskingCut:
+    ) -> ThresholdJob | ClippedWorkloadJob:
         """The answers, clipped at the threshold, for the rest of the budget; or a second search."""
         paid = self.paid + (NOTHING if free else self.amount)
         if not found.levels:
@@ -208,7 +208,9 @@ class ClippedWorkload(Looking[ClippedSums]):
         cut = self.cut(found.levels[0])
         cuts = [cut if chooses(item) else None for item in self.request.statements]
         rest = self.rest_of(planner.cut(self.request.statements, cuts))
-        return AskingCut(rest, self.reuse, cutting=self, threshold=found, was_known=free, paid=paid)
+        return ClippedWorkloadJob(
+            rest, self.reuse, cutting=self, threshold=found, was_known=free, paid=paid
+        )
 
     def results(self, planner: Planner, found: ClippedSums, free: bool) -> tuple[Result, ...]:
         """No results yet: the workload that is clipped at the threshold has them."""
@@ -221,13 +223,13 @@ class ClippedWorkload(Looking[ClippedSums]):
             return self.again(NOTHING).explain(planner, assumed)
         if known is None:
             most = self.again(NOTHING) if self.rule.again and not self.missed else self
-            rest = Asking(most.rest_of(self.request.statements), self.reuse)
+            rest = WorkloadJob(most.rest_of(self.request.statements), self.reuse)
             whole, times, told = self._with_rows_above(rest.forecast(planner, assumed), most.rest)
             details = (*self.details(times, told), *whole.details)
             epsilon = self.epsilon_of(self.amount + self.rest)
             return replace(whole, epsilon=epsilon, free=False, entry=None, details=details)
         found = self.following(planner, known, True)
-        assert isinstance(found, AskingCut)
+        assert isinstance(found, ClippedWorkloadJob)
         forecast = found.forecast(planner, assumed)
         level = number_text(known.levels[0])
         line = ("threshold", f"{level}, from entry {known.receipt[1]} of the ledger, free")
@@ -326,13 +328,13 @@ def _part(share: Fraction, whole: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AskingCut(Asking):
+class ClippedWorkloadJob(WorkloadJob):
     """The step after a threshold: the ordinary plan, with values clipped there.
 
     ``paid`` is what of the search, or both, is charged now, not before.
     """
 
-    cutting: ClippedWorkload
+    cutting: ThresholdJob
     threshold: ClippedSums
     was_known: bool
     paid: Fraction
@@ -340,7 +342,7 @@ class AskingCut(Asking):
     def results(self, planner: Planner, found: Release, free: bool) -> tuple[Result, ...]:
         """The answers, with what both steps cost, and what has to be said about the threshold."""
         # A class with slots is another one than its methods were written in.
-        results = super(AskingCut, self).results(planner, found, free)  # noqa: UP008
+        results = super(ClippedWorkloadJob, self).results(planner, found, free)  # noqa: UP008
         pairs = zip(self.cutting.request.statements, results, strict=True)
         return tuple(self._with_threshold(item, result) for item, result in pairs)
 
@@ -387,7 +389,7 @@ def read_level(item: Compiled) -> Cut | None:
     return Cut(table.name.casefold(), column.name.casefold(), float(clip.level))
 
 
-def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> ClippedWorkload:
+def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> ThresholdJob:
     """Read the workload's measure and split its budget between the threshold and the answers.
 
     Raises: NotSupportedError, ProgrammingError, with a hint; DataError (E_EPSILON).
@@ -420,7 +422,7 @@ def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Clipped
         _part(rule.again, whole)  # what could not be searched for again is refused here
     rows = request.views[table.name.casefold()]
     facts = (table, measure, within, rule, noise, amount, whole - amount, request.delta, rows)
-    return ClippedWorkload(request, reuse, *facts)
+    return ThresholdJob(request, reuse, *facts)
 
 
 def _hull(terms: Sequence[Term]) -> tuple[Cells, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from dpsql.algebra.blocks import Dense
 from dpsql.answer.discovered import Discovered, current
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result, listing, message
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import StoreTable
 from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
 from dpsql.catalog.composite_keys import MOST_PARTS, joint_column, parts_of
@@ -48,7 +48,7 @@ THERE = "{} {} was found before: free"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Finding(Job[Discovered]):
+class DiscoveryJob(Job[Discovered]):
     """The search for keys or for bounds: a column, its price, and where what is found is kept."""
 
     search: Search
@@ -64,7 +64,7 @@ class Finding(Job[Discovered]):
         """The statement, as the ledger notes it."""
         return (self.search.text,)
 
-    def shelf(self, planner: Planner) -> Shelf[Discovered]:
+    def shelf(self, planner: Planner) -> StoreTable[Discovered]:
         """Return the shelf of domains."""
         return planner.store.domains
 
@@ -191,7 +191,7 @@ NO_BIN = "rows whose {} is not a number from {:g} to {:g} are left out"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FindingKeys(Finding):
+class KeyDiscoveryJob(DiscoveryJob):
     """CREATE DOMAIN: the keys that enough privacy units have."""
 
     chance: Fraction
@@ -244,7 +244,7 @@ class FindingKeys(Finding):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FindingBounds(Finding):
+class BoundDiscoveryJob(DiscoveryJob):
     """CREATE BOUNDS: powers of two between which the values of a measure lie, but for a few."""
 
     @property
@@ -344,7 +344,9 @@ def found_before(planner: Planner, search: Search) -> Discovered | None:
     return next((e for e in known if (e.table, {*e.parts}, e.what) == place), None)
 
 
-def plan_search(planner: Planner, search: Search, terms: Terms) -> FindingKeys | FindingBounds:
+def plan_search(
+    planner: Planner, search: Search, terms: Terms
+) -> KeyDiscoveryJob | BoundDiscoveryJob:
     """Read CREATE DOMAIN or CREATE BOUNDS: a function of public facts only.
 
     Raises: ProgrammingError, DataError.
@@ -361,7 +363,7 @@ def plan_search(planner: Planner, search: Search, terms: Terms) -> FindingKeys |
             _refuse("E_SETTING", "bounds need no discovery_delta", "leave it out")
         noise = LAPLACE.name if terms.noise == AUTO else terms.noise
         amount = _amount(noise, epsilon, terms.delta)
-        return FindingBounds(search, table, column, noise, epsilon, amount, terms.fresh)
+        return BoundDiscoveryJob(search, table, column, noise, epsilon, amount, terms.fresh)
     assert column.sought is not None
     most = column.sought.max_keys
     noise = terms.noise
@@ -382,7 +384,7 @@ def plan_search(planner: Planner, search: Search, terms: Terms) -> FindingKeys |
             hint="discovery_delta in [budget], a part of delta: half of it, for instance",
         )
     amount = _amount(noise, epsilon, terms.delta)
-    return FindingKeys(search, table, column, noise, epsilon, amount, terms.fresh, part)
+    return KeyDiscoveryJob(search, table, column, noise, epsilon, amount, terms.fresh, part)
 
 
 def _amount(noise: Noise, epsilon: Fraction, delta: Fraction) -> Fraction:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpsql.answer.numbers import DRAFT
 from dpsql.answer.result import Result
 from dpsql.catalog import Catalog, Table
-from dpsql.engine.charges import Rehearsed
+from dpsql.engine.charges import DryRunDone
 from dpsql.engine.disk_space import PLENTY, refuse_full
 from dpsql.engine.granted_files import NOTHING, GrantedFiles
 from dpsql.engine.job import Charge, Job, Price, Step
@@ -172,7 +172,7 @@ class Engine(Planner):
 
         Guarantee: all that can be refused is refused before the debit, which is durable before
         noise is drawn; an interrupt waits until what was paid for is stored.
-        Raises: Rehearsed in place of the debit, where that is all that is wanted.
+        Raises: DryRunDone in place of the debit, where that is all that is wanted.
         """
         price, vaults = step.price, self._declared_vaults
         doors = Membrane(self, self.ledger, vaults)
@@ -187,7 +187,7 @@ class Engine(Planner):
         is_long = step.is_long and not self._is_alone
         with vaults.lent(*reads, is_long) as lent:
             if self.rehearses:
-                raise Rehearsed
+                raise DryRunDone
             facts = (price.fingerprint, lent.versions(price.tables), charge.within)
             with self.charges.paid(self.ledger, charge.cost, *facts, step.asked) as receipt:
                 return step.keep(

@@ -20,7 +20,7 @@ from dpsql.plan.plan import Plan
 from dpsql.plan.request import Request
 from dpsql.plan.target import Readings
 from dpsql.records import dataclass
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.sql.compiled import Answer, Compiled, Select
 from dpsql.vectors import Vector
 from dpsql.workload.layout import Place
@@ -58,7 +58,7 @@ class DemandedColumn:
 
 
 def worst_ratio(
-    request: Request, plan: Plan, readings: Readings, sealed: Sealed | None = None
+    request: Request, plan: Plan, readings: Readings, sealed: SealedConnection | None = None
 ) -> float:
     """The largest error, as a multiple of what its statement demands at most.
 
@@ -86,7 +86,7 @@ def worst_ratio(
 
 
 def _ratio(
-    request: Request, index: int, plan: Plan, readings: Readings, sealed: Sealed | None
+    request: Request, index: int, plan: Plan, readings: Readings, sealed: SealedConnection | None
 ) -> float | None:
     item, ratios = request.statements[index], []
     variances = read_variances(request, readings, dict(enumerate(plan.forecasts)))
@@ -132,7 +132,7 @@ def foresee(
     index: int,
     plan: Plan,
     readings: Readings,
-    sealed: Sealed,
+    sealed: SealedConnection,
     variances: Mapping[Place, Floats] | None = None,
 ) -> tuple[DemandedColumn, ...]:
     """Return what is known of the noisy columns of a statement at public reference values."""
@@ -220,7 +220,7 @@ def _of_term(select: Select, term: Term, level: float) -> float:
 
 
 def told(
-    request: Request, plan: Plan, readings: Readings, sealed: Sealed, most: int
+    request: Request, plan: Plan, readings: Readings, sealed: SealedConnection, most: int
 ) -> tuple[Row, ...]:
     """The rows of a forecast about errors that are demanded: what they are at, column by column."""
     rows: list[Row] = []

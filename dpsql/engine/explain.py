@@ -25,7 +25,7 @@ from dpsql.engine.explanation import (
 from dpsql.plan.baselines import plain_variance
 from dpsql.plan.limits import plain_cost
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Planned, Request
+from dpsql.plan.request import PlannedRequest, Request
 from dpsql.plan.shown_columns import shown_columns
 from dpsql.plan.target import Readings, reading_variances, view_rows
 from dpsql.records import replace
@@ -45,7 +45,7 @@ SAME = 1e-6
 
 def explain(
     request: Request,
-    planned: Planned | None,
+    planned: PlannedRequest | None,
     assumed: bool,
     remaining: Fraction,
     published: tuple[int, Plan, Readings] | None = None,
@@ -139,7 +139,7 @@ def _is_demanded(item: Compiled) -> bool:
     return item.demands and not (item.is_static or item.is_modelled)
 
 
-def _cut_short(request: Request, planned: Planned | None) -> tuple[Row, ...]:
+def _cut_short(request: Request, planned: PlannedRequest | None) -> tuple[Row, ...]:
     """One line where more strategies would have been tried."""
     if planned is None:
         return ()
@@ -252,7 +252,7 @@ def _ratios(
     return found
 
 
-def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
+def _plain_errors(request: Request, planned: PlannedRequest) -> dict[Place, float]:
     """The standard errors of plain noise on each number, of all together."""
     noise = planned.plan.noise
     asked = [(place, t) for t in request.targets for place in t.asked]
@@ -266,7 +266,7 @@ def _plain_errors(request: Request, planned: Planned) -> dict[Place, float]:
     }
 
 
-def _lower_errors(request: Request, planned: Planned) -> dict[Place, float]:
+def _lower_errors(request: Request, planned: PlannedRequest) -> dict[Place, float]:
     """The least total squared error of every answer asked alone with all of the budget, if known.
 
     Noise is integer, and at a given cost smallest beside the integers that it is added to where
@@ -298,7 +298,7 @@ def cheap_bound(workload: Workload) -> float:
 
 
 def _comparisons(
-    request: Request, planned: Planned, total: float, rows: int, alone: Mapping[Place, float]
+    request: Request, planned: PlannedRequest, total: float, rows: int, alone: Mapping[Place, float]
 ) -> tuple[tuple[str, float], ...]:
     """The same error for simpler mechanisms, when all of the workload is about rows of one table.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from dpsql.answer.result import Result
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import StoreTable
 from dpsql.engine.disk_space import FEW
 from dpsql.engine.planner import Planner
 from dpsql.errors import DataUnavailable
@@ -126,7 +126,7 @@ class Step(ABC, Generic[T]):
         return FEW
 
     @abstractmethod
-    def shelf(self, planner: Planner) -> Shelf[T]:
+    def shelf(self, planner: Planner) -> StoreTable[T]:
         """Return the shelf on which its results are published."""
 
     @abstractmethod
@@ -192,7 +192,7 @@ class Job(Step[T]):
             return None
 
 
-class Looking(Job[T]):
+class AdaptiveJob(Job[T]):
     """A job that looks several times through one handle: an adaptive run."""
 
     __slots__ = ()

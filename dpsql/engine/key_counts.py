@@ -15,10 +15,10 @@ import numpy as np
 
 from dpsql.answer.discovered import CountedKeys, Discovered, room_of
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.shell import Filled, build_result
+from dpsql.answer.shell import NoisySelect, build_result
 from dpsql.catalog import Column, Table
 from dpsql.catalog.catalog import SERVERS
-from dpsql.engine.discover import Finding, FindingKeys
+from dpsql.engine.discover import DiscoveryJob, KeyDiscoveryJob
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.job import Doors
 from dpsql.engine.planner import Planner
@@ -41,7 +41,7 @@ PASSED = "keys of a noisy count below {:,} are not shown: counts near it are too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountingKeys(FindingKeys):
+class CountedKeysJob(KeyDiscoveryJob):
     """The keys whose noisy counts reach a threshold, and these counts."""
 
     rest: Fraction
@@ -127,14 +127,14 @@ def _is_count(aggregate: Aggregate, table: Table) -> bool:
     return aggregate.units or _is_one(table)
 
 
-def counting(first: Finding) -> CountingKeys:
+def counting(first: DiscoveryJob) -> CountedKeysJob:
     """The release that counts the keys that another one would find, for the same budget."""
-    assert isinstance(first, FindingKeys)
+    assert isinstance(first, KeyDiscoveryJob)
     assert first.column.sought is not None
     table, column = first.table, first.column
     spread = 1 if _is_one(table) else first.column.sought.max_keys + column.null
     rest = Fraction(0) if column.other is None else first.amount * OTHERS
-    return CountingKeys(
+    return CountedKeysJob(
         first.search,
         table,
         column,
@@ -196,7 +196,7 @@ def read_counts(planner: Planner, item: Compiled, found: Discovered, free: bool)
     variances = np.array([law(found.noise).variance(float(scale)) for _, scale in counted])
     size = range(len(select.query.aggregates))
     pairs = dict.fromkeys(itertools.combinations_with_replacement(size, 2), variances)
-    filled = Filled((Vector.of(values),) * len(size), pairs)
+    filled = NoisySelect((Vector.of(values),) * len(size), pairs)
     cost = CostInfo(found.epsilon, found.delta, found.noise, free)
     result = build_result(item, [filled], cost, ReceiptInfo(*found.receipt), planner.sealed)
     column, view = select.table.columns[found.column], find_views([item])[select.query.table]

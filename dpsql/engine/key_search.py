@@ -17,7 +17,7 @@ from dpsql.answer.result import Result
 from dpsql.engine.discover import plan_search
 from dpsql.engine.job import Doors
 from dpsql.engine.key_counts import (
-    CountingKeys,
+    CountedKeysJob,
     counting,
     counts_keys,
     explain_counts,
@@ -35,7 +35,7 @@ from dpsql.sql.text.parse import reparse
 from dpsql.strategy.noise_law import law
 
 if TYPE_CHECKING:
-    from dpsql.engine.discover import Finding
+    from dpsql.engine.discover import DiscoveryJob
     from dpsql.engine.explanation import Explanation
 
 SHARE = Fraction(1, 2)
@@ -54,7 +54,7 @@ class KeySearch:
     """
 
     workload: tuple[Compiled, ...]
-    first: Finding | None
+    first: DiscoveryJob | None
     whole: Terms
     rest: Terms
     counted: Discovered | None = None
@@ -93,7 +93,7 @@ class KeySearch:
             return explain_counts(planner, self.counted, assumed)
         assert self.first is not None
         found = self.first.explain(planner, assumed)
-        if isinstance(self.first, CountingKeys):
+        if isinstance(self.first, CountedKeysJob):
             return found
         rest = decimal_text(require_epsilon(self.rest))
         then = ("answers", f"epsilon {rest} more; EXPLAIN tells their errors once keys are found")

@@ -12,7 +12,7 @@ import numpy as np
 from dpsql.answer.assemble import assemble_results, released
 from dpsql.answer.model_answers import read_candidates
 from dpsql.answer.result import Result, listing
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import StoreTable
 from dpsql.answer.synthetic_tables import Synthetic, check_name
 from dpsql.catalog import Table
 from dpsql.engine.adaptive import form_task, matrix_rmse, metric_of, quietest, read_workload
@@ -20,7 +20,7 @@ from dpsql.engine.clip import given_levels
 from dpsql.engine.explain import explain_learned
 from dpsql.engine.explanation import Explanation, Row
 from dpsql.engine.granted_files import OF_A_CREATION, unquoted, workload_of
-from dpsql.engine.job import Looking, Price, price_of_run
+from dpsql.engine.job import AdaptiveJob, Price, price_of_run
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import (
@@ -29,7 +29,7 @@ from dpsql.errors import (
     decimal_text,
     printable,
 )
-from dpsql.interrupts import Allowed
+from dpsql.interrupts import AllowInterrupts
 from dpsql.learn.task import Report, Task, run_task
 from dpsql.learn.transcript import Learned
 from dpsql.plan.request import Request
@@ -50,7 +50,7 @@ INTERRUPTED = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learning(Looking[Synthetic]):
+class LearningJob(AdaptiveJob[Synthetic]):
     """One run that ends with a model: the table, the task and its price.
 
     ``name`` is that of the synthetic table it makes, empty for the model of one workload.
@@ -87,7 +87,7 @@ class Learning(Looking[Synthetic]):
 
     def learn(self, handle: Any, receipt: tuple[str, int, str]) -> Synthetic:
         """Learn the model; an interrupt ends the run early, with the model it has."""
-        with Allowed():  # a run may take minutes
+        with AllowInterrupts():  # a run may take minutes
             learned = run_task(self.task, handle, self.report)
         return self.synthetic(learned, receipt)
 
@@ -147,7 +147,7 @@ class Learning(Looking[Synthetic]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LearningTable(Learning):
+class SyntheticTableJob(LearningJob):
     """CREATE SYNTHETIC TABLE: a model with a name of its own."""
 
     text: str
@@ -157,7 +157,7 @@ class LearningTable(Learning):
         """The statement, as the ledger notes it."""
         return (self.text,)
 
-    def shelf(self, planner: Planner) -> Shelf[Synthetic]:
+    def shelf(self, planner: Planner) -> StoreTable[Synthetic]:
         """Return the shelf of synthetic tables."""
         return planner.store.tables
 
@@ -204,7 +204,7 @@ class LearningTable(Learning):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LearningWorkload(Learning):
+class LearnedWorkloadJob(LearningJob):
     """SELECT with an adaptive mechanism: a model that answers one workload."""
 
     request: Request
@@ -215,7 +215,7 @@ class LearningWorkload(Learning):
         """The statements, as the ledger notes them."""
         return tuple(item.text for item in self.request.statements)
 
-    def shelf(self, planner: Planner) -> Shelf[Synthetic]:
+    def shelf(self, planner: Planner) -> StoreTable[Synthetic]:
         """Return the shelf of models without a name of their own."""
         return planner.store.learned
 
@@ -254,7 +254,7 @@ def _tables(count: int) -> str:
 
 def plan_table(
     planner: Planner, creation: Creation, terms: Terms, report: Report | None = None
-) -> LearningTable:
+) -> SyntheticTableJob:
     """Read CREATE SYNTHETIC TABLE: a function of public facts only.
 
     Raises: ProgrammingError, NotSupportedError, DataError.
@@ -272,7 +272,7 @@ def _plan_table(
     workload: Sequence[Compiled],
     terms: Terms,
     report: Report | None,
-) -> LearningTable:
+) -> SyntheticTableJob:
     """Read the workload of a synthetic table and choose how to learn it.
 
     Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE); NotSupportedError; DataError (E_EPSILON).
@@ -302,12 +302,12 @@ def _plan_table(
     # More is asked of a table that has a name than what it was learned for: no row is left out.
     rows = RowView(find_views(workload)[table.name.casefold()].columns)
     facts = (creation.name, table, task, terms.epsilon, terms.delta, rows, report)
-    return LearningTable(*facts, creation.text)
+    return SyntheticTableJob(*facts, creation.text)
 
 
 def plan_workload(
     request: Request, fresh: bool = False, report: Report | None = None
-) -> LearningWorkload:
+) -> LearnedWorkloadJob:
     """Read a workload that an adaptive mechanism is to answer.
 
     Raises: ProgrammingError (E_WORKLOAD, E_TOO_LARGE); NotSupportedError; DataError (E_DELTA).
@@ -326,4 +326,4 @@ def plan_workload(
     task = quietest(under, request.noise, request.epsilon, request.delta, request.rounds)
     rows = request.views[table.name.casefold()]
     facts = ("", table, task, request.epsilon, request.delta, rows, report)
-    return LearningWorkload(*facts, request, fresh)
+    return LearnedWorkloadJob(*facts, request, fresh)

@@ -15,20 +15,20 @@ from dpsql.answer.assemble import assemble_results
 from dpsql.answer.codec import Release, most_bytes
 from dpsql.answer.postprocess import check_methods
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.store import Shelf, Stored
+from dpsql.answer.store import StoredReleases, StoreTable
 from dpsql.engine.job import Doors, Job, Price, Step, price_of_plan
 from dpsql.engine.planner import Planner
 from dpsql.errors import DataUnavailable, NotSupportedError, ProgrammingError, decimal_text
 from dpsql.plan.plan import PartFacts, Plan
-from dpsql.plan.request import Planned, Request
+from dpsql.plan.request import PlannedRequest, Request
 from dpsql.plan.target import Readings
 from dpsql.privacy.budget.receipt import Receipt
 from dpsql.records import dataclass, replace
 from dpsql.settings.table import PUBLISHED
 
 if TYPE_CHECKING:
-    from dpsql.answer.accuracy import Compared
-    from dpsql.answer.implied import Implied
+    from dpsql.answer.accuracy import ComparedErrors
+    from dpsql.answer.implied import ImpliedRelease
     from dpsql.engine.explanation import Explanation, Row
 
 
@@ -51,10 +51,10 @@ class Choice:
     """
 
     name: str
-    known: Implied | None = None
-    planned: Planned | None = None
-    other: Implied | None = None
-    compared: Compared | None = None
+    known: ImpliedRelease | None = None
+    planned: PlannedRequest | None = None
+    other: ImpliedRelease | None = None
+    compared: ComparedErrors | None = None
     changes: bytes | None = None
 
     @property
@@ -119,7 +119,7 @@ class Choice:
         return f"entry {self.other.release.seq} of the ledger answers this {self.compared}"
 
 
-class Measuring(Step[Release]):
+class MeasuringStep(Step[Release]):
     """A step that measures one plan."""
 
     __slots__ = ()
@@ -144,7 +144,7 @@ class Measuring(Step[Release]):
         """The bytes that its release may take, from public sizes."""
         return most_bytes(self.plan)
 
-    def shelf(self, planner: Planner) -> Shelf[Release]:
+    def shelf(self, planner: Planner) -> StoreTable[Release]:
         """Return the shelf of releases."""
         return planner.store.releases
 
@@ -160,7 +160,7 @@ class Measuring(Step[Release]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asking(Measuring, Job[Release]):
+class WorkloadJob(MeasuringStep, Job[Release]):
     """A workload, and what was decided to answer it: a published release, or a new plan."""
 
     request: Request
@@ -192,7 +192,7 @@ class Asking(Measuring, Job[Release]):
         """The domains that had to be found, of columns that the request mentions."""
         return self.request.released
 
-    def decided(self, planner: Planner) -> Asking:
+    def decided(self, planner: Planner) -> WorkloadJob:
         """The job with its choice; what cannot be read off a new plan is refused."""
         choice = choose(planner, self.request, self.reuse)
         choice.check(self.request)
@@ -322,7 +322,9 @@ class Asking(Measuring, Job[Release]):
         return (("auto", strategy), *(("", each) for each in columns[:SHOWN]))
 
 
-def forecast(request: Request, planned: Planned, assumed: bool, remaining: Fraction) -> Explanation:
+def forecast(
+    request: Request, planned: PlannedRequest, assumed: bool, remaining: Fraction
+) -> Explanation:
     """The forecast of a new measurement, with advice where a model would do better."""
     from dpsql.engine.adaptive import advise  # forecasts alone look at what would be learned
     from dpsql.engine.explain import explain
@@ -410,13 +412,13 @@ def _is_owned(planner: Planner, request: Request, release: Release) -> bool:
     return planner.was_paid(release.seq, [item.text for item in request.statements])
 
 
-def find_own(planner: Planner, request: Request, name: str) -> Implied | None:
+def find_own(planner: Planner, request: Request, name: str) -> ImpliedRelease | None:
     """The release that was made for an identical request."""
     own = planner.store.releases.find(name)
     return None if own is None else _own(planner, request, name, own)
 
 
-def _own(planner: Planner, request: Request, name: str, release: Release) -> Implied | None:
+def _own(planner: Planner, request: Request, name: str, release: Release) -> ImpliedRelease | None:
     from dpsql.answer.implied import imply  # nothing is known to a new catalog
 
     found = imply(request, name, release)
@@ -433,7 +435,9 @@ def foresee(planner: Planner, request: Request, reuse: str) -> Choice:
     return Choice("", planned=planner.plan(request))
 
 
-def _determining(planner: Planner, request: Request, stored: Stored) -> Iterator[Implied]:
+def _determining(
+    planner: Planner, request: Request, stored: StoredReleases
+) -> Iterator[ImpliedRelease]:
     """The releases that determine a request: the one it was answered from, then the best.
 
     Those that were measured with a domain that was dropped since are of other rows.
@@ -450,7 +454,7 @@ def _determining(planner: Planner, request: Request, stored: Stored) -> Iterator
         yield from (each for each in find_implied(request, found) if _keeps(planner, request, each))
 
 
-def _keeps(planner: Planner, request: Request, known: Implied) -> bool:
+def _keeps(planner: Planner, request: Request, known: ImpliedRelease) -> bool:
     """True if a release keeps to what a request demands of any: errors, and how it is read."""
     plan, readings = known.release.plan, known.readings
     try:
@@ -462,7 +466,7 @@ def _keeps(planner: Planner, request: Request, known: Implied) -> bool:
     return worst_ratio(request, plan, readings, planner.sealed) <= 1
 
 
-def _plan(planner: Planner, request: Request, is_determined: bool) -> Planned | None:
+def _plan(planner: Planner, request: Request, is_determined: bool) -> PlannedRequest | None:
     """Plan a new measurement; None where there can be none, if a release answers as well."""
     try:
         return planner.plan(request)

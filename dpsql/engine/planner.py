@@ -29,13 +29,13 @@ from dpsql.engine.defects import told
 from dpsql.engine.granted_files import NOTHING, GrantedFiles
 from dpsql.engine.terms import Terms, demanded_epsilon, form_request
 from dpsql.errors import Error, NotSupportedError, ProgrammingError
-from dpsql.interrupts import Anywhere
+from dpsql.interrupts import AsyncInterrupts
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.plan.request import PlannedRequest, Request, make_plan
 from dpsql.privacy.budget.curator_acts import SCRATCH, nested_budgets
 from dpsql.privacy.budget.hash_chain import ANALYST
 from dpsql.records import dataclass, fields, replace
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.products import Compiler
@@ -72,16 +72,16 @@ READ = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class KeptRequest:
+class CachedRequest:
     """A request that is kept, the terms that it was made on, and its plan once it has one."""
 
     terms: Terms
     default: Fraction | None
     request: Request
-    planned: Planned | None = None
+    planned: PlannedRequest | None = None
 
 
-class Apart(Protocol):
+class PlanExecutor(Protocol):
     """The place where functions of public facts are worked out, whatever they take."""
 
     def __call__(self, work: Callable[..., T], *given: Any, whose: object = None) -> T:
@@ -119,7 +119,7 @@ class Planner(ABC):
         self.meaning = catalog.meaning_hash()
         self.analyst = analyst
         self.granted = granted
-        self.planning: Apart | None = None
+        self.planning: PlanExecutor | None = None
         self.charges = Charges()
         self.demanded: Mapping[str, float] = {}
         self.unread: set[str] = set()
@@ -136,7 +136,7 @@ class Planner(ABC):
         self._reader: PostgresReader | None = None
         self._held = 0
         self._read: dict[Fragment, Statement] = {}
-        self._asked: dict[tuple[int, ...], KeptRequest] = {}
+        self._asked: dict[tuple[int, ...], CachedRequest] = {}
         self._public: dict[str, dict[str, tuple[str, Sequence[Any]]]] = {}
         self.know()
 
@@ -270,7 +270,7 @@ class Planner(ABC):
             self.know()
 
     @property
-    def sealed(self) -> Sealed:
+    def sealed(self) -> SealedConnection:
         """The evaluator of noisy tables."""
         return self.compiler.evaluator.sealed
 
@@ -407,7 +407,7 @@ class Planner(ABC):
     def _public_rows(self, table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
         """The rows of a public table, read once."""
         if table.name not in self._public:
-            with Anywhere(ends=False):  # sources are shared: a read ends where it looks
+            with AsyncInterrupts(ends=False):  # sources are shared: a read ends where it looks
                 self._public[table.name] = self.read_public(table)
         return self._public[table.name]
 
@@ -427,10 +427,10 @@ class Planner(ABC):
         if max(request.size.fields, request.size.cells) <= SMALL:
             while len(self._asked) >= ASKED:
                 del self._asked[next(iter(self._asked))]
-            self._asked[name] = KeptRequest(terms, default, request)
+            self._asked[name] = CachedRequest(terms, default, request)
         return request
 
-    def plan(self, request: Request) -> Planned:
+    def plan(self, request: Request) -> PlannedRequest:
         """The plan of a request, which one that is kept keeps, unless more was to be tried.
 
         Strategies are remembered beside, by what they depend on. Raises: as ``make_plan``.

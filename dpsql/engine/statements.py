@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.answer.assemble import assemble_results
 from dpsql.answer.result import Result
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import StoreTable
 from dpsql.engine.job import Doors, Job, Price
-from dpsql.engine.matrix import Asking
+from dpsql.engine.matrix import WorkloadJob
 from dpsql.engine.planner import Planner
 from dpsql.engine.terms import Terms
 from dpsql.errors import InternalError
@@ -60,12 +60,12 @@ def _read_uncut(
     public = _is_public(workload)
     request = planner.ask(workload, terms, Fraction(1) if public else None)
     if public:
-        return Public(request)
+        return PublicJob(request)
     if request.is_learned:
         from dpsql.engine.learn import plan_workload  # few workloads are learned
 
         return plan_workload(request, terms.fresh, report)
-    return Asking(request, terms.reuse)
+    return WorkloadJob(request, terms.reuse)
 
 
 def _is_public(workload: Sequence[Compiled]) -> bool:
@@ -80,7 +80,7 @@ def explain_workload(planner: Planner, workload: Sequence[Compiled], terms: Term
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Public(Job[Request]):
+class PublicJob(Job[Request]):
     """A workload that public facts and synthetic tables answer: nothing is charged or stored."""
 
     request: Request
@@ -95,7 +95,7 @@ class Public(Job[Request]):
         """The price: none."""
         return Price((), self.request.noise, Fraction(0), None, "")
 
-    def shelf(self, planner: Planner) -> Shelf[Request]:
+    def shelf(self, planner: Planner) -> StoreTable[Request]:
         """Raise InternalError: no public answer is stored."""
         raise InternalError("E_INTERNAL", "a public answer is neither measured nor stored")
 

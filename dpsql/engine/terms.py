@@ -11,15 +11,15 @@ from dpsql.catalog import Catalog
 from dpsql.errors import DataError, InterfaceError, ProgrammingError, printable
 from dpsql.plan.request import Request
 from dpsql.records import dataclass, field, replace
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.settings.rounds import Rounds
-from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
 from dpsql.sql.compiled import Compiled
 
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class SettingAttribute(Generic[T]):
     """A typed attribute of ``Terms``: the value of the setting of the same name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -32,7 +32,7 @@ class Kept(Generic[T]):
 
 
 def _defaults() -> dict[str, Any]:
-    session = [SETTINGS[name] for name in taken_by(Taker.SET)]
+    session = [SETTINGS[name] for name in taken_by(OptionPlace.SET)]
     return {each.name: each.default for each in session if not each.kept}
 
 
@@ -46,17 +46,17 @@ class Terms:
     limit: Fraction
     values: Mapping[str, Any] = field(default_factory=_defaults)
 
-    epsilon = Kept[Fraction | None]()
-    delta = Kept[Fraction]()
-    noise = Kept[str]()
-    mechanism = Kept[str]()
-    metric = Kept[str]()
-    rounds = Kept[Rounds]()
-    effort = Kept[Fraction]()
-    reuse = Kept[str]()
-    nonnegative = Kept[bool]()
-    memory_limit = Kept[int | None]()
-    dialect = Kept[str]()
+    epsilon = SettingAttribute[Fraction | None]()
+    delta = SettingAttribute[Fraction]()
+    noise = SettingAttribute[str]()
+    mechanism = SettingAttribute[str]()
+    metric = SettingAttribute[str]()
+    rounds = SettingAttribute[Rounds]()
+    effort = SettingAttribute[Fraction]()
+    reuse = SettingAttribute[str]()
+    nonnegative = SettingAttribute[bool]()
+    memory_limit = SettingAttribute[int | None]()
+    dialect = SettingAttribute[str]()
 
     @classmethod
     def of(cls, catalog: Catalog) -> Terms:
@@ -86,7 +86,7 @@ class Terms:
         """
         if not isinstance(text, str):
             raise InterfaceError("E_SETTING", f"{name} is set by text", hint="SET epsilon = 0.5")
-        if name not in taken_by(Taker.SET):
+        if name not in taken_by(OptionPlace.SET):
             what = f"{name} = {printable(text)}"
             raise ProgrammingError("E_SETTING", what, hint=f"SET {name} = on, or off")
         setting = SETTINGS[name]
@@ -109,7 +109,7 @@ class Terms:
 
     def display(self) -> dict[str, str]:
         """The settings as SHOW prints them."""
-        session = [SETTINGS[name] for name in taken_by(Taker.SET)]
+        session = [SETTINGS[name] for name in taken_by(OptionPlace.SET)]
         return {each.name: each.kind.show(self.values[each.key]) for each in session}
 
 
@@ -132,7 +132,7 @@ def form_request(
 
 
 def demanded_epsilon(
-    workload: Sequence[Compiled], terms: Terms, sealed: Sealed | None = None
+    workload: Sequence[Compiled], terms: Terms, sealed: SealedConnection | None = None
 ) -> Fraction:
     """The least epsilon that keeps to the errors that statements demand.
 

@@ -84,7 +84,7 @@ def in_threes(tables: Sequence[Candidate], noise: Noise) -> list[Antipodes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class JointCost:
     """The cost of tables that are measured together: ``share`` goes to the number of rows.
 
     ``error`` is the variance of all their counts, at noise of variance one per unit of budget.
@@ -94,7 +94,7 @@ class Together:
     error: float
 
 
-def together(tables: Sequence[Candidate], noise: Noise) -> Together | None:
+def together(tables: Sequence[Candidate], noise: Noise) -> JointCost | None:
     """Return how tables are measured together; None where no two counts are a difference.
 
     That takes tables without common attributes, some of two cells, and Laplace noise. The share
@@ -115,7 +115,7 @@ def together(tables: Sequence[Candidate], noise: Noise) -> Together | None:
     measured = (len(others) + len(groups)) ** 2 * (sum(others) + counts)
     share = Fraction(round(1000 / (1 + math.cbrt(measured / counted))), 1000)
     part = float(max(share, LEAST))
-    return Together(max(share, LEAST), counted / part**2 + measured / (1 - part) ** 2)
+    return JointCost(max(share, LEAST), counted / part**2 + measured / (1 - part) ** 2)
 
 
 def measure_together(

@@ -163,7 +163,7 @@ class Answers(Protocol):
         """Return the counts over the given attributes as a tensor."""
 
 
-class Sheet:
+class CompiledCandidates:
     """Candidates compiled once, answered by any model."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:

@@ -57,7 +57,7 @@ class TablePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Factored:
+class FactoredModel:
     """``total`` times the product of the parts, which partition the attributes of ``domain``."""
 
     domain: Mapping[str, int]
@@ -65,7 +65,7 @@ class Factored:
     parts: tuple[TablePart, ...]
 
     @classmethod
-    def uniform(cls, domain: Mapping[str, int], total: float) -> Factored:
+    def uniform(cls, domain: Mapping[str, int], total: float) -> FactoredModel:
         """Return the uniform table, one part per attribute."""
         parts = (TablePart((a,), np.full(n, 1 / n)) for a, n in domain.items())
         return cls(dict(domain), total, tuple(parts))
@@ -74,7 +74,7 @@ class Factored:
         """Return the cells of the part that holds all the attributes after a merge."""
         return math.prod(p.weights.size for p in self.parts if set(p.attributes) & set(attributes))
 
-    def merge(self, attributes: Sequence[str]) -> Factored:
+    def merge(self, attributes: Sequence[str]) -> FactoredModel:
         """Return the same table with one part that holds all the attributes."""
         touched = [p for p in self.parts if set(p.attributes) & set(attributes)]
         if len(touched) < 2:
@@ -84,7 +84,7 @@ class Factored:
         for part in touched[1:]:
             weights = np.multiply.outer(weights, part.weights)
         kept = tuple(p for p in self.parts if not set(p.attributes) & set(attributes))
-        return Factored(self.domain, self.total, (*kept, TablePart(names, weights)))
+        return FactoredModel(self.domain, self.total, (*kept, TablePart(names, weights)))
 
     def answer(self, candidate: Candidate) -> Floats:
         """Return the answers of a candidate in counts, flat."""
@@ -139,7 +139,7 @@ class Factored:
         }
 
     @classmethod
-    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Factored:
+    def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FactoredModel:
         """Return the model that ``encode`` described."""
         domain = {str(name): int(size) for name, size in facts["domain"]}
         parts = tuple(
@@ -318,13 +318,13 @@ def target_of(measured: Sequence[Measured], total: float) -> PullTarget:
 
 
 def replay(
-    model: Factored,
+    model: FactoredModel,
     targets: Sequence[PullTarget],
     *,
     slack: float = 1.0,
     sweeps: int | None = None,
     step: Step = "multiplicative",
-) -> Factored:
+) -> FactoredModel:
     """Return the model after repeated updates towards all targets.
 
     Every target's attributes must lie in one part. It stops when a sweep over all moves
@@ -334,7 +334,7 @@ def replay(
     for part in model.parts:
         own = [t for t in targets if set(attributes_of(t.candidate)) & set(part.attributes)]
         parts.append(_fit(part, own, model.total, slack, sweeps, step) if own else part)
-    return Factored(model.domain, model.total, tuple(parts))
+    return FactoredModel(model.domain, model.total, tuple(parts))
 
 
 def _fit(

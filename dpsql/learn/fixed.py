@@ -10,7 +10,7 @@ import numpy as np
 from dpsql.algebra.blocks import Dense
 from dpsql.algebra.integer_rows import operator_of
 from dpsql.algebra.operator import Integers, Operator
-from dpsql.learn.antipodes import Together, together
+from dpsql.learn.antipodes import JointCost, together
 from dpsql.learn.candidates import rows
 from dpsql.pgm.measurements import Candidate, Handle, Measured
 from dpsql.records import replace
@@ -44,7 +44,7 @@ def measure_strategy(
 
 def better_together(
     handle: Handle, candidates: Sequence[Candidate], power: float
-) -> Together | None:
+) -> JointCost | None:
     """Return how differences of opposite cells are measured where they beat the best strategy.
 
     Guarantee: a function of public facts.

@@ -17,15 +17,22 @@ import numpy as np
 
 from dpsql.errors import ProgrammingError
 from dpsql.learn.antipodes import measure_together
-from dpsql.learn.candidates import Sheet, attributes_of, expected_noise, marginal, norm, rows
-from dpsql.learn.factored import Factored, PullTarget, Step, TablePart, replay, target_of
+from dpsql.learn.candidates import (
+    CompiledCandidates,
+    attributes_of,
+    expected_noise,
+    marginal,
+    norm,
+    rows,
+)
+from dpsql.learn.factored import FactoredModel, PullTarget, Step, TablePart, replay, target_of
 from dpsql.learn.schedule import (
     SINGLE,
     START_ROUNDS,
     WHOLE,
-    Annealing,
-    Doubling,
-    Fixed,
+    AnnealingSchedule,
+    DoublingSchedule,
+    FixedSchedule,
     Outcome,
     Schedule,
     Spend,
@@ -79,7 +86,7 @@ def check(domain: Mapping[str, int], candidates: Sequence[Candidate], settings: 
         raise ProgrammingError(
             "E_SETTING", f"a run has at least one round, not {settings.rounds}", hint="use 'auto'"
         )
-    model = Factored.uniform(domain, 1.0)
+    model = FactoredModel.uniform(domain, 1.0)
     sizes = [model.merged_cells(attributes_of(c)) for c in candidates]
     if min(sizes) > settings.cap:
         raise ProgrammingError(
@@ -152,8 +159,8 @@ def histogram_pays(noise: Noise, amount: Fraction, total: float, cells: int) -> 
 
 
 def start_from_histogram(
-    handle: Handle, model: Factored, attributes: tuple[str, ...], amount: Fraction
-) -> Factored:
+    handle: Handle, model: FactoredModel, attributes: tuple[str, ...], amount: Fraction
+) -> FactoredModel:
     """Return the model with one part over the attributes, from a measured histogram."""
     (measured,) = handle.measure([marginal(handle.domain, attributes)], amount)
     counts = measured.values
@@ -184,7 +191,7 @@ class MwemRound:
 class MwemRun:
     """A model, the transcript that led to it, and whether the run was interrupted."""
 
-    model: Factored
+    model: FactoredModel
     rounds: tuple[MwemRound, ...]
     slack: float
     interrupted: bool = False
@@ -210,7 +217,7 @@ def mwem(
     names = touched(handle.domain, candidates)
     sizes = [handle.domain[a] for a in names]
     best = default_rounds(handle.noise, budget, total, sizes, len(candidates))
-    model = Factored.uniform(handle.domain, total)
+    model = FactoredModel.uniform(handle.domain, total)
     cells = math.prod(sizes)
     pays = settings.histogram
     if pays is None:
@@ -249,7 +256,7 @@ class _MwemLoop:
         self.settings = settings
         self.budget = budget
         self.progress = progress
-        self.sheet = Sheet(candidates)
+        self.sheet = CompiledCandidates(candidates)
         self.attributes = [attributes_of(c) for c in candidates]
         self.norms = [norm(c, handle.noise) for c in candidates]
         self.repeats = settings.rounds == "annealing" or (
@@ -259,7 +266,7 @@ class _MwemLoop:
         self.slack = 1.0 if settings.slack is None else settings.slack
 
     def run(
-        self, model: Factored, schedule: Schedule, first: Sequence[int], amount: Fraction
+        self, model: FactoredModel, schedule: Schedule, first: Sequence[int], amount: Fraction
     ) -> MwemRun:
         """Measure the ``first`` tables together with an amount, then those that are chosen."""
         model, rounds = self.begin(model, first, amount) if first else (model, [])
@@ -281,8 +288,8 @@ class _MwemLoop:
         return MwemRun(mean, tuple(rounds), self.slack, interrupted)
 
     def begin(
-        self, model: Factored, first: Sequence[int], amount: Fraction
-    ) -> tuple[Factored, list[MwemRound]]:
+        self, model: FactoredModel, first: Sequence[int], amount: Fraction
+    ) -> tuple[FactoredModel, list[MwemRound]]:
         """Return the model of tables that are measured without a choice, and how they were."""
         found = measure_together(
             self.handle, [self.candidates[i] for i in first], amount, model.total
@@ -296,7 +303,7 @@ class _MwemLoop:
         pairs = zip(first, found, strict=True)
         return model, [MwemRound(index, spend, measured) for index, measured in pairs]
 
-    def choose(self, model: Factored, spend: Spend) -> tuple[int, Spend]:
+    def choose(self, model: FactoredModel, spend: Spend) -> tuple[int, Spend]:
         """Return the candidate to measure; a choice of one is free."""
         pool = self.pool(model)
         if len(pool) == 1:
@@ -310,7 +317,7 @@ class _MwemLoop:
         )
         return pool[place], spend
 
-    def pool(self, model: Factored) -> list[int]:
+    def pool(self, model: FactoredModel) -> list[int]:
         """Return the candidates that the cap admits, new ones only unless runs repeat them."""
         cap = self.settings.cap
         fits = [i for i, names in enumerate(self.attributes) if model.merged_cells(names) <= cap]
@@ -318,8 +325,8 @@ class _MwemLoop:
         return fits if self.repeats or not new else new
 
     def learn(
-        self, model: Factored, index: int, measured: Measured, amount: Fraction
-    ) -> tuple[Factored, Outcome]:
+        self, model: FactoredModel, index: int, measured: Measured, amount: Fraction
+    ) -> tuple[FactoredModel, Outcome]:
         """Return the model after a replay of all measurements, and what the round showed."""
         candidate = self.candidates[index]
         before = model.answer(candidate)
@@ -367,13 +374,13 @@ def _schedule(
     part = WHOLE if whole and not law(noise).is_pure else SINGLE
     kind = settings.rounds
     if kind == "doubling":
-        return Doubling(budget, noise)
+        return DoublingSchedule(budget, noise)
     if kind == "annealing" or (kind == "auto" and whole and candidates > 1):
-        return Annealing(budget, noise, part)
-    return Fixed(min(best if kind == "auto" else int(kind), candidates), part)
+        return AnnealingSchedule(budget, noise, part)
+    return FixedSchedule(min(best if kind == "auto" else int(kind), candidates), part)
 
 
-def _averaged(mean: Factored, model: Factored, count: int) -> Factored:
+def _averaged(mean: FactoredModel, model: FactoredModel, count: int) -> FactoredModel:
     """Return the running mean of iterates that hold the same parts."""
     if count == 1:
         return model

@@ -96,7 +96,7 @@ def split(amount: Fraction, part: Fraction) -> Spend:
 
 
 @dataclass(slots=True)
-class Fixed:
+class FixedSchedule:
     """The same amount for every one of ``rounds`` rounds."""
 
     rounds: int
@@ -114,7 +114,7 @@ class Fixed:
 
 
 @dataclass(slots=True)
-class Doubling:
+class DoublingSchedule:
     """Phases of doubling precision; a phase ends when an answer was no surprise at its noise."""
 
     budget: Fraction
@@ -138,7 +138,7 @@ class Doubling:
 
 
 @dataclass(slots=True)
-class Annealing:
+class AnnealingSchedule:
     """Rounds whose noise halves whenever a measurement changed the model by less than its noise.
 
     Source: AIM (McKenna et al. 2022), section 5.

@@ -46,7 +46,7 @@ FINE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Summed:
+class SummedMeasure:
     """The summed quantity: a ``measure``, or cells with public ``values`` in whole ``units``.
 
     ``queries`` (q, m) are nested where they can be; query i is row ``order[i]`` of the result.
@@ -84,7 +84,7 @@ class Summed:
         return theta * self.unit if self.measure is None else self.measure.level(theta)
 
 
-def read_summed(item: Compiled, clip: Truncation) -> tuple[Table, Summed]:
+def read_summed(item: Compiled, clip: Truncation) -> tuple[Table, SummedMeasure]:
     """Read what a statement sums. Raises: NotSupportedError, ProgrammingError, with a hint."""
     return _SumReader(item, clip).read()
 
@@ -102,7 +102,7 @@ class _SumReader:
     def wrong(self, code: str, what: str, hint: str) -> NoReturn:
         raise ProgrammingError(code, what, hint=hint, span=self.clip.span)
 
-    def read(self) -> tuple[Table, Summed]:
+    def read(self) -> tuple[Table, SummedMeasure]:
         answer, table = self.answer()
         key = self.column_of(answer.terms)
         column = table.columns[key]
@@ -152,7 +152,7 @@ class _SumReader:
             self.refuse("this aggregate" if not found else "more than one summed column", WORKS)
         return found.pop()
 
-    def measure(self, table: Table, key: str, column: Column, answer: Answer) -> Summed:
+    def measure(self, table: Table, key: str, column: Column, answer: Answer) -> SummedMeasure:
         assert column.bounds is not None
         low, largest = column.bounds
         high = largest
@@ -175,7 +175,7 @@ class _SumReader:
         nowhere = np.zeros(1, dtype=np.int64)
         given = self.clip.level is not None
         facts = (one[0], one, nowhere, None, None, within)
-        return Summed(column.name, measure, *facts, unit, high, largest, given, False)
+        return SummedMeasure(column.name, measure, *facts, unit, high, largest, given, False)
 
     def check_signs(self, column: Column, least: Fraction) -> None:
         if least < 0:
@@ -187,7 +187,7 @@ class _SumReader:
 
     def cells(
         self, table: Table, key: str, column: Column, answer: Answer, is_batch: bool
-    ) -> Summed:
+    ) -> SummedMeasure:
         ends = _ends(column)
         if ends is None:
             self.refuse("a column that is no number", WORKS)
@@ -221,7 +221,7 @@ class _SumReader:
         order = np.argsort(masks.sum(axis=1), kind="stable")
         within = self.within(table, [_without(term, key) for term in answer.terms])
         within = (*(() if kept.all() else (cells_of(key, own),)), *within)
-        return Summed(
+        return SummedMeasure(
             column.name,
             None,
             np.minimum(numbers, int(upper / unit)),

@@ -34,7 +34,14 @@ from dpsql.logical.facts import (
     unit_of,
     united_columns,
 )
-from dpsql.logical.levels import LEVELS, Inputs, LevelOutcome, LevelTable, Need, RelationLevel
+from dpsql.logical.levels import (
+    LEVELS,
+    Inputs,
+    LevelOutcome,
+    LevelTable,
+    RelationLevel,
+    Requirement,
+)
 from dpsql.logical.nodes import (
     ApplyKind,
     BoundStatement,
@@ -75,7 +82,7 @@ _MOST_PAIRS = 6
 
 
 @dataclass(slots=True, eq=False)
-class Around:
+class OuterFacts:
     """Parameters of a sub-query as facts of the row around it.
 
     ``units`` are those that hold its unit, each with the row that it is of; ``unit`` is the column
@@ -146,14 +153,14 @@ class FactReader:
         self._read: list[Plan] = []
         self.known: dict[int, PlanFacts] = {}
 
-    def of(self, plan: Plan, around: Around | None) -> LevelledPlan:
+    def of(self, plan: Plan, around: OuterFacts | None) -> LevelledPlan:
         """A plan and its facts. Raises: NotSupportedError."""
         found = self._of(plan, around)
         self._read.append(found.plan)  # so that no other gets its address
         self.known[id(found.plan)] = found.facts
         return found
 
-    def _of(self, plan: Plan, around: Around | None) -> LevelledPlan:
+    def _of(self, plan: Plan, around: OuterFacts | None) -> LevelledPlan:
         match plan:
             case LogicalValues():
                 found = self._settled("values", (), plan, {})
@@ -192,7 +199,7 @@ class FactReader:
         self,
         operator: str,
         inputs: Sequence[PlanFacts],
-        met: Mapping[Need, bool],
+        met: Mapping[Requirement, bool],
         levels: Inputs,
     ) -> LevelOutcome | PlanRefusal:
         """Return the level that the table gives an operator, or refuse with what is missing."""
@@ -211,7 +218,7 @@ class FactReader:
         operator: str,
         inputs: Sequence[PlanFacts],
         plan: Plan,
-        met: Mapping[Need, bool],
+        met: Mapping[Requirement, bool],
         names: Mapping[str, str] = _NO_NAMES,
         levels: Inputs = (),
     ) -> PlanFacts:
@@ -241,7 +248,7 @@ class FactReader:
 
     def _scan(self, plan: LogicalScan) -> PlanFacts:
         table = self.catalog.find(plan.table)
-        found = self._settled("scan", (), plan, {Need.IS_PUBLIC: table.public})
+        found = self._settled("scan", (), plan, {Requirement.IS_PUBLIC: table.public})
         if table.public:
             return found
         unit = (table.unit.column or "").casefold()
@@ -273,7 +280,9 @@ class FactReader:
 
     # ---- rows and columns -----------------------------------------------------------------------
 
-    def _filter(self, plan: LogicalFilter, below: PlanFacts, around: Around | None) -> LevelledPlan:
+    def _filter(
+        self, plan: LogicalFilter, below: PlanFacts, around: OuterFacts | None
+    ) -> LevelledPlan:
         found = self._settled("filter", (below,), plan, {})
         if around is None or not found.is_private or found.pinned is not None:
             return LevelledPlan(plan, found)
@@ -316,7 +325,7 @@ class FactReader:
 
     def _limit(self, plan: LogicalLimit, below: PlanFacts) -> PlanFacts:
         cut = plan.limit if plan.limit is not None else plan.offset
-        met = {Need.KEEPS_ALL_ROWS: cut is None or below.pinned is not None}
+        met = {Requirement.KEEPS_ALL_ROWS: cut is None or below.pinned is not None}
         place = plan.place if cut is None or cut.place is None else cut.place
         return self._settled("limit", (below,), replace(plan, place=place), met)
 
@@ -325,7 +334,7 @@ class FactReader:
             any(isinstance(key, ColumnRef) and key.column in below.units for key in call.partition)
             for _, call in plan.calls
         ]
-        met = {Need.PARTITION_HOLDS_UNIT: all(parts) or below.pinned is not None}
+        met = {Requirement.PARTITION_HOLDS_UNIT: all(parts) or below.pinned is not None}
         place = next(
             (call.place for (_, call), part in zip(plan.calls, parts, strict=True) if not part),
             plan.place,
@@ -334,7 +343,7 @@ class FactReader:
 
     def _bound(self, plan: LogicalBound, below: PlanFacts) -> LevelledPlan:
         unit = min(below.units, default=None)
-        met = {Need.KNOWS_UNIT: unit is not None or below.pinned is not None}
+        met = {Requirement.KNOWS_UNIT: unit is not None or below.pinned is not None}
         if below.is_private and below.rows is not None and below.rows <= plan.rows:
             return LevelledPlan(plan.input, below)  # a unit has no more of them
         found = self._settled("bound", (below,), plan, met)
@@ -355,8 +364,8 @@ class FactReader:
         holds = all(any(place in of_unit for place in each) for each in sets)
         odd = asked_of_kept(plan, below)
         met = {
-            Need.KEYS_HOLD_UNIT: holds or below.pinned is not None,
-            Need.ASKS_OF_UNITS: odd is None,
+            Requirement.KEYS_HOLD_UNIT: holds or below.pinned is not None,
+            Requirement.ASKS_OF_UNITS: odd is None,
         }
         asked = plan if odd is None else replace(plan, place=odd.place or plan.place)
         found = self._settled("aggregate", (below,), asked, met)
@@ -389,7 +398,7 @@ class FactReader:
 
     # ---- joins ----------------------------------------------------------------------------------
 
-    def _join(self, plan: LogicalJoin, around: Around | None) -> LevelledPlan:
+    def _join(self, plan: LogicalJoin, around: OuterFacts | None) -> LevelledPlan:
         left, right = self.of(plan.left, around), self.of(plan.right, around)
         plan = replace(plan, left=left.plan, right=right.plan)
         sides = (left.facts, right.facts)
@@ -397,7 +406,7 @@ class FactReader:
             plan, by_unit = self._met(plan, *sides)
         else:
             by_unit = False
-        met = {Need.ONE_UNIT: is_one_unit(sides), Need.MEETS_BY_UNIT: by_unit}
+        met = {Requirement.ONE_UNIT: is_one_unit(sides), Requirement.MEETS_BY_UNIT: by_unit}
         ordered = sides[::-1] if plan.kind is JoinKind.RIGHT else sides
         names = {"one": sides[0].unit, "other": sides[1].unit}
         found = self._settled(_KINDS[plan.kind], ordered, plan, met, names)
@@ -451,7 +460,7 @@ class FactReader:
 
     # ---- sub-queries ----------------------------------------------------------------------------
 
-    def _apply(self, plan: LogicalApply, around: Around | None) -> LevelledPlan:
+    def _apply(self, plan: LogicalApply, around: OuterFacts | None) -> LevelledPlan:
         left = self.of(plan.left, around)
         inner = self._inside(plan, left.facts, around)
         right = self.of(plan.right, inner)
@@ -461,7 +470,10 @@ class FactReader:
         of_row = right.facts.pinned is not None and right.facts.pinned == inner.row
         if not of_row and all(each.is_private for each in sides) and plan.kind is ApplyKind.IN:
             plan, of_row = self._listed(plan, *sides)
-        met = {Need.ONE_UNIT: left.facts.unit == right.facts.unit, Need.OF_THE_ROW_AROUND: of_row}
+        met = {
+            Requirement.ONE_UNIT: left.facts.unit == right.facts.unit,
+            Requirement.OF_THE_ROW_AROUND: of_row,
+        }
         names = {"one": sides[0].unit, "other": sides[1].unit}
         mentioned = [value.place for _, value in plan.parameters if value.place is not None]
         asked = replace(plan, place=mentioned[0]) if mentioned else plan
@@ -481,11 +493,11 @@ class FactReader:
             ),
         )
 
-    def _inside(self, plan: LogicalApply, left: PlanFacts, around: Around | None) -> Around:
+    def _inside(self, plan: LogicalApply, left: PlanFacts, around: OuterFacts | None) -> OuterFacts:
         """Bind the parameters of a sub-query; a row that is of a row around is that row."""
         row = next(self._rows) if left.pinned is None else left.pinned
         unit = min(left.units, default=None) if left.is_private else None
-        inner = Around(self.fresh, left.unit, row, unit)
+        inner = OuterFacts(self.fresh, left.unit, row, unit)
         for parameter, value in plan.parameters:
             if not isinstance(value, ColumnRef):
                 continue
@@ -522,7 +534,7 @@ class FactReader:
     # ---- set operations -------------------------------------------------------------------------
 
     def _parts(
-        self, plan: LogicalSetOperation, around: Around | None
+        self, plan: LogicalSetOperation, around: OuterFacts | None
     ) -> tuple[LogicalSetOperation, list[PlanFacts]]:
         """A set operation with its parts, which are of different rows where equal ones are one.
 
@@ -545,7 +557,7 @@ class FactReader:
         plan = replace(plan, parts=tuple((each.plan, columns) for each, columns in both))
         return plan, [each.facts for each in parts]
 
-    def _set_operation(self, plan: LogicalSetOperation, around: Around | None) -> LevelledPlan:
+    def _set_operation(self, plan: LogicalSetOperation, around: OuterFacts | None) -> LevelledPlan:
         plan, facts = self._parts(plan, around)
         units = united_columns(plan, facts)
         adds_all = plan.operation == "union" and plan.every
@@ -557,8 +569,8 @@ class FactReader:
             units = frozenset({column})
         is_pinned = facts[0].pinned is not None
         met = {
-            Need.ONE_UNIT: len({(each.unit, each.pinned) for each in facts}) == 1,
-            Need.UNIT_IN_PLACE: adds_all or bool(units) or is_pinned,
+            Requirement.ONE_UNIT: len({(each.unit, each.pinned) for each in facts}) == 1,
+            Requirement.UNIT_IN_PLACE: adds_all or bool(units) or is_pinned,
         }
         levels = tuple(
             level for level in RelationLevel if any(each.level is level for each in facts)

@@ -32,7 +32,7 @@ class RelationLevel(Enum):
     BOTH = "B"
 
 
-class Need(Enum):
+class Requirement(Enum):
     """A property of an operator and its inputs that a level needs."""
 
     IS_PUBLIC = "the table is public"
@@ -55,7 +55,7 @@ class LevelOutcome:
     """
 
     level: RelationLevel | None
-    needs: tuple[tuple[Need, PlanRefusal | None], ...] = ()
+    needs: tuple[tuple[Requirement, PlanRefusal | None], ...] = ()
     refusal: PlanRefusal | None = None
     measured: bool = False
 
@@ -70,7 +70,7 @@ P, R, N, B = RelationLevel.PUBLIC, RelationLevel.ROWS, RelationLevel.NOISY, Rela
 _PUBLIC, _ROWS, _NOISY, _BOTH = LevelOutcome(P), LevelOutcome(R), LevelOutcome(N), LevelOutcome(B)
 
 
-def _needs(level: RelationLevel, *needs: tuple[Need, PlanRefusal | None]) -> LevelOutcome:
+def _needs(level: RelationLevel, *needs: tuple[Requirement, PlanRefusal | None]) -> LevelOutcome:
     return LevelOutcome(level, needs)
 
 
@@ -79,22 +79,22 @@ def _refused(refusal: PlanRefusal) -> LevelOutcome:
 
 
 _JOINED = (
-    (Need.ONE_UNIT, PlanRefusal.JOIN_OF_UNITS),
-    (Need.MEETS_BY_UNIT, PlanRefusal.JOIN_WITHOUT_UNIT),
+    (Requirement.ONE_UNIT, PlanRefusal.JOIN_OF_UNITS),
+    (Requirement.MEETS_BY_UNIT, PlanRefusal.JOIN_WITHOUT_UNIT),
 )
 _ASKED = (
-    (Need.ONE_UNIT, PlanRefusal.SUBQUERY_OF_UNITS),
-    (Need.OF_THE_ROW_AROUND, PlanRefusal.SUBQUERY_WITHOUT_UNIT),
+    (Requirement.ONE_UNIT, PlanRefusal.SUBQUERY_OF_UNITS),
+    (Requirement.OF_THE_ROW_AROUND, PlanRefusal.SUBQUERY_WITHOUT_UNIT),
 )
 _UNITED = (
-    (Need.ONE_UNIT, PlanRefusal.SET_OF_UNITS),
-    (Need.UNIT_IN_PLACE, PlanRefusal.SET_WITHOUT_UNIT),
+    (Requirement.ONE_UNIT, PlanRefusal.SET_OF_UNITS),
+    (Requirement.UNIT_IN_PLACE, PlanRefusal.SET_WITHOUT_UNIT),
 )
-_COUNTED = ((Need.KNOWS_UNIT, PlanRefusal.BOUND_WITHOUT_UNIT),)
-_GROUPED = ((Need.KEYS_HOLD_UNIT, None),)
-_MEASURED = LevelOutcome(N, ((Need.ASKS_OF_UNITS, PlanRefusal.KEPT_COUNTED),), measured=True)
-_WINDOWED = ((Need.PARTITION_HOLDS_UNIT, PlanRefusal.WINDOW_WITHOUT_UNIT),)
-_LIMITED = ((Need.KEEPS_ALL_ROWS, PlanRefusal.LIMIT_OF_ROWS),)
+_COUNTED = ((Requirement.KNOWS_UNIT, PlanRefusal.BOUND_WITHOUT_UNIT),)
+_GROUPED = ((Requirement.KEYS_HOLD_UNIT, None),)
+_MEASURED = LevelOutcome(N, ((Requirement.ASKS_OF_UNITS, PlanRefusal.KEPT_COUNTED),), measured=True)
+_WINDOWED = ((Requirement.PARTITION_HOLDS_UNIT, PlanRefusal.WINDOW_WITHOUT_UNIT),)
+_LIMITED = ((Requirement.KEEPS_ALL_ROWS, PlanRefusal.LIMIT_OF_ROWS),)
 _DECIDE, _STAY = _refused(PlanRefusal.ROWS_DECIDE), _refused(PlanRefusal.ANSWERS_STAY)
 _ASKS = _refused(PlanRefusal.SUBQUERY_DECIDES)
 _MIXED = _refused(PlanRefusal.SET_OF_LEVELS)
@@ -104,7 +104,7 @@ _PASSED: _Rows = {"P": (_PUBLIC,), "R": (_ROWS,), "N": (_NOISY,), "B": (_BOTH,)}
 
 _TABLE: dict[str, _Rows] = {
     "values": {"": (_PUBLIC,)},
-    "scan": {"": (_needs(P, (Need.IS_PUBLIC, None)), _ROWS)},
+    "scan": {"": (_needs(P, (Requirement.IS_PUBLIC, None)), _ROWS)},
     "filter": _PASSED,
     "project": _PASSED,
     "shared": _PASSED,

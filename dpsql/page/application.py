@@ -24,8 +24,8 @@ from dpsql.page.json_shapes import (
     shape_budget,
     shape_entry,
 )
-from dpsql.page.sign_in import REFUSED, SignIn, Welcome
-from dpsql.page.workers import Busy, Gone, PageWorkers
+from dpsql.page.sign_in import REFUSED, SignedInUser, SignIn
+from dpsql.page.workers import BrowserGone, Busy, PageWorkers
 from dpsql.records import dataclass
 from dpsql.server.copy_rows import copied
 from dpsql.server.databases import Database
@@ -47,7 +47,7 @@ MOST_ENTRIES = 200
 Act = Callable[[Request, BrowserSession], Awaitable[Response]]
 
 
-class Unfit(Exception):
+class MalformedRequest(Exception):
     """A request that is not made of what it should be."""
 
 
@@ -110,11 +110,11 @@ class Application:
                     return _told(401, "sign in first")
                 visit.who = who
                 return await act(request, visit)
-            except Unfit as error:
+            except MalformedRequest as error:
                 return _told(400, str(error))
             except Busy as error:
                 return _told(503, str(error))
-            except Gone:
+            except BrowserGone:
                 return Response(status_code=499)
             except Error as error:
                 return _told(503, told_of(error)[0], error.code)
@@ -125,7 +125,7 @@ class Application:
         try:
             asked = await _read(request, name=str, password=str)
             if len(asked["password"].encode()) > MOST_SECRET:  # each byte would cost work
-                raise Unfit(f"a password has at most {MOST_SECRET} bytes")
+                raise MalformedRequest(f"a password has at most {MOST_SECRET} bytes")
             name, address = asked["name"], request.client.host if request.client else ""
             database = self._database(request)
             wanted = database or self.entrance.databases.first
@@ -137,7 +137,7 @@ class Application:
             if seconds:
                 bound.note("delay", seconds=seconds)
             await asyncio.sleep(seconds)
-        except Unfit as error:
+        except MalformedRequest as error:
             return _told(400, str(error))
         except Error as error:
             return _told(503, told_of(error)[0], error.code)
@@ -164,7 +164,7 @@ class Application:
         )
         return found
 
-    def _whom(self, who: Welcome) -> Shape:
+    def _whom(self, who: SignedInUser) -> Shape:
         return {
             "user": who.user,
             "analyst": who.analyst,
@@ -256,20 +256,20 @@ class Application:
 
 def _check_asks(visit: BrowserSession) -> None:
     if not visit.who.may_ask:
-        raise Unfit("a curator who is no analyst asks nothing")
+        raise MalformedRequest("a curator who is no analyst asks nothing")
 
 
 def _epsilon(text: str) -> str:
-    """An epsilon as SET takes it; what it is worth is decided there. Raises: Unfit."""
+    """An epsilon as SET takes it; what it is worth is decided there. Raises: MalformedRequest."""
     if not re.fullmatch(r"[0-9.eE+-]{1,40}", text):
-        raise Unfit("epsilon is a number")
+        raise MalformedRequest("epsilon is a number")
     return text
 
 
 def _price(text: str) -> Fraction | None:
-    """The price that was shown, as a forecast tells it; None where none was. Raises: Unfit."""
+    """The price that was shown, as a forecast tells it, or None. Raises: MalformedRequest."""
     if not re.fullmatch(r"|[0-9]{1,60}(/0*[1-9][0-9]{0,60})?", text):
-        raise Unfit("price is that of a forecast, or empty")
+        raise MalformedRequest("price is that of a forecast, or empty")
     return Fraction(text) if text else None
 
 
@@ -290,18 +290,18 @@ def _latest(entries: tuple[Any, ...], before: int | None) -> Shape:
 
 
 async def _read(request: Request, **wanted: type) -> dict[str, Any]:
-    """An object of exactly these members. Raises: Unfit."""
+    """An object of exactly these members. Raises: MalformedRequest."""
     try:
         found = await request.json()
     except (ValueError, RecursionError):
-        raise Unfit("the request is no JSON") from None
+        raise MalformedRequest("the request is no JSON") from None
     if not isinstance(found, dict) or {k: type(v) for k, v in found.items()} != wanted:
-        raise Unfit(f"the request has not the members {', '.join(wanted)}")
+        raise MalformedRequest(f"the request has not the members {', '.join(wanted)}")
     try:
         for value in found.values():
             value.encode()
     except UnicodeEncodeError:
-        raise Unfit("the request has text that is no Unicode") from None
+        raise MalformedRequest("the request has text that is no Unicode") from None
     return found
 
 

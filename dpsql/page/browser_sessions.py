@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from dpsql.answer.result import Result
 from dpsql.interrupts import Cancellation
-from dpsql.page.sign_in import Welcome
+from dpsql.page.sign_in import SignedInUser
 from dpsql.records import dataclass, field
 from dpsql.server.analyst_session import AnalystSession
 from dpsql.server.answer_ticks import Ticks
@@ -35,7 +35,7 @@ class BrowserSession:
     ``asked`` what it has asked; ``number`` is what an operator calls it by.
     """
 
-    who: Welcome
+    who: SignedInUser
     caller: AnalystSession
     begun: float
     seen: float
@@ -100,7 +100,7 @@ class BrowserSessions:
     def __len__(self) -> int:
         return len(self._here)
 
-    def begin(self, who: Welcome, events: Events | None = None) -> str | None:
+    def begin(self, who: SignedInUser, events: Events | None = None) -> str | None:
         """The token of a new visit, whose ``events`` are noted; None where there are too many."""
         here = list(self._here.items())
         self._end([key for key, visit in here if self._is_over(visit)], "idle")

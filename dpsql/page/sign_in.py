@@ -16,7 +16,7 @@ MOST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
+class SignedInUser:
     """A person who has come in: where, name, analyst charged, whether they ask, and are curator."""
 
     database: Database
@@ -37,7 +37,7 @@ class SignIn:
 
     def sign_in(
         self, database: Database, name: str, password: str, address: str = ""
-    ) -> Welcome | None:
+    ) -> SignedInUser | None:
         """Return who signs in; None for others. Raises: CatalogError for an unusable users file.
 
         Whoever is told of it is told after ``failures.delay``.
@@ -62,7 +62,7 @@ class SignIn:
         """Seconds until a try of a name is told what came of it."""
         return self.failures.delay(name[:MOST_NAME].casefold(), address)
 
-    def recognise(self, database: Database, user: str) -> Welcome | None:
+    def recognise(self, database: Database, user: str) -> SignedInUser | None:
         """Return the present rights of a user, whose name is case-folded; None where there is none.
 
         Raises: CatalogError.
@@ -74,7 +74,7 @@ class SignIn:
             return None
         may_ask = is_analyst or not analysts
         analyst = user if is_analyst else None
-        return Welcome(database, user, analyst, may_ask, is_curator, verifier)
+        return SignedInUser(database, user, analyst, may_ask, is_curator, verifier)
 
     def recognising(self, user: str) -> list[str]:
         """Return the names of the databases where a user has rights. Raises: CatalogError."""

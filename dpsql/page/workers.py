@@ -33,7 +33,7 @@ class Busy(Exception):
     """Too much is asked at once; whoever asks is told so."""
 
 
-class Gone(Exception):
+class BrowserGone(Exception):
     """The browser went away, so that nobody waits for an answer."""
 
 
@@ -135,7 +135,7 @@ class PageWorkers:
             if not task.done():
                 visit.caller.end(wish)
                 await task
-                raise Gone
+                raise BrowserGone
             return task.result()
         finally:
             gone.cancel()
@@ -147,7 +147,7 @@ class PageWorkers:
             try:
                 started: Future[Shape] = visit.pool.submit(work)
             except RuntimeError:  # the visit has ended meanwhile
-                raise Gone from None
+                raise BrowserGone from None
             return await asyncio.wrap_future(started)
 
 

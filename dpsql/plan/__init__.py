@@ -2,7 +2,7 @@
 
 Request: statements to answer together, on what terms.
 Plan: what is measured for a request; Part: a strategy with its amount of budget, on one table.
-Planned: a plan with the layouts that answers are read off.
+PlannedRequest: a plan with the layouts that answers are read off.
 Chooser: how a layout and a strategy are chosen for a target; Chosen: the two of them.
 Target: all answers about one table that one part of a plan measures.
 Memory: the bytes that a request needs.

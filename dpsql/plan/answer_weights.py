@@ -91,7 +91,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighing:
+class AnswerWeights:
     """The facts of a choice; ``apart`` keeps to marginals, for a model to be fitted to.
 
     A layout with a larger error ``than`` this is not kept within the limits: there is a better one.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dpsql.errors import ProgrammingError
-from dpsql.plan.answer_weights import DEAR, JOINING, Weighing
+from dpsql.plan.answer_weights import DEAR, JOINING, AnswerWeights
 from dpsql.plan.candidate_plan import (
     WORTHWHILE,
     CandidatePlan,
@@ -86,7 +86,7 @@ or family that did."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser(Weighing):
+class Chooser(AnswerWeights):
     """Layouts, strategies and families, of which the least error is chosen."""
 
     def best(self) -> CandidatePlan:

@@ -51,7 +51,7 @@ are estimated together after that (``plan/shared_rows.py``), but not planned so.
 
 
 @dataclass(frozen=True)
-class PlannedAlone:
+class SeparatePlan:
     """Answers that are planned by themselves at about a budget, of a ``whole`` target, and how."""
 
     whole: Target
@@ -80,10 +80,10 @@ class PlannedAlone:
 
 
 @dataclass(frozen=True)
-class Divided:
-    """Divided that share a budget, and the amount of each."""
+class BudgetDivision:
+    """Pieces that share a budget, and the amount of each."""
 
-    pieces: tuple[PlannedAlone, ...]
+    pieces: tuple[SeparatePlan, ...]
     amounts: tuple[Fraction, ...]
 
     @cached_property
@@ -129,7 +129,7 @@ class Choose(Protocol):
         """Return the layout and the strategy with the least expected error."""
 
 
-def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[PlannedAlone]:
+def in_pieces(one: SeparatePlan, choose: Choose, agree: bool = False) -> list[SeparatePlan]:
     """Return answers as one piece, or as pieces where these gain much or alone keep the limits.
 
     Where they are to ``agree``, as a model fitted to one of them needs, none is for gain alone.
@@ -143,8 +143,8 @@ def in_pieces(one: PlannedAlone, choose: Choose, agree: bool = False) -> list[Pl
 
 
 def in_groups(
-    one: PlannedAlone, choose: Choose, split: Collection[tuple[float, float]], whole: float
-) -> list[PlannedAlone] | None:
+    one: SeparatePlan, choose: Choose, split: Collection[tuple[float, float]], whole: float
+) -> list[SeparatePlan] | None:
     """Return answers as one piece within its limits, or as groups where these gain much.
 
     None where neither is known to keep them, or both have more error than the ``split``: statements
@@ -153,14 +153,14 @@ def in_groups(
     """
     apart = split_error(split, whole, one.noise) * one.target.rows_per_unit**2
 
-    def rated(pieces: list[PlannedAlone] | None) -> float:
+    def rated(pieces: list[SeparatePlan] | None) -> float:
         """The error with the best shares of what the split has."""
         if pieces is None:
             return math.inf
         least = [each.least / whole * (1 - ROUNDING) for each in pieces]
         return shared_error([each.chosen.error for each in pieces], least, one.noise)
 
-    best: list[PlannedAlone] | None = [one]
+    best: list[SeparatePlan] | None = [one]
     if rated(best) > GAIN * apart:
         best = None
     elif one.is_good:
@@ -183,12 +183,12 @@ def split_error(split: Collection[tuple[float, float]], whole: float, noise: Noi
     return shared_error([error for error, _ in split], fitted, noise)
 
 
-def _in_earnest(piece: PlannedAlone, choose: Choose) -> PlannedAlone:
+def _in_earnest(piece: SeparatePlan, choose: Choose) -> SeparatePlan:
     """Return a piece that is to be taken though it was not searched for, as a search has it."""
     return replace(piece, chosen=choose(piece.target, True))
 
 
-def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
+def _best_pieces(one: SeparatePlan, choose: Choose) -> list[SeparatePlan]:
     from dpsql.plan.partition import best_partition, keeps_limits  # one statement does without
 
     is_within, noise = one.least <= 1, one.noise
@@ -210,24 +210,24 @@ def _best_pieces(one: PlannedAlone, choose: Choose) -> list[PlannedAlone]:
     return best if len(groups) == 1 else min(best, _grouped(one, groups, choose), key=_rank)
 
 
-def _rank(pieces: Sequence[PlannedAlone]) -> tuple[float, float]:
+def _rank(pieces: Sequence[SeparatePlan]) -> tuple[float, float]:
     """Return the rank of pieces: how far they are beyond the limits, then their error."""
     return max(1.0, sum(each.least for each in pieces)), total_of(pieces)
 
 
 def _grouped(
-    one: PlannedAlone, groups: Sequence[Collection[Place]], choose: Choose
-) -> list[PlannedAlone]:
+    one: SeparatePlan, groups: Sequence[Collection[Place]], choose: Choose
+) -> list[SeparatePlan]:
     """Return groups of the answers, each planned by itself."""
     parts = [part_of(one.target, places) for places in groups]
-    found: list[PlannedAlone] = []
+    found: list[SeparatePlan] = []
     for others, part in zip(reversed(range(len(parts))), parts, strict=True):
         with share(1 / (1 + others)):
             found.append(replace(one, target=part, chosen=choose(part)))
     return eased([found])[0]
 
 
-def eased(groups: Sequence[Sequence[PlannedAlone]]) -> list[list[PlannedAlone]]:
+def eased(groups: Sequence[Sequence[SeparatePlan]]) -> list[list[SeparatePlan]]:
     """Return the pieces of targets with those of their plans whose error is least together.
 
     One that barely keeps within the limits leaves others no more than what keeps them within
@@ -249,14 +249,14 @@ def eased(groups: Sequence[Sequence[PlannedAlone]]) -> list[list[PlannedAlone]]:
     return best
 
 
-def _planned_otherwise(piece: PlannedAlone) -> list[PlannedAlone]:
+def _planned_otherwise(piece: SeparatePlan) -> list[SeparatePlan]:
     """The same piece with each of the plans that were found for it."""
     best = piece.chosen
     easier = [replace(piece, chosen=replace(each, free=best.free)) for each in best.easier]
     return [piece, *easier]
 
 
-def _shared(groups: Sequence[Sequence[PlannedAlone]]) -> tuple[float, float]:
+def _shared(groups: Sequence[Sequence[SeparatePlan]]) -> tuple[float, float]:
     """Return the part of a budget that limits take, at least one, and the error of best shares."""
     pieces = [piece for group in groups for piece in group]
     noise = pieces[0].noise
@@ -266,7 +266,7 @@ def _shared(groups: Sequence[Sequence[PlannedAlone]]) -> tuple[float, float]:
     return whole, shared_error([each.chosen.error for each in pieces], fitted, noise)
 
 
-def total_of(pieces: Sequence[PlannedAlone]) -> float:
+def total_of(pieces: Sequence[SeparatePlan]) -> float:
     """Return the error of pieces of one target with the best shares, for its budget as a unit.
 
     It is infinite where they are beyond their limits.
@@ -282,7 +282,7 @@ def total_of(pieces: Sequence[PlannedAlone]) -> float:
     return total / noise.unit_variance(float(counted))
 
 
-def _halved(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlone]:
+def _halved(piece: SeparatePlan, choose: Choose, depth: int) -> list[SeparatePlan]:
     """Return a piece in halves, and these again, where its answers are beyond their limits.
 
     One matrix for each column may be too little for answers of few rows beside those of many.
@@ -293,9 +293,9 @@ def _halved(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlon
     return _parted(piece, choose, depth)
 
 
-def _parted(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlone]:
+def _parted(piece: SeparatePlan, choose: Choose, depth: int) -> list[SeparatePlan]:
     """Return the halves of a piece where they take less of the budget to be within the limits."""
-    found: list[PlannedAlone] = []
+    found: list[SeparatePlan] = []
     for others, part in zip((1, 0), halves(piece.target), strict=True):
         with share(1 / (1 + others)):
             with share(ONE):
@@ -305,8 +305,8 @@ def _parted(piece: PlannedAlone, choose: Choose, depth: int) -> list[PlannedAlon
 
 
 def _leaner(
-    pieces: list[PlannedAlone], choose: Choose, foreseen: float = math.inf
-) -> list[PlannedAlone]:
+    pieces: list[SeparatePlan], choose: Choose, foreseen: float = math.inf
+) -> list[SeparatePlan]:
     """Return pieces of which each is within the limits alone, one of them parted where that pays.
 
     It is the dearest if all are not within the limits, else the one that takes the most beside
@@ -333,7 +333,7 @@ def _leaner(
     return min(pieces, eased([found])[0], key=lambda each: _shared([each]))
 
 
-def least_parts(groups: Sequence[Sequence[PlannedAlone]], noise: Noise) -> tuple[float, ...]:
+def least_parts(groups: Sequence[Sequence[SeparatePlan]], noise: Noise) -> tuple[float, ...]:
     """Return the parts of a budget that keep answers within the limits of all that is asked.
 
     ``groups`` are the pieces of every target.

@@ -9,7 +9,7 @@ from fractions import Fraction
 from dpsql.amounts import MIN_EPSILON
 from dpsql.errors import DataError, decimal_text
 from dpsql.plan.plan import Plan
-from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.plan.request import PlannedRequest, Request, make_plan
 from dpsql.records import replace
 
 DIGITS = 4
@@ -38,7 +38,7 @@ def least_epsilon(
     """
     failed, held = Fraction(0), None
     epsilon = min(Fraction(1), limit)
-    planned: Planned | None = None
+    planned: PlannedRequest | None = None
     for _ in range(TRIES):
         request = request_at(epsilon)
         if planned is None or len(request.noises) > 1:
@@ -63,7 +63,7 @@ def least_epsilon(
     return held
 
 
-def _rescaled(request: Request, planned: Planned) -> Planned:
+def _rescaled(request: Request, planned: PlannedRequest) -> PlannedRequest:
     """Return the same strategies for the budget of a request that differs in nothing else."""
     plan = planned.plan
     before = plan.epsilon if plan.rho is None else plan.rho

@@ -9,7 +9,7 @@ from dpsql.plan.candidate_plan import total_error
 from dpsql.plan.target import Target
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import unit_reach
-from dpsql.workload.layout import Place, Wanted
+from dpsql.workload.layout import Place, WeightedAnswer
 
 CAP = 1.1
 """Largest standard error of an answer, root mean square, as a multiple of plain noise's.
@@ -76,12 +76,12 @@ def plain_cost(target: Target, noise: Noise) -> float:
     return float(reach * sum((each.weight * _most(each)) ** power for each in asked))
 
 
-def _most(asked: Wanted) -> float:
+def _most(asked: WeightedAnswer) -> float:
     """Return the most that one union counts for: one, or the largest of different values."""
     return 1.0 if asked.distinct is None else max(map(abs, asked.distinct[1]), default=1.0)
 
 
-def _is_whole(target: Target, asked: Wanted) -> bool:
+def _is_whole(target: Target, asked: WeightedAnswer) -> bool:
     """Say whether an answer is a whole number, as counts are: others have finer steps than one."""
     values = () if asked.distinct is None else asked.distinct[1]
     columns = target.table.columns

@@ -38,7 +38,7 @@ what a number of one costs is how many rows change with a cell for each row that
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class GroupForecast:
     """The error of a group with a unit budget, and the part of it that keeps its limits."""
 
     error: float
@@ -50,7 +50,7 @@ class AnswerGroup:
     """Answers, and what noise on their queries, and on their cells, comes to."""
 
     places: frozenset[Place]
-    prospects: tuple[Prospect, ...]
+    prospects: tuple[GroupForecast, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +177,22 @@ class Forecaster:
             self.few[key] = are_few(products, self.layout.workload.domain, self.independent)
         return self.few[key]
 
-    def prospects(self, places: frozenset[Place]) -> Iterator[Prospect]:
+    def prospects(self, places: frozenset[Place]) -> Iterator[GroupForecast]:
         """Yield what a group comes to with noise on its queries, and on its cells."""
         if places in self.alone:
-            yield Prospect(*self.alone[places])
+            yield GroupForecast(*self.alone[places])
         if self.is_measurable(places):
             each = self.law.squared(self._sensitivity(places))
             yield self._prospect(dict.fromkeys(places, each))
         if all(len(self.layout.products[place]) == 1 for place in places):
             yield self._prospect(self._counted(places))
 
-    def _prospect(self, means: Mapping[Place, float]) -> Prospect:
+    def _prospect(self, means: Mapping[Place, float]) -> GroupForecast:
         """A prospect by the mean variances of answers, times the squares of their weights."""
         error = sum(self.rows[place] * mean for place, mean in means.items())
         worst = max(mean / self.limits[place] for place, mean in means.items())
         least = worst ** (self.law.norm / 2)
-        return Prospect(float(error), float(least))
+        return GroupForecast(float(error), float(least))
 
     def _sensitivity(self, places: Iterable[Place]) -> float:
         """Bound the sensitivity of the weighted queries of a group to one row from above."""

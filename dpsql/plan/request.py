@@ -16,8 +16,8 @@ from dpsql.plan.choice import Chooser
 from dpsql.plan.division import (
     GAIN,
     ONE,
-    Divided,
-    PlannedAlone,
+    BudgetDivision,
+    SeparatePlan,
     divided,
     eased,
     in_groups,
@@ -258,7 +258,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRequest:
     """A plan and, part by part, the target that it measures with its layout.
 
     ``is_cut`` says that more would have been tried, had more effort been allowed, ``is_tight``
@@ -283,7 +283,7 @@ class Planned:
         }
 
 
-def make_plan(request: Request) -> Planned:
+def make_plan(request: Request) -> PlannedRequest:
     """Select the strategies with the least expected error for the whole request.
 
     A noise law for which there is no plan leaves the choice to the others.
@@ -308,9 +308,9 @@ def _demanded(item: Compiled, place: int) -> float | None:
     return min(found, default=None)
 
 
-def _best_noise(request: Request) -> Planned:
+def _best_noise(request: Request) -> PlannedRequest:
     """Return the plan of the noise law with the least expected error."""
-    found: list[Planned] = []
+    found: list[PlannedRequest] = []
     failures: list[Exception] = []
     for number, noise in enumerate(request.noises):
         try:
@@ -323,7 +323,7 @@ def _best_noise(request: Request) -> Planned:
     return min(found, key=lambda each: expected_error(request, each, found[0].alone))
 
 
-def _checked_plan(request: Request, noise: Noise) -> Planned:
+def _checked_plan(request: Request, noise: Noise) -> PlannedRequest:
     """Plan for one noise law: the best plan, or the best of leaner ones where that does not fit.
 
     Raises: ProgrammingError (E_TOO_LARGE).
@@ -338,7 +338,7 @@ def _checked_plan(request: Request, noise: Noise) -> Planned:
     return replace(min(found, key=partial(expected_error, request)), is_tight=True)
 
 
-def _leaner(request: Request, noise: Noise) -> Iterator[Planned]:
+def _leaner(request: Request, noise: Noise) -> Iterator[PlannedRequest]:
     """Yield plans that fit into memory: of cells alone, and of searches that have less room.
 
     These hold cells at least: where cells do not fit, which are planned at once, none is begun.
@@ -354,7 +354,7 @@ def _leaner(request: Request, noise: Noise) -> Iterator[Planned]:
             break
 
 
-def _fitting(request: Request, planned: Planned) -> Planned:
+def _fitting(request: Request, planned: PlannedRequest) -> PlannedRequest:
     """Return a plan that fits into memory. Raises: ProgrammingError (E_TOO_LARGE)."""
     parts = planned.plan.parts
     wide = any(part.is_wide for part in parts)
@@ -362,7 +362,7 @@ def _fitting(request: Request, planned: Planned) -> Planned:
     return planned
 
 
-def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Planned:
+def _plan_with(request: Request, noise: Noise, room: int | None = None) -> PlannedRequest:
     rho = None if law(noise).is_pure else request.rho
     amount = request.epsilon if rho is None else rho
     with metered(work_of(PLANNING, request.effort), room or request.memory_limit) as meter:
@@ -370,12 +370,12 @@ def _plan_with(request: Request, noise: Noise, room: int | None = None) -> Plann
     plan = Plan(found.parts, noise, request.epsilon, request.delta, rho)
     targets = tuple(piece.target for piece in found.pieces)
     layouts = tuple(piece.chosen.layout for piece in found.pieces)
-    return Planned(plan, targets, layouts, meter.is_cut, meter.is_tight, alone)
+    return PlannedRequest(plan, targets, layouts, meter.is_cut, meter.is_tight, alone)
 
 
 def _together(
     request: Request, noise: Noise, amount: Fraction
-) -> tuple[Divided, Mapping[Place, float]]:
+) -> tuple[BudgetDivision, Mapping[Place, float]]:
     """Plan all targets, so that no shown column loses where statements share a budget.
 
     With the mean variances that answers have with each statement by itself.
@@ -403,13 +403,13 @@ def _together(
 
 def _in_company(
     request: Request, noise: Noise, amount: Fraction, apart: StatementSplit
-) -> Divided | None:
+) -> BudgetDivision | None:
     """Return what is planned for all statements together; None where it gains nothing."""
     targets = [apart.weighed(target) for target in request.targets]
     choose = partial(_known_or_chosen, request, noise, amount, apart)
 
-    def planned(target: Target) -> list[PlannedAlone]:
-        one = PlannedAlone(target, target, choose(target), amount)
+    def planned(target: Target) -> list[SeparatePlan]:
+        one = SeparatePlan(target, target, choose(target), amount)
         if len(target.asked) == 1:
             return [one]
         alone = (target.alone or {}).values()
@@ -421,7 +421,7 @@ def _in_company(
     errors = [piece.chosen.error for piece in pieces]
     if shared_error(errors, least, noise) > GAIN * apart.error:
         return None
-    return Divided(tuple(pieces), tuple(split_amount(amount, errors, noise, least)))
+    return BudgetDivision(tuple(pieces), tuple(split_amount(amount, errors, noise, least)))
 
 
 def _known_or_chosen(
@@ -444,7 +444,9 @@ def _known_or_chosen(
     return choose_one(request, apart.limited(target, part), noise, amount * own, earnest, most)
 
 
-def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fraction) -> Divided:
+def _shared(
+    request: Request, noise: Noise, targets: Sequence[Target], total: Fraction
+) -> BudgetDivision:
     """Plan targets that share an amount."""
     count = len(targets)
     amount = total / max(1, count)
@@ -454,14 +456,14 @@ def _shared(request: Request, noise: Noise, targets: Sequence[Target], total: Fr
     pieces = [piece for group in groups for piece in group]
     errors = [piece.chosen.error for piece in pieces]
     least = () if len(pieces) == 1 or request.is_aimed else least_parts(groups, noise)
-    return Divided(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
+    return BudgetDivision(tuple(pieces), tuple(split_amount(total, errors, noise, least)))
 
 
 def _in_turns(
-    targets: Sequence[Target], planned: Callable[[Target], list[PlannedAlone]]
-) -> list[list[PlannedAlone]]:
+    targets: Sequence[Target], planned: Callable[[Target], list[SeparatePlan]]
+) -> list[list[SeparatePlan]]:
     """Plan every target in a share of the work: those of few answers leave others what is left."""
-    found: dict[int, list[PlannedAlone]] = {}
+    found: dict[int, list[SeparatePlan]] = {}
     order = sorted(range(len(targets)), key=lambda place: len(targets[place].asked))
     for left, place in zip(reversed(range(len(order))), order, strict=True):
         with share(1 / (1 + left)) if left else nullcontext(), portion(1.0):
@@ -469,7 +471,7 @@ def _in_turns(
     return [found[place] for place in range(len(targets))]
 
 
-def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[PlannedAlone]:
+def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) -> list[SeparatePlan]:
     """Return a target as one piece, or as pieces where these gain or keep answers within limits."""
     is_one = (
         request.mechanism != "auto" or request.is_aimed or target.units or len(target.asked) == 1
@@ -479,7 +481,7 @@ def _pieces(request: Request, target: Target, noise: Noise, amount: Fraction) ->
         return choose_one(request, part, noise, amount, earnest)
 
     with nullcontext() if is_one else share(ONE):
-        one = PlannedAlone(target, target, choose(target, bool(is_one)), amount)
+        one = SeparatePlan(target, target, choose(target, bool(is_one)), amount)
     if is_one:
         return [one]
     agree = request.is_modelled  # a model is fitted to all that is measured
@@ -515,7 +517,7 @@ def choose_one(
 
 
 def expected_error(
-    request: Request, planned: Planned, alone: Mapping[Place, float] | None = None
+    request: Request, planned: PlannedRequest, alone: Mapping[Place, float] | None = None
 ) -> float:
     """The total expected squared error of all answers of a request, weighted.
 

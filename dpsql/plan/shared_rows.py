@@ -87,7 +87,7 @@ class MeasuredPart(Protocol):
 
 
 @dataclass(frozen=True)
-class Knower:
+class PartClasses:
     """The classes of cells that a part tells apart, column by column."""
 
     part: MeasuredPart
@@ -264,15 +264,15 @@ def unagreed(parts: Sequence[MeasuredPart]) -> frozenset[int]:
 
 def _by_rows(
     parts: Sequence[MeasuredPart],
-) -> Iterator[tuple[dict[int, Knower], list[int]]]:
+) -> Iterator[tuple[dict[int, PartClasses], list[int]]]:
     """Yield the parts of the same rows: those that are estimated together, and too large ones."""
-    found: dict[Hashable, tuple[dict[int, Knower], list[int]]] = {}
+    found: dict[Hashable, tuple[dict[int, PartClasses], list[int]]] = {}
     for place, part in enumerate(parts):
         if not part.units:
             view = None if part.view is None else part.view.facts
             knowers, large = found.setdefault((part.table, view, part.rows_per_unit), ({}, []))
             if sum(block.estimated for block in part.blocks) <= MOST_CELLS:
-                knowers[place] = Knower(part)
+                knowers[place] = PartClasses(part)
             else:
                 large.append(place)
     yield from found.values()
@@ -282,7 +282,7 @@ Table: TypeAlias = tuple[Mapping[str, Split], dict[int, SharedNumbers]]
 """The classes of the columns of a table, and its numbers as each of several parts tells them."""
 
 
-def _shared(knowers: Mapping[int, Knower]) -> list[Table]:
+def _shared(knowers: Mapping[int, PartClasses]) -> list[Table]:
     """The tables that several parts know, small ones first, as many as there is room for."""
     known: dict[Hashable, Table] = {}
     for one, other in combinations(knowers, 2):
@@ -305,7 +305,7 @@ def _shared(knowers: Mapping[int, Knower]) -> list[Table]:
 
 
 def _tables(
-    one: Knower, other: Knower, most: int
+    one: PartClasses, other: PartClasses, most: int
 ) -> Iterator[tuple[Mapping[str, Split], SharedNumbers, SharedNumbers]]:
     """Yield the finest tables of at ``most`` so many numbers that two parts both know."""
     if one.needed is None or other.needed is None:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from dpsql.plan.target import Target
 from dpsql.records import dataclass
-from dpsql.workload.layout import Place, Wanted
+from dpsql.workload.layout import Place, WeightedAnswer
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
 
 
 @dataclass(frozen=True, slots=True)
-class ShownColumn:
+class ResultColumn:
     """A result column: its statement, its name, and what its error is made of.
 
     ``parts`` are answers with how much the variance of each of their rows counts, ``rows`` how many
@@ -44,10 +44,10 @@ class ShownColumn:
 
 def shown_columns(
     statements: Mapping[int, Compiled], targets: Sequence[Target]
-) -> tuple[ShownColumn, ...]:
+) -> tuple[ResultColumn, ...]:
     """Return the columns of statements, by their numbers, that depend on what is measured."""
     asked = {place: each for target in targets for place, each in target.asked.items()}
-    found: list[ShownColumn] = []
+    found: list[ResultColumn] = []
     for number, item in statements.items():
         columns = _of_select(number, item) if item.outer is None else _of_selects(number, item)
         for name, places, is_own in columns:
@@ -56,11 +56,11 @@ def shown_columns(
                 parts = {p: 1.0 if is_own else _part(asked[p]) for p in known}
                 rows = sum(_numbers(item, place) for place in known)
                 most = max(_numbers(item, place) for place in known)
-                found.append(ShownColumn(number, name, parts, rows if is_own else most, is_own))
+                found.append(ResultColumn(number, name, parts, rows if is_own else most, is_own))
     return tuple(found)
 
 
-def _part(asked: Wanted) -> float:
+def _part(asked: WeightedAnswer) -> float:
     return asked.weight**2
 
 
@@ -104,7 +104,7 @@ def _of_selects(number: int, item: Compiled) -> Iterator[tuple[str, list[Place],
 
 
 def emphasis_of(
-    columns: Sequence[ShownColumn],
+    columns: Sequence[ResultColumn],
     means: Mapping[Place, float],
     rows: Mapping[Place, int],
 ) -> dict[Place, float]:

@@ -11,17 +11,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dpsql.plan.candidate_plan import TOLD, CandidatePlan, total_error
-from dpsql.plan.division import ROUNDING, Choose, Divided, PlannedAlone, divided, part_of
+from dpsql.plan.division import ROUNDING, BudgetDivision, Choose, SeparatePlan, divided, part_of
 from dpsql.plan.drawn_variance import counted_of, is_coarse
 from dpsql.plan.limits import AIM, EXACTLY, FAIR, NEAR_ALONE
 from dpsql.plan.plan import SHARE_GRID, shared_error, split_amount
-from dpsql.plan.shown_columns import ShownColumn, emphasis_of, shown_columns
+from dpsql.plan.shown_columns import ResultColumn, emphasis_of, shown_columns
 from dpsql.plan.target import Target
 from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.search.work_limit import share
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.workload.cells import Nodes
-from dpsql.workload.layout import Place, Wanted
+from dpsql.workload.layout import Place, WeightedAnswer
 
 if TYPE_CHECKING:
     from dpsql.sql.compiled import Compiled
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FAR_BELOW = 0.75
 """Part of its limit below which the variance of noise is far: for an epsilon of two."""
 
-Plan = Callable[[Sequence[Target], Fraction], Divided]
+Plan = Callable[[Sequence[Target], Fraction], BudgetDivision]
 """Plans targets together with an amount of a budget."""
 
 
@@ -48,8 +48,8 @@ class StatementSplit:
     plan: Plan
     brief: Plan
     shares: Mapping[int, Fraction]
-    _planned: dict[int, Divided] = field(default_factory=dict)
-    _brief: dict[int, Divided] = field(default_factory=dict)
+    _planned: dict[int, BudgetDivision] = field(default_factory=dict)
+    _brief: dict[int, BudgetDivision] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -93,7 +93,7 @@ class StatementSplit:
         parts = [part_of(target, places) for target, places in self.places[number]]
         return tuple(each for part in parts for each in divided(part))
 
-    def alone(self, number: int) -> Divided:
+    def alone(self, number: int) -> BudgetDivision:
         """Return a statement planned by itself, with its share, to be measured so."""
         if number not in self._planned:
             found = self.plan(self.targets_of(number), self.amount * self.shares[number])
@@ -102,14 +102,14 @@ class StatementSplit:
             self._planned[number] = known if is_less else found
         return self._planned[number]
 
-    def foreseen(self, number: int) -> Divided:
+    def foreseen(self, number: int) -> BudgetDivision:
         """Return a statement planned by itself, with its share, by a brief search."""
         if number not in self._brief:
             amount = self.amount * self.shares[number]
             self._brief[number] = self.brief(self.targets_of(number), amount)
         return self._brief[number]
 
-    def _errors_of(self, number: int, planned: Divided) -> float:
+    def _errors_of(self, number: int, planned: BudgetDivision) -> float:
         """The squared errors of a statement's columns, each as a part of what it has briefly."""
         means, known = planned.means, self.foreseen(number).means
         own = (column for column in self.columns if column.statement == number)
@@ -182,7 +182,7 @@ class StatementSplit:
         return {p: n for target in self.targets for p, n in target.layouts[0].rows.items()}
 
     @cached_property
-    def columns(self) -> tuple[ShownColumn, ...]:
+    def columns(self) -> tuple[ResultColumn, ...]:
         """The columns that are shown."""
         return shown_columns(dict(enumerate(self.statements)), self.targets)
 
@@ -242,12 +242,12 @@ class StatementSplit:
             part *= float(inside / sum(planned.amounts))
         return part
 
-    def split(self, target: Target, choose: Choose) -> list[PlannedAlone]:
+    def split(self, target: Target, choose: Choose) -> list[SeparatePlan]:
         """Return the statements of a target that is weighed as pieces, each planned by itself."""
         found = []
         for places in target.alone or {}:
             part = part_of(target, places)
-            found.append(PlannedAlone(target, part, choose(part), self.amount))
+            found.append(SeparatePlan(target, part, choose(part), self.amount))
         return found
 
     def known(self, target: Target) -> CandidatePlan | None:
@@ -274,7 +274,7 @@ class StatementSplit:
             found[number] += self.emphasis[place] ** 2 * self.rows[place] * variance * part
         return found
 
-    def is_fine(self, pieces: Sequence[PlannedAlone]) -> bool:
+    def is_fine(self, pieces: Sequence[SeparatePlan]) -> bool:
         """Say whether noise is so fine that its variance goes as its budget says."""
         return not any(
             is_coarse(each.chosen, counted_of(each.target, self.noise, self.amount)[1])
@@ -300,7 +300,7 @@ class StatementSplit:
         """The total error of the split with the best shares, for a budget of one."""
         return shared_error(list(self.errors.values()), self.least, self.noise)
 
-    def shared(self, *, exactly: bool = False) -> Divided:
+    def shared(self, *, exactly: bool = False) -> BudgetDivision:
         """Return all statements by themselves with the best shares, or ``exactly`` their own."""
         planned = [self.alone(number) for number in self.shares]
         pieces = [piece for each in planned for piece in each.pieces]
@@ -316,9 +316,9 @@ class StatementSplit:
         for each, amount in zip(planned, amounts, strict=True):
             before = sum(each.amounts)
             inside += [amount * part / before for part in each.amounts]
-        return Divided(tuple(pieces), tuple(inside))
+        return BudgetDivision(tuple(pieces), tuple(inside))
 
-    def is_fair(self, found: Divided) -> bool:
+    def is_fair(self, found: BudgetDivision) -> bool:
         """Say whether no shown column has a larger error than it may, beside its baseline."""
         # What parts of the same rows tell each other is worked out where that decides.
         return self._keep(found.means_apart) or self._keep(found.means)
@@ -334,7 +334,7 @@ class StatementSplit:
         return True
 
 
-def _is_disjoint(target: Target, asked: Wanted) -> bool:
+def _is_disjoint(target: Target, asked: WeightedAnswer) -> bool:
     """Say whether each row changes one number of an answer at most, by one."""
     if target.units or len(asked.terms) != 1 or asked.distinct is not None:
         return False

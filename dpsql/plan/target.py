@@ -26,7 +26,7 @@ from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import Cells, Nodes, resolution_bytes
 from dpsql.workload.facets import is_splittable, split
-from dpsql.workload.layout import Layout, Place, Wanted, lay_out, lay_out_together
+from dpsql.workload.layout import Layout, Place, WeightedAnswer, lay_out, lay_out_together
 from dpsql.workload.term import Term
 from dpsql.workload.workload import Product
 
@@ -57,7 +57,7 @@ class Target:
     """
 
     table: Table
-    asked: Mapping[Place, Wanted]
+    asked: Mapping[Place, WeightedAnswer]
     units: bool = False
     view: RowView | None = None
     limits: Mapping[Place, float] | None = None
@@ -228,8 +228,8 @@ def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, 
     Counts of privacy units and of different values are measured one by one, since they do not add
     up; the same ones once.
     """
-    rows: dict[str, tuple[Table, dict[Place, Wanted]]] = {}
-    units: dict[object, tuple[Table, dict[Place, Wanted]]] = {}
+    rows: dict[str, tuple[Table, dict[Place, WeightedAnswer]]] = {}
+    units: dict[object, tuple[Table, dict[Place, WeightedAnswer]]] = {}
     for i, statement in enumerate(statements):
         for j, (select, answer) in enumerate(statement.answers()):
             terms = answer.terms
@@ -242,7 +242,7 @@ def find_targets(statements: Sequence[Compiled], views: Views) -> tuple[Target, 
                 sums = largest != 1
             weight = statement.weight * select.query.aggregates[answer.aggregate].part
             weight /= largest if sums and largest else 1.0
-            asked = Wanted(terms, weight, answer.distinct)
+            asked = WeightedAnswer(terms, weight, answer.distinct)
             if answer.units:
                 key = (select.query.table, answer.distinct, *map(_content, terms))
                 units.setdefault(key, (select.table, {}))[1][i, j] = asked

@@ -4,7 +4,7 @@ Problem: a workload as searches see it: traces of its factors, weights of its co
 Components: all subsets of attributes that are asked together, each with its weight R_c.
 Union: blocks that share one p-Identity factor per attribute. Family: the blocks to choose from.
 Objective: the exact error of a union as a function of its parameters. Found: one with its error.
-Room: which blocks one search may use, and how much work it may do.
+SearchLimits: which blocks one search may use, and how much work it may do.
 WeightSearch: descents over few blocks at a time, each to a LocalOptimum, and hops between them.
 Traces: what the residual planner knows of an attribute.
 Reach: which blocks may come in where shares are tried anew.

@@ -66,7 +66,7 @@ def is_coarse(strategy: Strategy) -> bool:
 
 
 @dataclass(slots=True)
-class Contest:
+class BestByBudget:
     """The strategies of least error at each of some budgets, of those that were seen."""
 
     workload: Workload

@@ -15,7 +15,7 @@ from dpsql.search.one_attribute.gram_parts import learn_parts
 from dpsql.search.one_attribute.low_rank import few_candidates, read_many
 from dpsql.search.problem import Problem
 from dpsql.search.unions.joint import (
-    Found,
+    FoundUnion,
     Objective,
     Union,
     descend,
@@ -72,7 +72,7 @@ SIMPLE, KRON, JOINT = 0.25, 0.5, 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SearchLimits:
     """The limits of one search: candidate sets, which of them fit, and how much work to do."""
 
     problem: Problem
@@ -121,7 +121,7 @@ def is_crowded(family: Family) -> bool:
     return len(family.sets) * len(family.components) > CROWD
 
 
-def room(problem: Problem, limit: int, effort: float) -> Room:
+def room(problem: Problem, limit: int, effort: float) -> SearchLimits:
     """Return the candidate sets: all subsets for few attributes, else those near the supports.
 
     Args:
@@ -144,14 +144,14 @@ def room(problem: Problem, limit: int, effort: float) -> Room:
         sets = sorted(M for M in known if problem.cells(M) <= bound)
     family = Family(problem.d, sets, components.masks)
     if sets is not None:
-        return Room(problem, family, np.ones(len(sets)), effort)
+        return SearchLimits(problem, family, np.ones(len(sets)), effort)
     # A block is estimated on its cells, and beside others on those of each subset, one more a
     # factor: what a search adds is held to the second. Sizes beyond 2^53 are rounded, far above.
     cells = outer([(1, estimated([n])) for n in problem.sizes]).ravel()
     apart = outer([(1, n + 1) for n in problem.sizes]).ravel()
     most = max(BLOCK_LIMIT, apart[components.supports].max())
     fits = (cells <= limit) & (apart <= most)
-    return Room(problem, family, fits.astype(np.float64), effort)
+    return SearchLimits(problem, family, fits.astype(np.float64), effort)
 
 
 def laplace_candidates(
@@ -301,7 +301,9 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
     yield realise(problem, space.family, best.union, "joint")
 
 
-def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: int) -> Found:
+def _weights_then_joint(
+    space: SearchLimits, thetas: tuple[Floats | None, ...], seed: int
+) -> FoundUnion:
     objective = Objective(space.problem, space.family)
     weighted = search_weights(
         objective,
@@ -315,7 +317,7 @@ def _weights_then_joint(space: Room, thetas: tuple[Floats | None, ...], seed: in
     return _joint(space, weighted.union, 1e-6)
 
 
-def _joint(space: Room, start: Union, ftol: float, maxiter: int = 300) -> Found:
+def _joint(space: SearchLimits, start: Union, ftol: float, maxiter: int = 300) -> FoundUnion:
     """Descend over factors and weights: over all sets if few, else over those already in use."""
     chosen = np.flatnonzero(space.allowed > 0 if space.open else start.w > 0)
     sets = [space.family.sets[m] for m in chosen]
@@ -328,10 +330,10 @@ def _joint(space: Room, start: Union, ftol: float, maxiter: int = 300) -> Found:
     )
     w = np.zeros(len(space.family.sets))
     w[chosen] = found.union.w
-    return Found(found.error, Union(found.union.thetas, w))
+    return FoundUnion(found.error, Union(found.union.thetas, w))
 
 
-def polish(space: Room, best: Found) -> Found:
+def polish(space: SearchLimits, best: FoundUnion) -> FoundUnion:
     """Alternate: search the weights with the factors frozen, then descend over both."""
     objective = Objective(space.problem, space.family)
     for seed in range(1, 1 + ROUNDS):

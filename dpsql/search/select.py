@@ -13,7 +13,7 @@ from dpsql.algebra.operator import Integers
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
 from dpsql.search.bounds.singular_values import cells_bound, svd_bound
-from dpsql.search.coarse_noise import Contest, error_of, is_coarse
+from dpsql.search.coarse_noise import BestByBudget, error_of, is_coarse
 from dpsql.search.shortened_rows import shortened
 from dpsql.search.work_limit import SELECTION, may_begin, metered, portion
 from dpsql.search.workload_rows import count_cells, workload_rows
@@ -222,7 +222,7 @@ def _searched(
         apart = plan_apart(workload, noise, CELL_LIMIT, plan)
         if apart is not None:
             return Selection(apart, bound), apart
-    best, least, contest = None, math.inf, Contest(workload)
+    best, least, contest = None, math.inf, BestByBudget(workload)
     for strategy, lower in candidates(problem, mechanism, effort):
         bound = max(bound, lower)
         error = error_of(strategy, workload)

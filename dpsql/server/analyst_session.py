@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, Cursor
-from dpsql.dbapi.repetitions import Repetitions
+from dpsql.dbapi.repetitions import FreeAnswers
 from dpsql.dbapi.site import Site, leaves_alone
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, LedgerError
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class FreeAnswer:
     """An answer that was free before, and the stamp as long as which it is right."""
 
     result: Result
     stamp: Hashable
 
 
-class Outlived(Exception):
+class SessionExpired(Exception):
     """A session whose tables or analyst are no more what they were: its client connects again."""
 
 
@@ -62,10 +62,10 @@ class AnalystSession:
         self._site = site
         self._analyst = analyst
         self._connection: Connection | None = None
-        self._repeats: Repetitions
+        self._repeats: FreeAnswers
         self.first_terms: Terms | None = None
         self._cancellation: Cancellation | None = None
-        self.repeated: Repeated | None = None
+        self.repeated: FreeAnswer | None = None
         self.is_late = False
         self._lock = threading.Lock()
 
@@ -95,12 +95,12 @@ class AnalystSession:
     def follow(self) -> None:
         """Go on with the catalog in force, between statements.
 
-        Raises: Outlived, where it is strict; DataError (E_ANALYST), LedgerError.
+        Raises: SessionExpired, where it is strict; DataError (E_ANALYST), LedgerError.
         """
         if self.is_current or self._connection is None:
             return
         if self._is_strict and self.is_outlived:
-            raise Outlived
+            raise SessionExpired
         before = self._connection
         found, repeats = self._site.admit(self._analyst)
         found.go_on_from(before)
@@ -108,7 +108,7 @@ class AnalystSession:
         before.close()
 
     @property
-    def repeats(self) -> Repetitions:
+    def repeats(self) -> FreeAnswers:
         """The repetitions that it has a part in. Raises: as ``connection``."""
         _ = self.connection
         return self._repeats
@@ -218,7 +218,7 @@ class AnalystSession:
         key = repeats.key(connection, text)
         known = repeats.find(connection, key)
         if known is not None:
-            self.repeated = None if stamp is None else Repeated(known, stamp)
+            self.repeated = None if stamp is None else FreeAnswer(known, stamp)
             return [known]
         found = _all_of(connection.execute(text))
         if len(found) == 1 and key == repeats.key(connection, text):

@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from dpsql.errors import OperationalError
-from dpsql.interrupts import HeldLock
+from dpsql.interrupts import InterruptibleLock
 from dpsql.records import dataclass, field
 from dpsql.server.catalog_questions import refusal, unlisted
-from dpsql.server.messages import BINARY, TEXT, Head
+from dpsql.server.messages import BINARY, TEXT, FieldDescription
 from dpsql.server.result_stream import Write, spread
 from dpsql.server.twin_connection import TwinError, all_of, columns_of, last_of
 from dpsql.server.twin_server import MAINTENANCE, TwinServer, open_twin_server
@@ -58,7 +58,7 @@ T = TypeVar("T")
 class TwinTable:
     """Rows of the twin, as it encoded them: by format, of which there may be both."""
 
-    heads: tuple[Head, ...]
+    heads: tuple[FieldDescription, ...]
     found: Mapping[int, list[list[bytes | None]]]
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Twin:
             self.server.living(lambda: self._declare(tables))
 
     def _declare(self, tables: Declared) -> None:
-        with HeldLock(self._making):
+        with InterruptibleLock(self._making):
             if tables != self._known:
                 statements = ["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"]
                 statements.append("GRANT USAGE ON SCHEMA public TO PUBLIC")
@@ -138,7 +138,7 @@ class Twin:
         It may read the declared tables and do nothing else: what others ask is not shown to it, and
         it ends no session but its own. Raises: OperationalError (E_TWIN).
         """
-        with HeldLock(self._making):
+        with InterruptibleLock(self._making):
             known = self._roles.get(analyst)
             if known is not None:
                 return known
@@ -187,10 +187,12 @@ class TwinReader:
         self._analyst = analyst
         self._entered = entered
 
-    def describe(self, sql: str, oids: Sequence[int]) -> tuple[list[int], tuple[Head, ...]]:
+    def describe(
+        self, sql: str, oids: Sequence[int]
+    ) -> tuple[list[int], tuple[FieldDescription, ...]]:
         """The types of the parameters and the columns of a statement. Raises: TwinError."""
 
-        def ask(connection: PGconn) -> tuple[list[int], tuple[Head, ...]]:
+        def ask(connection: PGconn) -> tuple[list[int], tuple[FieldDescription, ...]]:
             connection.send_prepare(b"", sql.encode(), list(oids))
             last_of(connection)
             connection.send_describe_prepared(b"")
@@ -217,7 +219,7 @@ class TwinReader:
 
         def ask(connection: PGconn) -> tuple[TwinTable | None, str]:
             found: dict[int, list[list[bytes | None]]] = {}
-            heads: tuple[Head, ...] = ()
+            heads: tuple[FieldDescription, ...] = ()
             tag = ""
             for wish in sorted({*wanted} & {TEXT, BINARY}) or [TEXT]:
                 connection.send_query_params(

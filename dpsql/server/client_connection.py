@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator
 
 from dpsql.errors import Error, Interrupted
-from dpsql.server.analyst_session import Outlived
+from dpsql.server.analyst_session import SessionExpired
 from dpsql.server.client_socket import ClientSocket
 from dpsql.server.events import Events, note_refusal
 from dpsql.server.idle_clients import IdleClients
@@ -15,16 +15,16 @@ from dpsql.server.messages import (
     Fields,
     Hangup,
     Message,
+    Notice,
     ProtocolError,
-    Told,
     read_message,
     ready,
 )
-from dpsql.server.pipelined import LONGEST_TOLD, Burst, Echo, Remembered, first_burst
+from dpsql.server.pipelined import LONGEST_TOLD, CachedReply, ReplyCache, SimpleRequest, first_burst
 from dpsql.server.portals import Portals
 from dpsql.server.route import SessionCommand
 from dpsql.server.session_worker import SessionWorker
-from dpsql.server.signed_in import OUTLIVED, SignedIn, ended
+from dpsql.server.signed_in import OUTLIVED, SessionInfo, ended
 from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
 from dpsql.server.statements import Reply, StatementRunner
 from dpsql.server.twin_connection import TwinError
@@ -46,15 +46,15 @@ class ClientConnection:
         asker: StatementRunner,
         events: Events | None = None,
         idle: IdleClients | None = None,
-        remembered: Remembered | None = None,
-        signed_in: SignedIn | None = None,
+        remembered: ReplyCache | None = None,
+        signed_in: SessionInfo | None = None,
     ) -> None:
         self._signed_in = signed_in
         self._events = events or Events()
         self._wire = wire
         self._asker = asker
         self._idle = idle
-        self._remembered = remembered or Remembered()
+        self._remembered = remembered or ReplyCache()
         self._worker = SessionWorker(wire, asker)
         self._portals = Portals(wire, self._worker)
         self._skipping = False
@@ -65,7 +65,7 @@ class ClientConnection:
         """Answer message after message, until the client leaves or is ended. Raises: Hangup."""
         try:
             self._run()
-        except Outlived:
+        except SessionExpired:
             self._worker.tell(ended(OUTLIVED))
         except Hangup:
             if not self._is_ended:
@@ -94,7 +94,7 @@ class ClientConnection:
                 elif not self._serve_next():
                     return
             except ProtocolError as error:  # where the next message begins is not known
-                self._worker.tell(Told("FATAL", error.state, str(error)))
+                self._worker.tell(Notice("FATAL", error.state, str(error)))
                 return
 
     def _serve_next(self) -> bool:
@@ -106,7 +106,7 @@ class ClientConnection:
 
     # Bursts: what was told for the same bytes before is told again.
 
-    def _key(self, burst: Burst) -> Hashable | None:
+    def _key(self, burst: SimpleRequest) -> Hashable | None:
         """Return the facts that the answer to a burst follows from, beside the stamp."""
         if self._skipping or self._worker.state == b"E" or self._portals.is_full:
             return None
@@ -134,7 +134,7 @@ class ClientConnection:
             self._portals.repeat(echo.parsed)
         return echo.told + ready(self._worker.state)
 
-    def _serve_burst(self, burst: Burst) -> None:
+    def _serve_burst(self, burst: SimpleRequest) -> None:
         """Serve the messages of a burst, and remember what was told if it was free before."""
         self._failed, self._only = False, None
         self._asker.forget_repeated()
@@ -149,10 +149,10 @@ class ClientConnection:
         if command is not None and command.tag == "SELECT" and key is not None:
             parsed = prepared if b"P" in burst.form else None
             facts = repeated.stamp, self._asker.last_charge, parsed
-            self._remembered.keep(key, Echo(bytes(told[:-LAST]), *facts))
+            self._remembered.keep(key, CachedReply(bytes(told[:-LAST]), *facts))
 
     def _serve(self, found: Message) -> None:
-        """Serve one message, by the catalog in force. Raises: Outlived."""
+        """Serve one message, by the catalog in force. Raises: SessionExpired."""
         if self._is_ended:  # whatever has come since: nothing more is asked in this name
             raise Hangup
         if self._signed_in is None:
@@ -191,9 +191,11 @@ class ClientConnection:
         except Error as error:
             told = tell(error, self._portals.text)
         except TwinError as error:
-            told = Told("ERROR", error.state, error.text, error.detail, error.hint, error.position)
+            told = Notice(
+                "ERROR", error.state, error.text, error.detail, error.hint, error.position
+            )
         except (BadValue, ProtocolError) as error:
-            told = Told("ERROR", error.state, str(error))
+            told = Notice("ERROR", error.state, str(error))
         except (
             ArithmeticError,
             LookupError,
@@ -202,7 +204,7 @@ class ClientConnection:
             AttributeError,
             RecursionError,
         ):
-            told = Told("ERROR", DEFECT, "a defect of the server; nothing more is known")
+            told = Notice("ERROR", DEFECT, "a defect of the server; nothing more is known")
         self._failed = True
         self._worker.tell(told)
         note_refusal(self._events, told.state, self._asker.is_late)

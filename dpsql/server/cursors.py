@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dpsql.records import dataclass
-from dpsql.server.messages import Head
+from dpsql.server.messages import FieldDescription
 from dpsql.server.result_stream import ResultStream, Write
 from dpsql.server.values import BadValue
 
@@ -25,7 +25,7 @@ class CursorStep:
 
 
 @dataclass(slots=True)
-class Fetched:
+class CursorRows:
     """The rows of a cursor, and the one that it is on: 0 is before the first, from which it starts.
 
     ``holds`` says that it outlives the transaction in which it was declared.
@@ -38,7 +38,7 @@ class Fetched:
     def step(self, step: CursorStep) -> range:
         """Go on, and return the places of the rows that were passed, as the manual says of FETCH.
 
-        >>> cursor = Fetched([..., ..., ...])
+        >>> cursor = CursorRows([..., ..., ...])
         >>> [[*cursor.step(CursorStep(*way))] for way in (("forward", 2), ("backward", None))]
         [[0, 1], [0]]
         >>> [[*cursor.step(CursorStep(*way))] for way in (("absolute", -1), ("relative", 0))]
@@ -63,10 +63,10 @@ class Fetched:
         return range(start - 2, max(self.at, 1) - 2, -1)
 
 
-class Cursors(dict[str, Fetched]):
+class Cursors(dict[str, CursorRows]):
     """The cursors of a session, by name."""
 
-    def named(self, name: str) -> Fetched:
+    def named(self, name: str) -> CursorRows:
         """The cursor of a name. Raises: BadValue."""
         if name not in self:
             raise BadValue(f'cursor "{name}" does not exist', "34000")
@@ -102,7 +102,7 @@ class FetchedRows:
     places: range
 
     @property
-    def heads(self) -> tuple[Head, ...]:
+    def heads(self) -> tuple[FieldDescription, ...]:
         """The columns, in text format."""
         return self.table.heads
 

@@ -8,7 +8,7 @@ from dpsql.dbapi.site import Site
 from dpsql.errors import UsageError, printable
 from dpsql.records import dataclass, field
 from dpsql.server.catalog_twin import Twin
-from dpsql.server.pipelined import Remembered
+from dpsql.server.pipelined import ReplyCache
 from dpsql.server.users import Users
 
 SALTS = "salts of names that nobody has"
@@ -23,7 +23,7 @@ class Database:
     site: Site
     users: Users
     twin: Twin | None = None
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: ReplyCache = field(default_factory=ReplyCache)
 
     def admits(self, user: str) -> bool:
         """True if a user, whose name is case-folded, may ask here. Raises: CatalogError."""

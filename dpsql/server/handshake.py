@@ -22,8 +22,8 @@ from dpsql.server.messages import (
     MOST_SECRET,
     SSL_REQUEST,
     Fields,
+    Notice,
     ProtocolError,
-    Told,
     authentication,
     backend_key,
     message,
@@ -54,7 +54,7 @@ class Refusal(Exception):
 
     def __init__(self, state: str, text: str, hint: str = "") -> None:
         super().__init__(text)
-        self.told = Told("FATAL", state, text, hint=hint)
+        self.told = Notice("FATAL", state, text, hint=hint)
 
 
 SETTING = re.compile(r"(?:^|\s)(?:-c\s*|--)([\w-]+)=((?:\\.|[^\s\\])*)")
@@ -62,7 +62,7 @@ SETTING = re.compile(r"(?:^|\s)(?:-c\s*|--)([\w-]+)=((?:\\.|[^\s\\])*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class Login:
     """A guest who has signed in: where, name, analyst charged, and what the client said.
 
     ``verifier`` is what the password was held against.
@@ -137,7 +137,7 @@ class Failures:
 
 
 @dataclass
-class Door:
+class Admission:
     """The decision on who comes in. ``cancel`` ends the statement of the session with such a key.
 
     A client that names no database, or ``postgres``, comes to the first. One that names what is no
@@ -157,7 +157,7 @@ class Door:
     def __post_init__(self) -> None:
         self._secrets = {each: self.databases.secret(each) for each in self.databases}
 
-    def welcome(self, wire: ClientSocket) -> Guest | None:
+    def welcome(self, wire: ClientSocket) -> Login | None:
         """Let a client in; None for one that only came to cancel.
 
         Raises: Refusal; ProtocolError; Hangup.
@@ -190,7 +190,7 @@ class Door:
 
     def _admit(
         self, wire: ClientSocket, options: dict[str, str], database: Database | None
-    ) -> Guest:
+    ) -> Login:
         """The guest that a client has shown to be. Raises: Refusal; ProtocolError; Hangup."""
         user = options["user"]
         key = user.casefold()
@@ -204,7 +204,7 @@ class Door:
             raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
         analyst = key if analysts else None
         number, secret = self.number(), secrets.randbits(32)
-        return Guest(database, user, analyst, options, number, secret, verifier)
+        return Login(database, user, analyst, options, number, secret, verifier)
 
     def _greet(self, wire: ClientSocket) -> dict[str, str] | None:
         """The options of a client's startup message, under TLS where that is wanted."""
@@ -290,7 +290,7 @@ class Door:
             raise ProtocolError("expected SASL response")
         return found.body
 
-    def _introduce(self, wire: ClientSocket, guest: Guest) -> None:
+    def _introduce(self, wire: ClientSocket, guest: Login) -> None:
         twin = guest.database.twin
         release = VERSION if twin is None else twin.release
         told = {

@@ -32,7 +32,7 @@ class Hangup(Exception):
     """The other side is gone."""
 
 
-class Bytes(Protocol):
+class ByteSource(Protocol):
     """A source of bytes."""
 
     def read(self, count: int) -> bytes:
@@ -47,7 +47,7 @@ class Message:
     body: bytes
 
 
-def read_startup(source: Bytes) -> tuple[int, bytes]:
+def read_startup(source: ByteSource) -> tuple[int, bytes]:
     """The number that a first message begins with, and its rest. Raises: ProtocolError, Hangup."""
     (length,) = struct.unpack("!i", source.read(4))
     if not 8 <= length <= MOST_STARTUP:
@@ -56,7 +56,7 @@ def read_startup(source: Bytes) -> tuple[int, bytes]:
     return struct.unpack("!i", body[:4])[0], body[4:]
 
 
-def read_message(source: Bytes, most: int) -> Message:
+def read_message(source: ByteSource, most: int) -> Message:
     """The next message. Raises: ProtocolError for one of more than ``most`` bytes; Hangup."""
     kind = source.read(1)
     (length,) = struct.unpack("!i", source.read(4))
@@ -162,7 +162,7 @@ def ready(in_transaction: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notice:
     """An error or a notice: severity, SQLSTATE, text, and what may be said beside it."""
 
     severity: str
@@ -190,7 +190,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FieldDescription:
     """A column of a result: its name, the number of its type, and the size of that in bytes."""
 
     name: str
@@ -199,7 +199,7 @@ class Head:
     format: int = TEXT
 
 
-def row_description(columns: Sequence[Head]) -> bytes:
+def row_description(columns: Sequence[FieldDescription]) -> bytes:
     """Encode the columns of a result."""
     parts = [struct.pack("!H", len(columns))]
     for column in columns:

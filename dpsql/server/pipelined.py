@@ -22,7 +22,7 @@ FORMS = (b"Q", b"PBDES", b"PBES", b"BDES", b"BES")
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
+class SimpleRequest:
     """A simple query, or one statement that is bound, executed whole, and synchronised.
 
     ``form`` are its letters; ``bound`` is the name of the statement, empty for one that it parses.
@@ -33,11 +33,11 @@ class Burst:
     bound: str = ""
 
 
-def first_burst(come: bytes | bytearray) -> Burst | None:
+def first_burst(come: bytes | bytearray) -> SimpleRequest | None:
     """The burst that some bytes begin with; None where they begin with anything else.
 
     >>> first_burst(b"Q" + (6).to_bytes(4, "big") + b"x" + bytes(1) + b"more")
-    Burst(data=b'Q\\x00\\x00\\x00\\x06x\\x00', form=b'Q', bound='')
+    SimpleRequest(data=b'Q\\x00\\x00\\x00\\x06x\\x00', form=b'Q', bound='')
     >>> first_burst(b"X" + (4).to_bytes(4, "big"))
     """
     bodies: dict[int, bytes] = {}
@@ -54,13 +54,13 @@ def first_burst(come: bytes | bytearray) -> Burst | None:
     return None
 
 
-def _checked(data: bytes, bodies: dict[int, bytes]) -> Burst | None:
+def _checked(data: bytes, bodies: dict[int, bytes]) -> SimpleRequest | None:
     """A burst of the portal that has no name, all of whose rows are wanted."""
     form = bytes(bodies)
     if form not in FORMS:
         return None
     if form == b"Q":
-        return Burst(data, form)
+        return SimpleRequest(data, form)
     portal, _, rest = bodies[ord("B")].partition(b"\0")
     bound = rest.partition(b"\0")[0]
     whole = bodies[ord("E")] == bytes(5) and not portal
@@ -68,11 +68,11 @@ def _checked(data: bytes, bodies: dict[int, bytes]) -> Burst | None:
     parsed = ord("P") not in bodies or (bodies[ord("P")][:1] == b"\0" and not bound)
     if not (whole and described and parsed):
         return None
-    return Burst(data, form, bound.decode("utf-8", "surrogateescape"))
+    return SimpleRequest(data, form, bound.decode("utf-8", "surrogateescape"))
 
 
 @dataclass(frozen=True, slots=True)
-class Echo:
+class CachedReply:
     """The answer to a burst, but for its last message, and the stamp under which it holds.
 
     ``charge`` is what it cost, ``parsed`` what it has prepared.
@@ -84,19 +84,19 @@ class Echo:
     parsed: Prepared | None
 
 
-class Remembered:
+class ReplyCache:
     """Cache of answers to bursts, by all that they follow from; several threads may share it."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Echo] = OrderedDict()
+        self._kept: OrderedDict[Hashable, CachedReply] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def find(self, key: Hashable) -> Echo | None:
+    def find(self, key: Hashable) -> CachedReply | None:
         """Find the answer to a burst."""
         return self._kept.get(key)
 
-    def keep(self, key: Hashable, echo: Echo) -> None:
+    def keep(self, key: Hashable, echo: CachedReply) -> None:
         """Keep what was told for a burst; what was kept first is forgotten first."""
         with self._lock:
             self._drop(self._kept.pop(key, None))
@@ -105,5 +105,5 @@ class Remembered:
             while len(self._kept) > MOST_BURSTS or self._bytes > MOST_TOLD:
                 self._drop(self._kept.popitem(last=False)[1])
 
-    def _drop(self, dropped: Echo | None) -> None:
+    def _drop(self, dropped: CachedReply | None) -> None:
         self._bytes -= 0 if dropped is None else len(dropped.told)

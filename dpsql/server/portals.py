@@ -15,8 +15,8 @@ from dpsql.server.messages import (
     NO_DATA,
     PARSE_COMPLETE,
     SUSPENDED,
+    FieldDescription,
     Fields,
-    Head,
     Message,
     ProtocolError,
     complete,
@@ -172,7 +172,7 @@ class Portals:
     def _describe_statement(self, statement: Prepared) -> None:
         command, oids = statement.command, list(statement.oids)
         self._worker.transaction.check(command)
-        heads: tuple[Head, ...] | None = None
+        heads: tuple[FieldDescription, ...] | None = None
         if command is not None and command.kind == "twin":
             oids, found = self._worker.asker.ask_twin(
                 lambda twin: twin.describe(statement.text, oids)
@@ -185,10 +185,12 @@ class Portals:
         self._wire.write(parameter_description(oids))
         self._write_heads(heads, [])
 
-    def _write_heads(self, heads: tuple[Head, ...] | None, formats: Sequence[int]) -> None:
+    def _write_heads(
+        self, heads: tuple[FieldDescription, ...] | None, formats: Sequence[int]
+    ) -> None:
         self._wire.write(NO_DATA if heads is None else row_description(formatted(heads, formats)))
 
-    def _columns(self, portal: Portal) -> tuple[Head, ...] | None:
+    def _columns(self, portal: Portal) -> tuple[FieldDescription, ...] | None:
         """The columns of a portal that need not have been asked."""
         command = portal.command
         if command is None:

@@ -21,7 +21,7 @@ from dpsql.server.binding import end_point
 from dpsql.server.databases import Database, Databases
 from dpsql.server.events import Events
 from dpsql.server.permissions import refuse_open_files
-from dpsql.server.signed_in import OUTLIVED, SignedIn, ended
+from dpsql.server.signed_in import OUTLIVED, SessionInfo, ended
 
 PERIOD = 0.5
 """Seconds between looks: whoever is taken out is out within twice as long."""
@@ -66,7 +66,7 @@ class Host(Protocol):
     lifetime: float
     events: Events
 
-    def present(self, database: Database | None = None) -> list[SignedIn]:
+    def present(self, database: Database | None = None) -> list[SessionInfo]:
         """The clients that have signed in and are here, or are in one database."""
 
     def bind(self, binding: bytes | None) -> None:

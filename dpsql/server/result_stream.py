@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from dpsql.answer.result import Result
 from dpsql.records import dataclass
-from dpsql.server.messages import TEXT, Head, ProtocolError
+from dpsql.server.messages import TEXT, FieldDescription, ProtocolError
 from dpsql.server.values import TYPES, WireType, encode, wire_type
 from dpsql.vectors import Vector, rows_of
 
@@ -21,7 +21,7 @@ class ResultStream(Protocol):
     """Columns and rows, which may be encoded in one way for all columns or column by column."""
 
     @property
-    def heads(self) -> tuple[Head, ...]:
+    def heads(self) -> tuple[FieldDescription, ...]:
         """The columns, in text format."""
 
     def __len__(self) -> int:
@@ -55,14 +55,14 @@ def spread(formats: Sequence[int], count: int) -> list[int]:
 
 def heads_of(
     names: Sequence[str], kinds: Sequence[WireType], noisy: Sequence[bool] = ()
-) -> tuple[Head, ...]:
+) -> tuple[FieldDescription, ...]:
     """The columns of a result, and after each noisy one that of its standard errors."""
     found = []
     for position, (name, known) in enumerate(zip(names, kinds, strict=True)):
-        found.append(Head(name, known.oid, known.size))
+        found.append(FieldDescription(name, known.oid, known.size))
         if position < len(noisy) and noisy[position]:
             number = TYPES["number"]
-            found.append(Head(name + STDDEV, number.oid, number.size))
+            found.append(FieldDescription(name + STDDEV, number.oid, number.size))
     return tuple(found)
 
 
@@ -88,7 +88,7 @@ class ResultTable:
         return wire_types(self.result.types, self.result.typed)
 
     @property
-    def heads(self) -> tuple[Head, ...]:
+    def heads(self) -> tuple[FieldDescription, ...]:
         return heads_of(self.result.columns, self._kinds, self._noisy)
 
     def __len__(self) -> int:
@@ -117,9 +117,10 @@ def _encoder(kind: WireType, format_: int, write: Write) -> Callable[[Any], Any]
     return lambda value: write(encode(value, kind, format_))
 
 
-def formatted(heads: Sequence[Head], formats: Sequence[int]) -> list[Head]:
+def formatted(heads: Sequence[FieldDescription], formats: Sequence[int]) -> list[FieldDescription]:
     """Columns, each in its format. Raises: ProtocolError."""
     wanted = spread(formats, len(heads))
     return [
-        Head(head.name, head.oid, head.size, each) for head, each in zip(heads, wanted, strict=True)
+        FieldDescription(head.name, head.oid, head.size, each)
+        for head, each in zip(heads, wanted, strict=True)
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dpsql.records import dataclass
 from dpsql.server.cursors import CursorStep
-from dpsql.settings.table import Taker, taken_by
+from dpsql.settings.table import OptionPlace, taken_by
 from dpsql.sql.text.lexemes import Fragment, Lexeme, blanked, lex
 from dpsql.sql.text.table_mentions import tables_of
 
@@ -68,7 +68,7 @@ def route(fragment: Fragment, knows: Knows) -> SessionCommand:
     if first == "show":
         if second in KEPT:
             return SessionCommand("show", fragment, "SHOW", second)
-        ours = second in SHOWN | set(taken_by(Taker.SET)) or _shows_columns(words, knows)
+        ours = second in SHOWN | set(taken_by(OptionPlace.SET)) or _shows_columns(words, knows)
         return SessionCommand("ask" if ours else "twin", fragment, "SHOW", second)
     if first in _TRANSACTION:
         return _transaction(fragment, first, second, words)
@@ -176,7 +176,7 @@ def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> SessionCommand:
         fragment, rest = Fragment(whole, fragment.start, fragment.end), rest[1:]
     plain = [each.text for each in rest]
     name = plain[0].lower() if plain else ""
-    tag, ours = first.upper(), name in taken_by(Taker.SET)
+    tag, ours = first.upper(), name in taken_by(OptionPlace.SET)
     values = plain[2:] if len(plain) > 1 and plain[1].lower() in ("=", "to") else plain[1:]
     if scope == "local" and (ours or name in KEPT):
         return SessionCommand("set local", fragment, tag, name)

@@ -26,11 +26,11 @@ from dpsql.server.client_connection import ClientConnection
 from dpsql.server.client_socket import ClientSocket
 from dpsql.server.databases import Database, Databases
 from dpsql.server.events import Events
-from dpsql.server.handshake import Door, Failures, Refusal
+from dpsql.server.handshake import Admission, Failures, Refusal
 from dpsql.server.idle_clients import IdleClients
-from dpsql.server.messages import Hangup, ProtocolError, Told
+from dpsql.server.messages import Hangup, Notice, ProtocolError
 from dpsql.server.reload import Certificate, Reload
-from dpsql.server.signed_in import SignedIn
+from dpsql.server.signed_in import SessionInfo
 from dpsql.server.sqlstates import tell
 from dpsql.server.statements import StatementRunner
 
@@ -85,7 +85,7 @@ def keep_alive(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-class Visits(Protocol):
+class PageSessions(Protocol):
     """The visits of a server's page, which opens after the server."""
 
     def present(self, database: Database | None = None) -> Sequence[Any]:
@@ -116,7 +116,7 @@ class Server:
     lifetime: float = 0.0
     certificate: Certificate | None = None
     planning: PlanningProcesses | None = None
-    _here: dict[tuple[int, int], SignedIn] = field(default_factory=dict)
+    _here: dict[tuple[int, int], SessionInfo] = field(default_factory=dict)
     _open: dict[ClientSocket, None] = field(default_factory=dict)
     _arriving: dict[ClientSocket, None] = field(default_factory=dict)
     _threads: set[threading.Thread] = field(default_factory=set)
@@ -125,8 +125,8 @@ class Server:
 
     def __post_init__(self) -> None:
         self.numbers = itertools.count(1 + secrets.randbelow(1 << 20))
-        self.visits: Visits | None = None
-        self._door = Door(
+        self.visits: PageSessions | None = None
+        self._door = Admission(
             self.databases,
             self.tls,
             not self.address.is_loopback,
@@ -160,7 +160,7 @@ class Server:
         self._lock.release()
         return True
 
-    def present(self, database: Database | None = None) -> list[SignedIn]:
+    def present(self, database: Database | None = None) -> list[SessionInfo]:
         """The clients that have signed in and are here, or are in one database."""
         with self._lock:
             here = list(self._here.values())
@@ -241,7 +241,7 @@ class Server:
             self._open[wire] = self._arriving[wire] = None
 
     def _attend(self, wire: ClientSocket) -> None:
-        told: Told | None = None
+        told: Notice | None = None
         try:
             self._receive(wire)
         except Hangup:
@@ -249,7 +249,7 @@ class Server:
         except Refusal as refusal:
             told = refusal.told
         except ProtocolError as error:
-            told = Told("FATAL", error.state, str(error))
+            told = Notice("FATAL", error.state, str(error))
         except Error as error:
             told = tell(error, "")
         except Exception as error:  # of memory or of a defect; others go on
@@ -281,7 +281,7 @@ class Server:
             events,
             enters,
         )
-        signed_in = SignedIn(guest, asker, wire)
+        signed_in = SessionInfo(guest, asker, wire)
         with self._lock:
             is_full = len(self._here) >= self.most
             if not is_full:

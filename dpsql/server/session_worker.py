@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.server.client_socket import ClientSocket
 from dpsql.server.copy_rows import copied
-from dpsql.server.cursors import Cursors, Fetched, FetchedRows
+from dpsql.server.cursors import CursorRows, Cursors, FetchedRows
 from dpsql.server.messages import (
     BINARY,
     COPY_DONE,
     TEXT,
-    Told,
+    Notice,
     complete,
     copy_out,
     data_row,
@@ -44,7 +44,7 @@ class SessionWorker:
         """Idle ``I``, in a transaction ``T``, in a failed one ``E``."""
         return self.transaction.state
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: Notice) -> None:
         """Send an error or a notice."""
         self._wire.write(told.encode())
 
@@ -145,7 +145,7 @@ class SessionWorker:
             self.tell(notice)
         if reply.table is None:
             raise BadValue("a cursor is of a SELECT", "42601")
-        self.cursors[command.name] = Fetched(reply.table, "hold" in command.words)
+        self.cursors[command.name] = CursorRows(reply.table, "hold" in command.words)
 
     def _fetch(self, command: SessionCommand) -> Reply:
         cursor = self.cursors.named(command.name)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from dpsql.records import dataclass, field
 from dpsql.server.client_socket import ClientSocket
-from dpsql.server.handshake import Guest
-from dpsql.server.messages import Told
+from dpsql.server.handshake import Login
+from dpsql.server.messages import Notice
 from dpsql.server.statements import StatementRunner
 
 ENDED = "terminating connection due to administrator command"
@@ -18,26 +18,26 @@ OUTLIVED = "the tables or the analysts have changed; connect again"
 """The message to a session that cannot go on with the catalog in force."""
 
 
-def ended(hint: str = "connect again", state: str = "57P01", text: str = ENDED) -> Told:
+def ended(hint: str = "connect again", state: str = "57P01", text: str = ENDED) -> Notice:
     """The last message to a client whose session is ended."""
-    return Told("FATAL", state, text, hint=hint)
+    return Notice("FATAL", state, text, hint=hint)
 
 
 @dataclass(eq=False)
-class SignedIn:
+class SessionInfo:
     """A session: who, since when, and since when it has asked nothing.
 
     Its own thread notes what it does; others may look, and end it.
     """
 
-    guest: Guest
+    guest: Login
     asker: StatementRunner
     wire: ClientSocket
     begun: float = field(default_factory=time.monotonic)
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     asked: int = 0
     is_busy: bool = False
-    told: Told | None = None
+    told: Notice | None = None
     why: str = "left"
     _seen: float = field(default_factory=time.monotonic)
 
@@ -61,7 +61,7 @@ class SignedIn:
         """Seconds since it has signed in."""
         return time.monotonic() - self.begun
 
-    def end(self, told: Told, why: str) -> None:
+    def end(self, told: Notice, why: str) -> None:
         """End it for a reason: what it asks is cancelled, and what was charged is stored first."""
         if self.told is None:
             self.told, self.why = told, why

@@ -13,7 +13,7 @@ from dpsql.errors import (
     LedgerError,
     OperationalError,
 )
-from dpsql.server.messages import Told
+from dpsql.server.messages import Notice
 
 STATES = {
     "E_PARSE": "42601",
@@ -78,7 +78,7 @@ def told_of(error: Error) -> tuple[str, str]:
     return message, hint
 
 
-def tell(error: Error, text: str) -> Told:
+def tell(error: Error, text: str) -> Notice:
     """Return the message of an error; where it is in the client's own ``text``, with its place.
 
     Positions are counted in characters, from one. Where parameters stand, the line is shown.
@@ -89,10 +89,10 @@ def tell(error: Error, text: str) -> Told:
     detail = "" if span is None or same else span.caret()
     message, hint = told_of(error)
     code = f"{message} [{error.code}]"
-    return Told("ERROR", state_of(error), code, detail, hint, position)
+    return Notice("ERROR", state_of(error), code, detail, hint, position)
 
 
-def tell_cancelled(error: Interrupted, is_late: bool = False) -> Told:
+def tell_cancelled(error: Interrupted, is_late: bool = False) -> Notice:
     """Return the message on a cancelled statement: what it cost."""
     why = "statement timeout" if is_late else "user request"
-    return Told("ERROR", CANCELLED, f"canceling statement due to {why}", str(error))
+    return Notice("ERROR", CANCELLED, f"canceling statement due to {why}", str(error))

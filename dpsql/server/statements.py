@@ -18,14 +18,14 @@ from dpsql.dbapi.site import Site
 from dpsql.engine.terms import Terms
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, replace
-from dpsql.server.analyst_session import AnalystSession, Repeated
+from dpsql.server.analyst_session import AnalystSession, FreeAnswer
 from dpsql.server.answer_ticks import Ticks
 from dpsql.server.catalog_twin import Declared, Twin, TwinReader
 from dpsql.server.events import Events
-from dpsql.server.messages import Head, Told
+from dpsql.server.messages import FieldDescription, Notice
 from dpsql.server.result_stream import ResultStream, ResultTable, heads_of, wire_types
 from dpsql.server.route import KEPT, SessionCommand, blank_but, route
-from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
 from dpsql.sql.rewrites.qualified import find_key
 from dpsql.sql.text.constant_selects import is_constant
 from dpsql.sql.text.lexemes import Fragment, render_literal, split_statements
@@ -45,7 +45,7 @@ class Reply:
 
     tag: str
     table: ResultStream | None = None
-    notices: tuple[Told, ...] = ()
+    notices: tuple[Notice, ...] = ()
     counted: bool = False
 
     def said(self, rows: int) -> str:
@@ -161,7 +161,7 @@ class StatementRunner:
             tag = "SELECT" if counted else command.tag
             return Reply(tag, ResultTable(result, self.shows_errors), notices, counted)
         if result.message and command.tag != "SET":
-            notices = (*notices, Told("NOTICE", "00000", result.message))
+            notices = (*notices, Notice("NOTICE", "00000", result.message))
         return Reply(command.tag, None, notices)
 
     def as_shown(self, reply: Reply) -> Reply:
@@ -171,7 +171,7 @@ class StatementRunner:
         return reply
 
     @property
-    def repeated(self) -> Repeated | None:
+    def repeated(self) -> FreeAnswer | None:
         """The answer to the last question, if it was found among repetitions."""
         return self._caller.repeated
 
@@ -235,11 +235,11 @@ class StatementRunner:
 
     def reset(self, name: str) -> None:
         """Set a setting to what the session began with, all of them where no name is given."""
-        for each in (name,) if name else (*self._first, *taken_by(Taker.SET)):
+        for each in (name,) if name else (*self._first, *taken_by(OptionPlace.SET)):
             self._local.pop(each, None)
             if each in self._first:
                 self.settings[each] = self._first[each]
-            elif each in taken_by(Taker.SET) and self._caller.first_terms is not None:
+            elif each in taken_by(OptionPlace.SET) and self._caller.first_terms is not None:
                 self._have(each, self._caller.first_terms.values[SETTINGS[each].key])
 
     def changes_terms(self, commands: Sequence[SessionCommand]) -> list[SessionCommand]:
@@ -247,7 +247,7 @@ class StatementRunner:
         kinds = {"set local", "discard"}
         if self._local or any(each.kind == "set local" for each in commands):
             kinds |= {"commit", "rollback"}
-        terms = ("", *taken_by(Taker.SET))
+        terms = ("", *taken_by(OptionPlace.SET))
         return [
             each
             for each in commands
@@ -276,7 +276,7 @@ class StatementRunner:
 
     def begin(self, settings: Mapping[str, str]) -> None:
         """Set what a client begins with, as far as dpsql has such settings. Raises: Error."""
-        for name in (settings.keys() & {*taken_by(Taker.SET), *KEPT}) - {"last_charge"}:
+        for name in (settings.keys() & {*taken_by(OptionPlace.SET), *KEPT}) - {"last_charge"}:
             text = f"SET {name} = {render_literal(settings[name])}"
             (fragment,) = split_statements(text)
             command = self.route(fragment)
@@ -290,7 +290,7 @@ class StatementRunner:
 
     def columns(
         self, command: SessionCommand, text: str
-    ) -> tuple[tuple[Head, ...] | None, Reply | None]:
+    ) -> tuple[tuple[FieldDescription, ...] | None, Reply | None]:
         """The columns of a statement that is not asked yet, and its reply where that is free.
 
         Raises: Error.
@@ -313,7 +313,7 @@ def charge_of(result: Result) -> str:
     return f"{result.cost}{entry}"
 
 
-def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
+def _notices(result: Result, seen: set[str]) -> Iterator[Notice]:
     """Notices to a client on an answer: its cost, once for all with the same, errors, notes."""
     if result.cost is not None and result.receipt is not None:
         key = f"{result.receipt.seq} {result.cost.free}"
@@ -321,14 +321,14 @@ def _notices(result: Result, seen: set[str]) -> Iterator[Told]:
             seen.add(key)
             head = "free" if result.cost.free else f"charged: {result.cost}"
             entry = f"ledger entry {result.receipt.seq}, head {result.receipt.head}"
-            yield Told("NOTICE", "00000", head, entry)
+            yield Notice("NOTICE", "00000", head, entry)
     errors = errors_text(result)
     if errors:
-        yield Told("NOTICE", "00000", f"standard error: {errors}")
+        yield Notice("NOTICE", "00000", f"standard error: {errors}")
     for note in result.notes:
         if note not in seen:
             seen.add(note)
-            yield Told("NOTICE", "00000", f"note: {note}")
+            yield Notice("NOTICE", "00000", f"note: {note}")
 
 
 def _milliseconds(value: str) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.errors import OperationalError, UsageError
 from dpsql.interrupts import check
-from dpsql.server.messages import TEXT, Head
+from dpsql.server.messages import TEXT, FieldDescription
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn as PGconn
@@ -131,10 +131,12 @@ def last_of(connection: PGconn) -> PGresult:
     return _check(last)
 
 
-def all_of(connection: PGconn) -> tuple[tuple[Head, ...], list[list[bytes | None]], str]:
+def all_of(
+    connection: PGconn,
+) -> tuple[tuple[FieldDescription, ...], list[list[bytes | None]], str]:
     """The columns and rows of what a connection has been sent, and its tag. Raises: TwinError."""
     connection.set_single_row_mode()
-    heads: tuple[Head, ...] = ()
+    heads: tuple[FieldDescription, ...] = ()
     rows: list[list[bytes | None]] = []
     tag, size = "", 0
     while (found := next_of(connection)) is not None:
@@ -176,9 +178,9 @@ def _check(found: PGresult) -> PGresult:
     )
 
 
-def columns_of(found: PGresult) -> tuple[Head, ...]:
+def columns_of(found: PGresult) -> tuple[FieldDescription, ...]:
     """The columns of a result."""
     return tuple(
-        Head((found.fname(k) or b"").decode(), found.ftype(k), found.fsize(k), TEXT)
+        FieldDescription((found.fname(k) or b"").decode(), found.ftype(k), found.fsize(k), TEXT)
         for k in range(found.nfields)
     )

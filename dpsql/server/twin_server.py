@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dpsql.errors import OperationalError
 from dpsql.files import ScratchFolder
-from dpsql.interrupts import HeldLock, check
+from dpsql.interrupts import InterruptibleLock, check
 from dpsql.records import dataclass, field
 from dpsql.server.events import Events
 from dpsql.server.own_postgres import OwnPostgres, end_postgres, find_postgres, is_running
@@ -85,7 +85,7 @@ class TwinServer:
         Its folder has all that was made in it. Raises: OperationalError (E_TWIN) where it dies
         again and again, and Unreachable where it does not answer.
         """
-        with HeldLock(self._starting):
+        with InterruptibleLock(self._starting):
             if self._began > began:
                 return
             self._finish_idle()

@@ -21,7 +21,7 @@ from dpsql.settings.machine import read_bytes, request_memory, show_bytes
 from dpsql.settings.rounds import AUTO, MOST, WORDS
 
 
-class Taker(Flag):
+class OptionPlace(Flag):
     """The places where an option may be given."""
 
     SET = auto()
@@ -32,8 +32,15 @@ class Taker(Flag):
     EXECUTE = auto()
 
 
-EVERYWHERE = Taker.SET | Taker.SELECT | Taker.CREATE | Taker.FIND | Taker.CONNECT | Taker.EXECUTE
-BOTH = Taker.SET | Taker.SELECT
+EVERYWHERE = (
+    OptionPlace.SET
+    | OptionPlace.SELECT
+    | OptionPlace.CREATE
+    | OptionPlace.FIND
+    | OptionPlace.CONNECT
+    | OptionPlace.EXECUTE
+)
+BOTH = OptionPlace.SET | OptionPlace.SELECT
 """Terms of a session that one statement may have otherwise; those of one workload agree."""
 
 
@@ -57,7 +64,7 @@ class Setting:
 
     name: str
     help: str
-    takers: Taker
+    takers: OptionPlace
     kind: Kind
     default: Any = None
     kept: str = ""
@@ -246,7 +253,7 @@ _STYLES = _words("qmark", "named", "numeric", "format", "pyformat")
 
 def _own(name: str, help: str, kind: Kind, default: float | None = None) -> Setting:
     """An option of one SELECT, which is read with the statement."""
-    return Setting(name, help, Taker.SELECT, kind, default, error=ProgrammingError)
+    return Setting(name, help, OptionPlace.SELECT, kind, default, error=ProgrammingError)
 
 
 _ALL = (
@@ -292,7 +299,7 @@ _ALL = (
     Setting(
         "model",
         "how a synthetic table is learned",
-        Taker.CREATE,
+        OptionPlace.CREATE,
         _words(*MODELS),
         # by public facts of the workload alone (learn/choose.py)
         "auto",
@@ -302,7 +309,7 @@ _ALL = (
     Setting(
         "metric",
         "which error is to be small: each beside what it is alone, the mean, or the largest",
-        BOTH | Taker.CREATE,
+        BOTH | OptionPlace.CREATE,
         _words("fair", "mean", "max"),
         # nobody's answer is worse for being asked beside others (decision 195)
         "fair",
@@ -310,7 +317,7 @@ _ALL = (
     Setting(
         "rounds",
         "how often a mechanism that learns a model looks",
-        BOTH | Taker.CREATE,
+        BOTH | OptionPlace.CREATE,
         _count("count", *WORDS),
         # as many as suit a mechanism and its candidates (learn/schedule.py)
         AUTO,
@@ -319,7 +326,7 @@ _ALL = (
     Setting(
         "per_round",
         "how many queries it asks in each round",
-        BOTH | Taker.CREATE,
+        BOTH | OptionPlace.CREATE,
         _count("each", "auto"),
         kept="rounds",
         early=True,
@@ -336,7 +343,7 @@ _ALL = (
     Setting(
         "reuse",
         "when an earlier release answers: where it is as accurate as a new one, always, never",
-        Taker.SET,
+        OptionPlace.SET,
         _words("auto", "always", "never"),
         # budget is never spent on numbers that are no better than those at hand (decision 31)
         "auto",
@@ -344,7 +351,7 @@ _ALL = (
     Setting(
         "fresh",
         "pay again for new noise: the same as reuse = 'never'",
-        Taker.SET,
+        OptionPlace.SET,
         switch(_reuse, lambda reuse: reuse == "never"),
         kept="reuse",
         error=ProgrammingError,
@@ -352,7 +359,7 @@ _ALL = (
     Setting(
         "nonnegative",
         "project counts to what counts can be",
-        Taker.SET,
+        OptionPlace.SET,
         switch(lambda is_on, given: is_on, bool),
         # projected counts are biased, and have no standard errors
         False,
@@ -361,7 +368,7 @@ _ALL = (
     Setting(
         "dialect",
         "whose SQL statements are in; a server's sessions begin with postgres",
-        Taker.SET,
+        OptionPlace.SET,
         _words(*DIALECTS),
         # the dialect in which answers are evaluated: nothing to translate (decision 237)
         "duckdb",
@@ -370,7 +377,7 @@ _ALL = (
     Setting(
         "memory_limit",
         "the memory that a request may need, by a forecast: half of the machine's by default",
-        Taker.SET,
+        OptionPlace.SET,
         # no number: half of this machine's, as rows have the other half (decision 93)
         _BYTES,
         command_line=CommandLine("SIZE", "Memory that a request may need, as 8GB."),
@@ -398,29 +405,33 @@ _ALL = (
     Setting(
         "discovery_delta",
         "the chance with which keys may be released that only one privacy unit has",
-        Taker.FIND | Taker.SELECT,
+        OptionPlace.FIND | OptionPlace.SELECT,
         # none: the catalog says how much there is, a request takes a part of it (decision 185)
         _DELTA,
     ),
     Setting(
         "analyst",
         "whose budget requests are charged to as well, where the catalog declares analysts",
-        Taker.CONNECT,
+        OptionPlace.CONNECT,
         _TEXT,
         command_line=CommandLine("NAME", "Whose budget is charged, if any is declared."),
     ),
     Setting(
         "files",
         "the one folder whose files SQL may name",
-        Taker.CONNECT,
+        OptionPlace.CONNECT,
         # none: no file is reached unless its folder was granted (decision 33)
         _TEXT,
         command_line=CommandLine("DIR", "Whose files SQL may name; default: here."),
     ),
     # off: a column more changes what tools expect of a SELECT (decision 86)
-    Setting("show_stddev", "errors in rows, as columns or text", Taker.CONNECT, _SHOWN, "off"),
+    Setting(
+        "show_stddev", "errors in rows, as columns or text", OptionPlace.CONNECT, _SHOWN, "off"
+    ),
     # qmark, which DuckDB and sqlite3 have
-    Setting("paramstyle", "marks of parameters, as in PEP 249", Taker.CONNECT, _STYLES, "qmark"),
+    Setting(
+        "paramstyle", "marks of parameters, as in PEP 249", OptionPlace.CONNECT, _STYLES, "qmark"
+    ),
 )
 
 SETTINGS = {each.name: each for each in _ALL}
@@ -429,10 +440,10 @@ FACTS = ("budget", "domains", "ledger", "tables")
 """Facts that SHOW tells beside the settings."""
 
 
-def taken_by(taker: Taker) -> tuple[str, ...]:
+def taken_by(taker: OptionPlace) -> tuple[str, ...]:
     """Return the names of the options that all of ``taker`` take, in order.
 
-    >>> taken_by(Taker.EXECUTE)
+    >>> taken_by(OptionPlace.EXECUTE)
     ('epsilon', 'delta', 'noise')
     """
     return tuple(each.name for each in SETTINGS.values() if taker in each.takers)
@@ -440,4 +451,4 @@ def taken_by(taker: Taker) -> tuple[str, ...]:
 
 def shown() -> tuple[str, ...]:
     """Return what SHOW takes."""
-    return (*FACTS, *taken_by(Taker.SET))
+    return (*FACTS, *taken_by(OptionPlace.SET))

@@ -15,7 +15,7 @@ from dpsql.sql.measures.aggregates import Aggregates, Builder
 from dpsql.sql.products import Compiler
 from dpsql.sql.public.public_joins import JoinReader, joined_listing, lookups
 from dpsql.sql.query import Expression, Query
-from dpsql.sql.relations import Leaf, PublicRows
+from dpsql.sql.relations import MeasuredSelect, PublicRows
 from dpsql.sql.scope import Scope, condition
 from dpsql.sql.shell.expressions import refuse_rows
 from dpsql.sql.shell.language import Locate, locate, refuse
@@ -100,12 +100,14 @@ def bind(
 
 def leaf_of(
     tree: exp.Select, node: exp.Expr, statement: Statement, compiler: Compiler, public: PublicRows
-) -> Leaf:
+) -> MeasuredSelect:
     """A SELECT of a statement, bound; ``node`` is what it is as it is written."""
     place, facts = (tree, statement.fragment, compiler.catalog, public), compiler.evaluator
     known = (statement.clips, compiler.known, statement.cut, facts)
     is_clipped = bool(statement.options) and statement.is_clipped
-    return Leaf(bind(*place, *known, is_clipped=is_clipped), node, as_written=tree is node)
+    return MeasuredSelect(
+        bind(*place, *known, is_clipped=is_clipped), node, as_written=tree is node
+    )
 
 
 def _may_couple(tree: exp.Select) -> bool:

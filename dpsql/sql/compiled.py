@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.records import dataclass, field
 from dpsql.sql.cells.group_rows import Grouping, repeat_keys
-from dpsql.sql.query import Outside, Query, Rank, Shell
+from dpsql.sql.query import OuterSql, Query, Rank, Shell
 from dpsql.sql.text.clauses import Truncation
 from dpsql.sql.text.lexemes import StatementReader
 from dpsql.vectors import Vector, repeated
@@ -149,7 +149,7 @@ class Compiled:
 
     text: str
     selects: tuple[Select, ...]
-    outer: Outside | None = None
+    outer: OuterSql | None = None
     weight: float = 1.0
     max_stddev: float | None = None
     within: float | None = None

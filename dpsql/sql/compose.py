@@ -20,7 +20,7 @@ from dpsql.sql.dialects.contributions import Contributions
 from dpsql.sql.groups.composite_keys import together
 from dpsql.sql.groups.distinct_keys import grouped
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Leaf, PublicRows
+from dpsql.sql.relations import MeasuredSelect, PublicRows
 from dpsql.sql.rewrites.lateral_aliases import named_items
 from dpsql.sql.rewrites.qualified import unqualified
 from dpsql.sql.shell.language import locate
@@ -228,7 +228,7 @@ def _compiled(
 
         shape = Shape(statement, compiler, public)
         found = shape.whole(tree)
-        if not isinstance(found, Leaf):
+        if not isinstance(found, MeasuredSelect):
             known = shape.tables.known(found)
             shape.check_unused()
             body = statement.fragment.body

@@ -18,7 +18,7 @@ from dpsql.sql.functions import has
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public.public_joins import INSTEAD
 from dpsql.sql.public.public_subqueries import PublicSubqueries
-from dpsql.sql.relations import Element, Field, Join, PrivateRows, column_of, renamed_fields
+from dpsql.sql.relations import Field, FromElement, Join, PrivateRows, column_of, renamed_fields
 from dpsql.sql.rewrites.star_items import of_star
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.expressions import name_of
@@ -55,7 +55,7 @@ class FlatSource:
     ``unit`` is what USING makes of their privacy unit, where no column of a table is that.
     """
 
-    element: Element
+    element: FromElement
     rows: PrivateRows | None
     columns: tuple[str, ...] = ()
     fields: tuple[Field, ...] | None = None
@@ -69,7 +69,7 @@ class FlatSource:
         return is_table and not is_renamed and (self.rows is None or self.rows.plain)
 
 
-class Flat:
+class FlatFrom:
     """The FROM clause of a SELECT over private rows, made flat, and what its names stand for.
 
     ``values`` are those of sub-queries over public tables. ``known`` are written expressions that
@@ -174,7 +174,7 @@ class Flat:
         alias = self.rows.source.alias_or_name.casefold()
         return any(c.table.casefold() == alias for c in value.find_all(exp.Column))
 
-    def fresh(self, source: Element) -> tuple[str, exp.Expr]:
+    def fresh(self, source: FromElement) -> tuple[str, exp.Expr]:
         """Public rows under an alias that is not in use."""
         alias, number = source.alias or "rows", 2
         while alias in self.used:

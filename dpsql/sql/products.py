@@ -21,7 +21,7 @@ from dpsql.sql.cells.constant_conditions import find_decided
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.cells.group_rows import (
     Grouping,
-    Wide,
+    ItemRows,
     all_ranges,
     nested,
     partition,
@@ -29,11 +29,11 @@ from dpsql.sql.cells.group_rows import (
     ranked,
     wide_rows,
 )
-from dpsql.sql.cells.signed_products import MaskedSum, Pieces
+from dpsql.sql.cells.signed_products import MaskedSum, SignedProducts
 from dpsql.sql.compiled import Answer, Branch, Select, cell_kinds
-from dpsql.sql.query import Aggregate, Expression, Query, Rank, Running, Shell
+from dpsql.sql.query import Aggregate, Expression, Query, Rank, RunningSum, Shell
 from dpsql.sql.shell.whole_numbers import is_number
-from dpsql.sql.text.prepared_statements import KnownParts
+from dpsql.sql.text.prepared_statements import StatementParts
 from dpsql.workload.term import Mask, Term, gather, normalise
 
 Axes = Sequence[Grouping]
@@ -58,7 +58,7 @@ class Compiler:
         self.evaluator = Evaluator()
         self.known: dict[Hashable, Expression] = {}
         self.forms: set[str] = set()
-        self.parts = KnownParts()
+        self.parts = StatementParts()
         self._factors: dict[bytes, Operator] = {}
         self._implicit: dict[Hashable, Operator] = {}
         self._conditions: dict[bytes, Operator | None] = {}
@@ -112,7 +112,7 @@ class _Products:
         self.evaluator = compiler.evaluator
         self.query = query
         self.table = table
-        self.pieces = Pieces(self.evaluator, query, table)
+        self.pieces = SignedProducts(self.evaluator, query, table)
         self.lookups = self.pieces.lookups
         self.source = self.pieces.source
 
@@ -361,10 +361,10 @@ class _Products:
     def wide(
         self,
         axis: Grouping,
-        running: Running | None,
+        running: RunningSum | None,
         mask: Mask | None,
         numbers: NDArray[Any] | None,
-    ) -> Wide | None:
+    ) -> ItemRows | None:
         """Rows over the cells of a column that are not written out, if there are such.
 
         Where public rows are joined to it, every cell may have one of them at most.

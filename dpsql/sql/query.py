@@ -33,7 +33,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class Coupled:
+class JointCondition:
     """A condition over several columns: ``sql`` over ``x0``, ``x1``, ..., the values of ``parts``.
 
     Every part is over one column.
@@ -44,7 +44,7 @@ class Coupled:
     span: Span = field(compare=False, repr=False)
 
 
-Condition: TypeAlias = Expression | Coupled
+Condition: TypeAlias = Expression | JointCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Summand:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningSum:
     """A sum over the groups in a frame in the order of a key, within a partition.
 
     ``order`` is the index of the key, None for the whole partition; ``partition`` holds the
@@ -103,7 +103,7 @@ class Aggregate:
 
     conditions: tuple[Condition, ...] = ()
     summands: tuple[Summand, ...] = COUNT_ROWS
-    running: Running | None = None
+    running: RunningSum | None = None
     rank: Rank | None = None
     units: bool = False
     distinct: Expression | None = None
@@ -344,9 +344,9 @@ def conditions_of(query: Query) -> Iterator[Condition]:
             yield from summand.conditions
 
 
-def connected(coupled: Sequence[Coupled]) -> list[tuple[Coupled, ...]]:
+def connected(coupled: Sequence[JointCondition]) -> list[tuple[JointCondition, ...]]:
     """Group conditions that share columns, directly or through others."""
-    groups: list[tuple[set[str | None], list[Coupled]]] = []
+    groups: list[tuple[set[str | None], list[JointCondition]]] = []
     for each in coupled:
         columns: set[str | None] = {part.column for part in each.parts if part.column}
         members = [each]
@@ -382,7 +382,7 @@ class Influence:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OuterSql:
     """A statement's SQL over the results of its selects, ``t0``, ``t1``, ....
 
     Their columns are ``c0``, ``c1``, ..., the known standard errors ``e0``, ... of those, and the

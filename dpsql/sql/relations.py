@@ -54,7 +54,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Element:
+class FromElement:
     """One element of FROM as it is written: its alias, and the join that adds it."""
 
     alias: str
@@ -62,14 +62,14 @@ class Element:
     join: Join | None = None
 
 
-def read_from(select: exp.Expr) -> tuple[Element, ...]:
+def read_from(select: exp.Expr) -> tuple[FromElement, ...]:
     """The elements of the FROM clause of a SELECT, in the order written."""
     clause = select.args.get("from_")
     joins = select.args.get("joins") or []
     if clause is None:
         return ()
     written = [(clause.this, None), *((join.this, _read_join(join)) for join in joins)]
-    return tuple(Element(node.alias_or_name.casefold(), node, join) for node, join in written)
+    return tuple(FromElement(node.alias_or_name.casefold(), node, join) for node, join in written)
 
 
 def _read_join(join: exp.Join) -> Join:
@@ -141,7 +141,7 @@ class PrivateRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
+class MeasuredSelect:
     """A SELECT that aggregates the rows of a private table; it is measured where it is used.
 
     ``as_written`` says that it is the statement itself, over tables of the catalog.
@@ -166,7 +166,7 @@ class PublicTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Slope:
+class ColumnDerivative:
     """The derivative of a column by an aggregate of one select: ``origin`` tells of which cell.
 
     It is a column of its own unless it is ``one``.
@@ -178,7 +178,7 @@ class Slope:
 
 
 @dataclass(frozen=True, slots=True)
-class Trait:
+class ShellColumn:
     """A column of the shell: its name and DuckDB type; whether it depends on noisy numbers.
 
     ``error`` says that its standard error stands beside it. ``slopes`` are there where it is
@@ -190,7 +190,7 @@ class Trait:
     kind: str
     noisy: bool = False
     error: bool = False
-    slopes: tuple[Slope, ...] = ()
+    slopes: tuple[ColumnDerivative, ...] = ()
     whole: bool = False
 
     @property
@@ -205,7 +205,7 @@ class Trait:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ShellTable:
     """A table of the shell: columns ``c0``, ``c1``, ..., errors ``e0``, ..., and an order ``i``.
 
     ``rows`` bounds the number of its rows; ``unique`` lists sets of columns that no two rows agree
@@ -217,7 +217,7 @@ class Known:
     """
 
     name: str
-    traits: tuple[Trait, ...]
+    traits: tuple[ShellColumn, ...]
     rows: int
     private: bool
     unique: tuple[frozenset[int], ...] = ()
@@ -242,7 +242,7 @@ class Known:
         ]
 
 
-Relation: TypeAlias = PrivateRows | Leaf | PublicTable | Known
+Relation: TypeAlias = PrivateRows | MeasuredSelect | PublicTable | ShellTable
 
 
 def renamed(names: Sequence[str], alias: exp.Expr | None, locate: Locate) -> list[str]:

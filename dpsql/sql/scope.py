@@ -17,12 +17,12 @@ from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.cells.cell_edges import check_edges, check_literals, is_of_days, undeclared
-from dpsql.sql.cells.column_mentions import Below
+from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.functions import has
 from dpsql.sql.measures.column_hints import remedy
 from dpsql.sql.names import Names, unknown_table
-from dpsql.sql.query import Condition, Coupled, Expression
+from dpsql.sql.query import Condition, Expression, JointCondition
 from dpsql.sql.relations import as_literal, suggest_column
 from dpsql.sql.shell.language import check_scalar, locate, refuse
 from dpsql.sql.shell.whole_numbers import INTEGERS
@@ -31,7 +31,7 @@ from dpsql.sql.text.growth import check_growth
 from dpsql.sql.text.lexemes import Fragment
 
 if TYPE_CHECKING:
-    from dpsql.sql.public.public_rows import Joined
+    from dpsql.sql.public.public_rows import JoinedPublicRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class Scope:
     table: Table
     alias: str
     names: Names
-    joined: tuple[Joined, ...]
+    joined: tuple[JoinedPublicRows, ...]
     clips: Clips
     cut: Cut | None
     known: dict[Hashable, Expression]
@@ -157,7 +157,7 @@ class Scope:
             )
         return column
 
-    def find_public(self, reference: exp.Column) -> tuple[Joined, int] | None:
+    def find_public(self, reference: exp.Column) -> tuple[JoinedPublicRows, int] | None:
         """The public column a reference names, if it names one.
 
         Raises: ProgrammingError (E_UNKNOWN_COLUMN) for a name that stands for several columns.
@@ -380,20 +380,22 @@ def _check_test(scope: Scope, column: Column | None, node: exp.Expr) -> None:
             check_edges(column, tree, scope.locate, scope.evaluator.is_same)
 
 
-def coupled(scope: Scope, node: exp.Expr) -> Coupled:
+def coupled(scope: Scope, node: exp.Expr) -> JointCondition:
     """Replace the largest parts over single columns by x0, x1, ...; the rest couples them.
 
     Raises: ProgrammingError (E_TOO_COMPLEX), where that could be too large.
     """
     check_growth(scope.columns(node).values(), node, scope.locate)
     parts: dict[Expression, int] = {}
-    tree, below = exp.paren(node.copy()), Below()
+    tree, below = exp.paren(node.copy()), MentionCache()
     below.of(tree)
     _extract(scope, below, tree.this, parts)
-    return Coupled(tree.this.sql("duckdb", comments=False), tuple(parts), scope.locate(node))
+    return JointCondition(tree.this.sql("duckdb", comments=False), tuple(parts), scope.locate(node))
 
 
-def _extract(scope: Scope, below: Below, node: exp.Expr, parts: dict[Expression, int]) -> None:
+def _extract(
+    scope: Scope, below: MentionCache, node: exp.Expr, parts: dict[Expression, int]
+) -> None:
     if isinstance(node, exp.DataType | exp.Identifier | exp.Var | exp.Interval):
         return
     columns: dict[str, Column] = {}

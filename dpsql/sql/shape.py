@@ -22,24 +22,24 @@ from dpsql.sql.bind import leaf_of
 from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.cells.constant_conditions import LIMITED
 from dpsql.sql.groups.answer_parts import in_parts, needs_parts
-from dpsql.sql.inline import Flat, FlatSource
-from dpsql.sql.joins.joined_names import Absorbed
+from dpsql.sql.inline import FlatFrom, FlatSource
+from dpsql.sql.joins.joined_names import AbsorbedTable
 from dpsql.sql.joins.private_joins import PrivateJoin
 from dpsql.sql.names import Names, names_of
 from dpsql.sql.products import Compiler
 from dpsql.sql.public.lookup_joins import flat_without_public, without_public
-from dpsql.sql.public.outer_public_rows import KeptPublic, matched
+from dpsql.sql.public.outer_public_rows import OuterPublicRows, matched
 from dpsql.sql.public.public_filters import picked
 from dpsql.sql.public.public_subqueries import PublicSubqueries
 from dpsql.sql.relations import (
-    Element,
     Field,
-    Known,
-    Leaf,
+    FromElement,
+    MeasuredSelect,
     PrivateRows,
     PublicRows,
     PublicTable,
     Relation,
+    ShellTable,
     as_values,
     column_of,
     find_clause,
@@ -55,7 +55,7 @@ from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.expressions import refuse_rows
 from dpsql.sql.shell.language import locate, refuse
 from dpsql.sql.shell.layers import Layers
-from dpsql.sql.shell.over_tables import Placed, TableExpressions
+from dpsql.sql.shell.over_tables import FromTable, TableExpressions
 from dpsql.sql.shell.set_operations import set_operation
 from dpsql.sql.shell.tables import Tables
 from dpsql.sql.subqueries.result_subqueries import needs_split, split
@@ -70,7 +70,7 @@ _JOINS = "join public tables to the private one, or aggregate both sides in sub-
 
 
 @dataclass(slots=True, eq=False)
-class Named:
+class NamedQuery:
     """A CTE, or the view that is written as one: read when it is first mentioned."""
 
     tree: exp.Expr
@@ -81,7 +81,7 @@ class Named:
     query: SharedQuery | None = None
 
 
-Env = dict[str, Named]
+Env = dict[str, NamedQuery]
 
 
 class Shape:
@@ -92,7 +92,7 @@ class Shape:
         self.compiler = compiler
         self.catalog = compiler.catalog
         self.tables = Tables(compiler, public, self.locate)
-        self.named: list[Named] = []
+        self.named: list[NamedQuery] = []
         self.sides: dict[tuple[int, ...], tuple[Relation, object]] = {}
         self.root: exp.Expr | None = None
 
@@ -144,7 +144,7 @@ class Shape:
             if node.args.get("limit") or node.args.get("offset"):
                 self.refuse(node, "E_LIMIT", "LIMIT on rows", "LIMIT an aggregated result")
             return found
-        placed = [Placed(Element("", node), self.tables.known(found))]
+        placed = [FromTable(FromElement("", node), self.tables.known(found))]
         return self.shell(exp.Select(expressions=[exp.Star()], **clauses), placed, {}, None)
 
     def opened(self, node: exp.Expr, env: Env) -> Env:
@@ -171,7 +171,7 @@ class Shape:
                 )
             added.add(name)
             view = self.catalog.views.get(each.meta.get(VIEW, ""))
-            env[name] = Named(each.this, dict(env), each.args["alias"], view)
+            env[name] = NamedQuery(each.this, dict(env), each.args["alias"], view)
             self.named.append(env[name])
         return env
 
@@ -204,7 +204,7 @@ class Shape:
             found[name] = each.query
         return found
 
-    def read(self, named: Named) -> Relation:
+    def read(self, named: NamedQuery) -> Relation:
         """The relation that a CTE or a view stands for."""
         if named.relation is None:
             named.relation = self.relation(named.tree, named.env)
@@ -312,7 +312,7 @@ class Shape:
         placed = []
         for each, relation in found:
             renamed = self.tables.aliased(relation, each.node.args.get("alias"))
-            placed.append(Placed(each, self.tables.known(renamed)))
+            placed.append(FromTable(each, self.tables.known(renamed)))
         return self.shell(node, placed, inner, around)
 
     def test(self, source: exp.Table, where: Sequence[exp.Expr]) -> Test:
@@ -322,10 +322,10 @@ class Shape:
     def over_rows(
         self,
         node: exp.Select,
-        found: Sequence[tuple[Element, Relation | Absorbed]],
+        found: Sequence[tuple[FromElement, Relation | AbsorbedTable]],
         env: Env,
         around: Names | None = None,
-        kept: KeptPublic | None = None,
+        kept: OuterPublicRows | None = None,
     ) -> Relation:
         """A SELECT over rows of a private table: inlined, or measured if it aggregates."""
         sources = [self.source(each, relation) for each, relation in found]
@@ -333,7 +333,7 @@ class Shape:
         values = PublicSubqueries(
             lambda q, names: self.relation(q, env, names), self.tables, self.locate
         )
-        flat = Flat(sources, self.locate, values)
+        flat = FlatFrom(sources, self.locate, values)
         flat.names.parent = around
         facts, public = (self.statement, self.compiler), self.tables.public
         whole = node
@@ -378,7 +378,7 @@ class Shape:
             known = self.tables.known(self.leaf(flat.aggregate(inner), node))
             if kept is not None:
                 known = self.tables.beside(known, kept.groups(inner), node)
-            return self.shell(outer, [Placed(Element("", node), known)], env, None)
+            return self.shell(outer, [FromTable(FromElement("", node), known)], env, None)
         plain = node is whole and not flat.known and all(each.is_plain for each in sources)
         if plain and not any(query is not node for query in node.find_all(exp.Query)):
             copy = node.copy()
@@ -386,13 +386,13 @@ class Shape:
             return replace(self.leaf(copy, node), as_written=is_root)
         return self.leaf(flat.aggregate(node), node)
 
-    def leaf(self, tree: exp.Select, node: exp.Expr) -> Leaf:
+    def leaf(self, tree: exp.Select, node: exp.Expr) -> MeasuredSelect:
         return leaf_of(tree, node, self.statement, self.compiler, self.tables.public)
 
-    def source(self, element: Element, relation: Relation | Absorbed) -> FlatSource:
+    def source(self, element: FromElement, relation: Relation | AbsorbedTable) -> FlatSource:
         """One element of the FROM clause of a SELECT over private rows."""
         part = element.node
-        if isinstance(relation, Absorbed):
+        if isinstance(relation, AbsorbedTable):
             return FlatSource(element, None, fields=relation.fields, unit=relation.unit)
         if isinstance(relation, PrivateRows):
             return FlatSource(element, relation)
@@ -411,11 +411,11 @@ class Shape:
         return FlatSource(replace(element, node=values), None, columns)
 
     def shell(
-        self, node: exp.Select, placed: list[Placed], env: Env, around: Names | None
-    ) -> Known:
+        self, node: exp.Select, placed: list[FromTable], env: Env, around: Names | None
+    ) -> ShellTable:
         """A SELECT over tables of the shell as a table of the shell."""
 
-        def query(inner: exp.Expr, names: Names) -> Known:
+        def query(inner: exp.Expr, names: Names) -> ShellTable:
             found = self.relation(inner, env, names)
             if isinstance(found, PrivateRows):
                 self.refuse(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpsql.strategy.structured_axis import StructuredAxis
 
 
-class Precise(Protocol):
+class HasPrecision(Protocol):
     """The part of a union's forecast that is read here: its precision for every component."""
 
     domain: Mapping[str, int]
@@ -40,7 +40,7 @@ class Precise(Protocol):
         """
 
 
-def covariance(forecast: Precise, left: Product, right: Product) -> Floats:
+def covariance(forecast: HasPrecision, left: Product, right: Product) -> Floats:
     """Return the covariance of paired rows of two products, (rows,).
 
     Args:
@@ -58,7 +58,7 @@ def covariance(forecast: Precise, left: Product, right: Product) -> Floats:
     return out
 
 
-def paired(forecast: Precise, left: Product, right: Product) -> Floats:
+def paired(forecast: HasPrecision, left: Product, right: Product) -> Floats:
     """Return the covariance of row r of one product with row r of the other, (rows,).
 
     Args:

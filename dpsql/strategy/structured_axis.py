@@ -12,7 +12,7 @@ from dpsql.algebra.blocks import Identity, IdentityTotal
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Columns, Floats, Operator
-from dpsql.algebra.piecewise_rows import Stepwise, pieces_of, some_rows, together
+from dpsql.algebra.piecewise_rows import PiecewiseRows, pieces_of, some_rows, together
 from dpsql.algebra.ranges import AllRange
 from dpsql.algebra.weak_cache import WeakCache
 from dpsql.records import cached_property
@@ -114,7 +114,7 @@ class StructuredAxis(ABC):
     def prepare(self, operators: Iterable[Operator]) -> None:
         """Find the constants of many factors at once: passes over levels take as long for one."""
         intervals: list[tuple[Operator, tuple[Indices, Indices]]] = []
-        steps: list[tuple[Operator, Stepwise]] = []
+        steps: list[tuple[Operator, PiecewiseRows]] = []
         for operator in {each.key: each for each in operators}.values():
             if operator.rows > TOGETHER or operator.key in self._known:
                 continue
@@ -167,7 +167,7 @@ class StructuredAxis(ABC):
         pieces = few_pieces(operator)
         return None if pieces is None else self._of_steps(pieces)
 
-    def _of_steps(self, pieces: Stepwise) -> tuple[Floats, Floats, Floats]:
+    def _of_steps(self, pieces: PiecewiseRows) -> tuple[Floats, Floats, Floats]:
         """Return the same of rows of pieces.
 
         With T_h the sum of the cells before h, a row is the sum of c_k T_h(k) over its steps, the
@@ -286,7 +286,7 @@ def _runs(operator: Groups) -> tuple[Indices, Indices] | None:
     return lo, hi
 
 
-def few_pieces(operator: Operator) -> Stepwise | None:
+def few_pieces(operator: Operator) -> PiecewiseRows | None:
     """Return rows as pieces, None where they have too many steps."""
     pieces = pieces_of(operator)
     return None if pieces is None or len(pieces.row) > STEPS * operator.rows else pieces

@@ -28,7 +28,7 @@ Rows = Mapping[str, Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class SolvedRows:
     """The coefficients of all rows but the large block's for queries, shape (rows, queries).
 
     ``shared`` are the inner products of the rows and the queries as the large block sees them,
@@ -60,7 +60,7 @@ class LargeQueriesForecast(Forecast):
             for i, (block, variance) in enumerate(zip(blocks, self.noise, strict=True))
             if i != self.large
         ]
-        self._known: dict[tuple[object, ...], Solved] = {}
+        self._known: dict[tuple[object, ...], SolvedRows] = {}
         self._spreads: dict[tuple[object, ...], tuple[Floats, bool]] = {}
 
     @cached_property
@@ -168,7 +168,7 @@ class LargeQueriesForecast(Forecast):
         free = null.T @ null + null.T @ inside @ null
         return inverse / size / size[:, np.newaxis], null, np.asarray(np.linalg.inv(free))
 
-    def _solve(self, factors: Rows, paired: bool = False) -> Solved:
+    def _solve(self, factors: Rows, paired: bool = False) -> SolvedRows:
         outside = self._cross(factors, 0, paired) - self._cross(factors, 1, paired)
         shared = self._variance * self._cross(factors, 2, paired)
         inverse, null, free = self._inverses
@@ -179,13 +179,13 @@ class LargeQueriesForecast(Forecast):
         if null.size:
             more = free @ (null.T @ (shared - within - rest))
             rest, within = rest + null @ more, within + (self._gram[1] @ null) @ more
-        return Solved(rest, shared, within, bool((left <= OUTSIDE * norms[0]).all()))
+        return SolvedRows(rest, shared, within, bool((left <= OUTSIDE * norms[0]).all()))
 
     def _rows_of(self, product: Product) -> dict[str, Floats]:
         names = [name for name in self.domain if name in product.factors]
         return {n: np.asarray(product.factors[n].dense(), dtype=np.float64) for n in names}
 
-    def _solved(self, product: Product) -> Solved:
+    def _solved(self, product: Product) -> SolvedRows:
         key = self._key(product)
         if key not in self._known:
             self._known[key] = self._solve(self._rows_of(product))
@@ -233,7 +233,7 @@ class LargeQueriesForecast(Forecast):
         _, null, free = self._inverses
         return np.asarray(null @ np.linalg.cholesky((free + free.T) / 2))
 
-    def _joined(self, one: Solved, two: Solved, own: Floats) -> Floats:
+    def _joined(self, one: SolvedRows, two: SolvedRows, own: Floats) -> Floats:
         """Return c'd for paired coefficients c and d: c1'd1 of the large block, and c2'd2."""
         crossed = one.rest * two.shared + two.rest * one.shared
         within = one.rest * (two.within + two.rest)
@@ -253,7 +253,7 @@ class LargeQueriesForecast(Forecast):
             places = self._places(product, names, counts)
             solved = self._solved(product)
             rest, shared = solved.rest[:, places], solved.shared[:, places]
-            sides.append(Solved(rest, shared, solved.within[:, places], True))
+            sides.append(SolvedRows(rest, shared, solved.within[:, places], True))
         one, two = (self._repeated(product, names, counts) for product in (left, right))
         return self._joined(sides[0], sides[1], self._norms(one, two, 2))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dpsql.errors import text_width
 from dpsql.records import dataclass, replace
-from dpsql.ui.grid import Grid, Shown, clip, pad, shown_columns
+from dpsql.ui.grid import DisplayedColumn, Grid, clip, pad, shown_columns
 from dpsql.ui.style import Style
 
 NARROW = 8
@@ -14,7 +14,7 @@ NARROW = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class BoxCharacters:
     """The characters of a frame."""
 
     corners: str
@@ -25,8 +25,8 @@ class Marks:
     plus_minus: str
 
 
-UNICODE = Marks("┌┬┐├┼┤└┴┘", "─", "│", "…", "·", "±")
-ASCII = Marks("+++++++++", "-", "|", "...", ":", "+/-")
+UNICODE = BoxCharacters("┌┬┐├┼┤└┴┘", "─", "│", "…", "·", "±")
+ASCII = BoxCharacters("+++++++++", "-", "|", "...", ":", "+/-")
 
 
 def draw_box(grid: Grid, style: Style) -> str:
@@ -53,7 +53,7 @@ def _told(what: str, count: int, left_out: int) -> str:
     return f"{count:,} {what}s ({count - left_out:,} shown)" if left_out else ""
 
 
-def _readable(column: Shown, style: Style) -> Shown:
+def _readable(column: DisplayedColumn, style: Style) -> DisplayedColumn:
     """A column in characters that the target has."""
     if style.unicode:
         return column
@@ -63,7 +63,9 @@ def _readable(column: Shown, style: Style) -> Shown:
     return replace(column, header=header, cells=tuple(cells))
 
 
-def _cut_rows(columns: list[Shown], most: int | None, marks: Marks) -> tuple[list[Shown], int]:
+def _cut_rows(
+    columns: list[DisplayedColumn], most: int | None, marks: BoxCharacters
+) -> tuple[list[DisplayedColumn], int]:
     """Leave out rows in the middle; say how many."""
     count = len(columns[0].cells)
     if most is None or count <= most:
@@ -76,9 +78,11 @@ def _cut_rows(columns: list[Shown], most: int | None, marks: Marks) -> tuple[lis
     return cut, count - most
 
 
-def _cut_columns(columns: list[Shown], limit: int | None, marks: Marks) -> tuple[list[Shown], int]:
+def _cut_columns(
+    columns: list[DisplayedColumn], limit: int | None, marks: BoxCharacters
+) -> tuple[list[DisplayedColumn], int]:
     """Leave out columns in the middle, each with its errors; say how many."""
-    groups: list[list[Shown]] = []
+    groups: list[list[DisplayedColumn]] = []
     for column in columns:
         if column.error:
             groups[-1].append(column)
@@ -86,7 +90,7 @@ def _cut_columns(columns: list[Shown], limit: int | None, marks: Marks) -> tuple
             groups.append([column])
     if limit is None or _least(columns) <= limit:
         return columns, 0
-    gap = Shown(marks.cut, (marks.cut,) * len(columns[0].cells), False)
+    gap = DisplayedColumn(marks.cut, (marks.cut,) * len(columns[0].cells), False)
     first, last = 1, 0
     for turn in range(1, len(groups)):
         more = (first, last + 1) if turn % 2 else (first + 1, last)
@@ -99,17 +103,17 @@ def _cut_columns(columns: list[Shown], limit: int | None, marks: Marks) -> tuple
     return [column for group in kept for column in group], len(groups) - first - last
 
 
-def _widths(column: Shown) -> int:
+def _widths(column: DisplayedColumn) -> int:
     return max(map(text_width, (column.header, *column.cells)))
 
 
-def _least(columns: Sequence[Shown]) -> int:
+def _least(columns: Sequence[DisplayedColumn]) -> int:
     """The least width of a frame around columns: numbers are never cut."""
     widths = [_widths(each) if each.right else min(NARROW, _widths(each)) for each in columns]
     return sum(widths) + 3 * len(widths) + 1
 
 
-def _fit(columns: list[Shown], limit: int | None) -> list[int]:
+def _fit(columns: list[DisplayedColumn], limit: int | None) -> list[int]:
     """Choose widths; text columns give way, widest first, when the terminal is narrow."""
     widths = [_widths(column) for column in columns]
     if limit is None:
@@ -131,9 +135,9 @@ def _rule(corners: str, dash: str, widths: list[int]) -> str:
 
 def _line(
     cells: list[str],
-    columns: list[Shown],
+    columns: list[DisplayedColumn],
     widths: list[int],
-    marks: Marks,
+    marks: BoxCharacters,
     style: Style,
     head: bool = False,
 ) -> str:

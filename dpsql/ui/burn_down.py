@@ -13,7 +13,7 @@ from dpsql.ui.formats import render_html
 from dpsql.ui.style import Style
 
 if TYPE_CHECKING:
-    from dpsql.dbapi.history import Moment
+    from dpsql.dbapi.history import HistoryEntry
 
 POINTS = 200
 """Steps of the line: what is left is worked out for each, which takes milliseconds."""
@@ -29,7 +29,7 @@ td:last-child{overflow-wrap:anywhere;min-width:16rem}text{fill:var(--ink);font-s
 @media print{body{margin:0;max-width:none}}"""
 
 
-def burn_down_page(title: str, moments: Sequence[Moment], budget: str = "") -> bytes:
+def burn_down_page(title: str, moments: Sequence[HistoryEntry], budget: str = "") -> bytes:
     """The page of a ledger: the line of what was left, sums by month, and every entry."""
     name = html.escape(title)
     parts = [
@@ -46,11 +46,11 @@ def burn_down_page(title: str, moments: Sequence[Moment], budget: str = "") -> b
     return "\n".join(parts).encode()
 
 
-def _table(moments: Sequence[Moment], budget: str) -> str:
+def _table(moments: Sequence[HistoryEntry], budget: str) -> str:
     return "".join(render_html(summed_grid(moments, "month", budget), Style()))
 
 
-def _summary(moments: Sequence[Moment], budget: str) -> str:
+def _summary(moments: Sequence[HistoryEntry], budget: str) -> str:
     if not moments:
         return "Nothing was charged."
     last = moments[-1]
@@ -62,7 +62,7 @@ def _summary(moments: Sequence[Moment], budget: str) -> str:
     return f"{count:,} requests until {last.entry.at[:10]}; {amounts}."
 
 
-def draw_line(moments: Sequence[Moment], budget: str = "") -> str:
+def draw_line(moments: Sequence[HistoryEntry], budget: str = "") -> str:
     """Draw what one more request could have asked for, entry by entry, as a stepped line."""
     stride = max(1, -(-len(moments) // POINTS))
     chosen = [*moments[:-1:stride], *moments[-1:]]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dpsql.catalog import Table
-    from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, Opened, PublicKey
+    from dpsql.dbapi.checking import ColumnFigures, Figures, NoisyCount, OpenedSource, PublicKey
 
 PRIVATE = "private: exact figures of the data, for the curator alone, not for release"
 NOWHERE = ": are keys written alike in both, and all of its rows there?"
@@ -69,7 +69,7 @@ def check(
 
 
 def _tell_figures(tables: Sequence[Table], known: Sequence[Table], with_values: bool) -> int:
-    from dpsql.dbapi.checking import Opened, examine, public_keys
+    from dpsql.dbapi.checking import OpenedSource, examine, public_keys
 
     _print([PRIVATE])
     status = 0
@@ -77,7 +77,7 @@ def _tell_figures(tables: Sequence[Table], known: Sequence[Table], with_values: 
         if isinstance(found, DatabaseError):
             tell_error(found)
             status = found.exit_code
-        elif isinstance(found, Opened):
+        elif isinstance(found, OpenedSource):
             _print(_opened_lines(found))
         else:
             _print(figures_lines(found, with_values))
@@ -107,7 +107,7 @@ def _listed(values: Sequence[str]) -> str:
     return f" ({shown}{f' and {more:,} more' if more > 0 else ''})"
 
 
-def _opened_lines(found: Opened) -> list[str]:
+def _opened_lines(found: OpenedSource) -> list[str]:
     columns = ", ".join(f"{printable(n)} {family}" for n, family in found.families.items())
     return [f"{printable(found.table.name)}: public, {found.kind}, opens: {columns}"]
 

@@ -32,7 +32,7 @@ from dpsql.ui.narration import tell, tell_error, tell_note
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import Connection
-    from dpsql.ui.run import Order
+    from dpsql.ui.run import RunOptions
     from dpsql.ui.session import Session
 
 OK, USAGE, INTERRUPTED = 0, 2, 130
@@ -186,9 +186,9 @@ def run(
     **options: str | None,
 ) -> int:
     """Answer all statements of FILE as one workload with one charge."""
-    from dpsql.ui.run import Order
+    from dpsql.ui.run import RunOptions
 
-    order = Order(
+    order = RunOptions(
         file=file,
         out=None if out is None else Path(out),
         report=None if report is None else Path(report),
@@ -262,7 +262,7 @@ def init(
 
 
 def _run_demanding(
-    connection: Connection, demanded: tuple[str | None, str | None], order: Order
+    connection: Connection, demanded: tuple[str | None, str | None], order: RunOptions
 ) -> None:
     from dpsql.dbapi.run_options import demand
     from dpsql.ui.run import run_batch

@@ -12,8 +12,8 @@ from dpsql.ui.grid import Grid
 
 if TYPE_CHECKING:
     from dpsql.dbapi.connection import LedgerEntry
-    from dpsql.dbapi.history import Moment
-    from dpsql.dbapi.upgrading import Again
+    from dpsql.dbapi.history import HistoryEntry
+    from dpsql.dbapi.upgrading import UpgradedRequest
 
 PERIODS = {"day": 10, "month": 7}
 """Characters of a time that tell a period from others."""
@@ -24,14 +24,14 @@ FULL = (
 )
 
 
-def full_grid(moments: Sequence[Moment]) -> Grid:
+def full_grid(moments: Sequence[HistoryEntry]) -> Grid:
     """Every entry with all that is known of it, oldest first."""
     rows = [_full_row(moment) for moment in moments]
     types = ["integer" if name in ("seq", "statements") else "text" for name in FULL]
     return Grid.of_rows(FULL, tuple(types), rows)
 
 
-def _full_row(moment: Moment) -> tuple[object, ...]:
+def _full_row(moment: HistoryEntry) -> tuple[object, ...]:
     e = moment.entry
     return (
         *(e.seq, e.at, e.act, e.noise, _decimal(e.epsilon), _decimal(e.rho), e.state),
@@ -40,7 +40,7 @@ def _full_row(moment: Moment) -> tuple[object, ...]:
     )
 
 
-def json_line(moment: Moment) -> str:
+def json_line(moment: HistoryEntry) -> str:
     """An entry as one JSON object, for programs that collect logs; amounts are texts, exact."""
     e = moment.entry
     budgets = e.within.split("\n") if e.within else []
@@ -69,7 +69,7 @@ def json_line(moment: Moment) -> str:
     return json.dumps({name: value for name, value in told.items() if value not in ("", [], None)})
 
 
-def brief_grid(moments: Sequence[Moment]) -> Grid:
+def brief_grid(moments: Sequence[HistoryEntry]) -> Grid:
     """One line for every entry, for a screen: what it was, what it cost, what for."""
     rows = [
         (e.seq, _minute(e.at), _what(e), _decimal(e.epsilon), _also(e), about(moment))
@@ -80,7 +80,7 @@ def brief_grid(moments: Sequence[Moment]) -> Grid:
     return Grid.of_rows(names, ("integer", *("text",) * 5), list(rows))
 
 
-def about(moment: Moment) -> str:
+def about(moment: HistoryEntry) -> str:
     """Return an entry's reason: its SQL, or the file that it came from; a change and its note."""
     e = moment.entry
     if e.kind != "debit":
@@ -92,12 +92,12 @@ def about(moment: Moment) -> str:
     return ": ".join(each for each in (head, one_line(e.sql)) if each)
 
 
-def summed_grid(moments: Sequence[Moment], period: str, budget: str = "") -> Grid:
+def summed_grid(moments: Sequence[HistoryEntry], period: str, budget: str = "") -> Grid:
     """Requests and epsilons by day or month, and what a budget still admitted at the end of each.
 
     Epsilons are what was asked for, whatever the noise; only those of Laplace noise add up.
     """
-    groups: dict[str, list[Moment]] = {}
+    groups: dict[str, list[HistoryEntry]] = {}
     for moment in moments:
         groups.setdefault(moment.entry.at[: PERIODS[period]], []).append(moment)
     rows = []
@@ -118,7 +118,7 @@ def summed_grid(moments: Sequence[Moment], period: str, budget: str = "") -> Gri
     return Grid.of_rows(names, kinds, list(rows))
 
 
-def again_grid(found: Sequence[Again]) -> Grid:
+def again_grid(found: Sequence[UpgradedRequest]) -> Grid:
     """The requests of a ledger, and what would be charged for each if it were asked again."""
     rows: list[tuple[object, ...]] = []
     for each in found:
@@ -130,7 +130,7 @@ def again_grid(found: Sequence[Again]) -> Grid:
     return Grid.of_rows(("entry", "analyst", "statement", "now"), ("text",) * 4, rows)
 
 
-def of_analyst(moments: Sequence[Moment], analyst: str) -> tuple[Moment, ...]:
+def of_analyst(moments: Sequence[HistoryEntry], analyst: str) -> tuple[HistoryEntry, ...]:
     """The entries that were charged to an analyst. Raises: UsageError (E_ANALYST) for nobody."""
     known = {
         name.removeprefix("analyst:")

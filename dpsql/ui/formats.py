@@ -13,7 +13,7 @@ from itertools import chain
 from dpsql.answer.rounding import for_spreadsheets
 from dpsql.errors import UsageError, is_seen, printable_fields, text_width
 from dpsql.records import dataclass
-from dpsql.ui.grid import Grid, Shown, pad, plain, shown_columns
+from dpsql.ui.grid import DisplayedColumn, Grid, pad, plain, shown_columns
 from dpsql.ui.style import Style as Style
 
 
@@ -219,7 +219,7 @@ def render_html(grid: Grid, style: Style) -> Iterator[str]:
     yield f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
 
 
-def _html_cell(column: Shown, text: str) -> str:
+def _html_cell(column: DisplayedColumn, text: str) -> str:
     kind = ' class="error"' if column.error else ' class="number"' if column.right else ""
     return f"<td{kind}>{text}</td>"
 

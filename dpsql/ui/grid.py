@@ -124,7 +124,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DisplayedColumn:
     """One displayed column: header, cells, and whether it is aligned to the right."""
 
     header: str
@@ -133,7 +133,7 @@ class Shown:
     error: bool = False
 
 
-def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> list[Shown]:
+def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> list[DisplayedColumn]:
     """Return the columns as text: noisy numbers rounded in view of their error, then the error.
 
     >>> from dpsql.vectors import Vector
@@ -148,9 +148,9 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
         told = grid.stddev[j]
         values, known = list(grid.vectors[j]), None if told is None else list(told)
         cells, errors = column_texts(values, known, null)
-        shown.append(Shown(printable(name), cells, right))
+        shown.append(DisplayedColumn(printable(name), cells, right))
         if errors is not None:
-            shown.append(Shown(plus_minus, errors, True, error=True))
+            shown.append(DisplayedColumn(plus_minus, errors, True, error=True))
     return shown
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunOptions:
     """The order of ``dpsql run``: its file, and the use of the answers."""
 
     file: str
@@ -51,7 +51,7 @@ class Order:
         return self.out is not None if self.stddev is None else self.stddev
 
 
-def run_batch(connection: Connection, order: Order) -> None:
+def run_batch(connection: Connection, order: RunOptions) -> None:
     """Forecast, charge once, and write every answer.
 
     All that can be checked is checked before the charge: format, places to write, every
@@ -100,7 +100,7 @@ def run_batch(connection: Connection, order: Order) -> None:
 
 
 def _deliver(
-    order: Order,
+    order: RunOptions,
     batch: BatchReport,
     chosen: str,
     out: OutputDirectory | None,
@@ -116,13 +116,13 @@ def _deliver(
         _print_answers(batch, chosen, style)
 
 
-def _choose_format(order: Order) -> str:
+def _choose_format(order: RunOptions) -> str:
     if order.out is not None and order.format is None:
         return "csv"
     return choose_format(order.format)
 
 
-def _check_stdout(order: Order, chosen: str, forecast: Explanation) -> None:
+def _check_stdout(order: RunOptions, chosen: str, forecast: Explanation) -> None:
     """Refuse what stdout cannot take, before the charge."""
     if order.out is not None or order.dry_run or FORMATS[chosen].encode is None:
         return
@@ -133,7 +133,7 @@ def _check_stdout(order: Order, chosen: str, forecast: Explanation) -> None:
 
 def _gather(
     connection: Connection,
-    order: Order,
+    order: RunOptions,
     forecast: Explanation,
     results: list[Result],
     chosen: str,
@@ -178,7 +178,7 @@ def _print_answers(batch: BatchReport, chosen: str, style: Style) -> None:
         write_grid(Grid.of(answer.result), chosen, style)
 
 
-def _tell_end(order: Order, batch: BatchReport, results: list[Result]) -> None:
+def _tell_end(order: RunOptions, batch: BatchReport, results: list[Result]) -> None:
     for note in dict.fromkeys(note for result in results for note in result.notes):
         tell_note(note)
     tell_cost(results)

@@ -51,7 +51,7 @@ SEPARATOR = " × "
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WeightedAnswer:
     """The terms of one answer and how much its error counts.
 
     ``distinct`` is a column of which different values are counted, and what each of them counts
@@ -91,7 +91,7 @@ class Layout:
 
 def lay_out(
     table: Table,
-    asked: Mapping[Place, Wanted],
+    asked: Mapping[Place, WeightedAnswer],
     *,
     joint: bool,
     drop: bool = True,
@@ -108,7 +108,7 @@ def lay_out(
     return join(layout, groups) or layout if groups else layout
 
 
-def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | None:
+def lay_out_together(table: Table, asked: Mapping[Place, WeightedAnswer]) -> Layout | None:
     """Form the workload on one attribute of all columns that are asked about, cells alike merged.
 
     None where there are no such columns to join, measures among them, or too many cells. Columns of
@@ -138,7 +138,7 @@ def lay_out_together(table: Table, asked: Mapping[Place, Wanted]) -> Layout | No
 
 def _apart(
     table: Table,
-    asked: Mapping[Place, Wanted],
+    asked: Mapping[Place, WeightedAnswer],
     *,
     cells_alone: bool = False,
     drop: bool = True,
@@ -191,7 +191,7 @@ def domain_over(table: Table, nodes: Mapping[str, Nodes]) -> dict[str, int]:
 
 
 def products_over(
-    table: Table, nodes: Mapping[str, Nodes], domain: Mapping[str, int], wanted: Wanted
+    table: Table, nodes: Mapping[str, Nodes], domain: Mapping[str, int], wanted: WeightedAnswer
 ) -> list[tuple[Product, float]]:
     """An answer over nodes and all cells of other columns: products, and what each counts for.
 

@@ -23,7 +23,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
 from dpsql.workload.cells import Cells, Resolution, Unions
 from dpsql.workload.coarsen import Coarsening, coarsen
-from dpsql.workload.layout import SEPARATOR, Layout, Place, Wanted
+from dpsql.workload.layout import SEPARATOR, Layout, Place, WeightedAnswer
 from dpsql.workload.workload import Product, Workload
 
 Members = NDArray[np.bool_]
@@ -34,7 +34,7 @@ MAX_MEMBERS = 1 << 24
 """Most numbers of a matrix that says which unions have which cells."""
 
 
-def lay_out_units(table: Table, asked: Mapping[Place, Wanted]) -> Layout:
+def lay_out_units(table: Table, asked: Mapping[Place, WeightedAnswer]) -> Layout:
     """Find the unions behind answers that count the same units, in one order or another.
 
     A row counts for a group exactly if it adds something to the number of its rows, so a union has

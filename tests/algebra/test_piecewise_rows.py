@@ -13,7 +13,7 @@ from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import Levels, Structured
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.algebra.piecewise_rows import pieces_of, together
-from dpsql.search.one_attribute.hierarchy import AskedOfAxis
+from dpsql.search.one_attribute.hierarchy import AxisWorkload
 from dpsql.strategy.fading_axis import FadingAxis
 from dpsql.strategy.structured import structured_axis
 from dpsql.strategy.tree_axis import TreeAxis
@@ -47,7 +47,7 @@ def test_steps_and_energies_are_those_of_the_rows(seed: int) -> None:
         added[i, :at] += by
     assert (added == rows).all()
     assert np.bincount(row, height, len(rows)).tolist() == [0.0] * len(rows)
-    asked = AskedOfAxis((Dense(one), Identity(N), Dense(two)), (2.0, 7.0, 3.0), 0.5)
+    asked = AxisWorkload((Dense(one), Identity(N), Dense(two)), (2.0, 7.0, 3.0), 0.5)
     for count in (1, 2, 5, 37, N):
         edges = np.arange(count + 1) * N // count
         wanted = sum(

@@ -20,7 +20,7 @@ import pytest
 import dpsql
 from dpsql.answer.store import Store
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.vault.codes.tally import Fall
+from dpsql.privacy.vault.codes.tally import AxisPlaces
 from dpsql.workload import nodes
 from dpsql.workload.cells import Nodes
 from dpsql.workload.weights import block_unit
@@ -66,7 +66,7 @@ def on_grid(table: Any, terms: Any) -> dict[str, Nodes]:
 
 
 def products(
-    grids: Sequence[int], falls: Sequence[Fall], places: Any, weight: Any
+    grids: Sequence[int], falls: Sequence[AxisPlaces], places: Any, weight: Any
 ) -> Iterator[Any]:
     """The weights of nodes: products of the steps of a grid."""
     if not falls:

@@ -20,7 +20,7 @@ from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.learn.task import Task, make_task, run_task
 from dpsql.pgm.measurements import Candidate, Measured
 from dpsql.privacy.doors import look, sensitivity
-from dpsql.privacy.doors.look import Looks
+from dpsql.privacy.doors.look import TableHandle
 from dpsql.privacy.doors.privacy_filter import Filter
 from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.privacy.noise.selection import top_choices
@@ -53,7 +53,7 @@ class Losses:
         self.noise: Noise = noise
         self.c = c
         self.inner = World(DOMAIN, COUNTS).opened(AMOUNT, noise, c, settings)
-        self.twins: list[Looks] = []
+        self.twins: list[TableHandle] = []
         for place in np.ndindex(*COUNTS.shape):
             world = World(DOMAIN, COUNTS)
             world.cells.counts[place] += c

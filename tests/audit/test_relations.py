@@ -15,7 +15,7 @@ import pytest
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
 from dpsql.privacy.vault.unit import local_rows, relation_frame, shared_units, unit_joins, unit_sums
-from dpsql.privacy.vault.unit.relation_frame import Frame, Lane
+from dpsql.privacy.vault.unit.relation_frame import EncodedColumn, Frame
 from dpsql.privacy.vault.unit.unit_numbers import Digest
 from dpsql.relation import cell_maps
 from dpsql.relation.cell_maps import CELLS
@@ -115,7 +115,7 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 def bound_first(patch: pytest.MonkeyPatch) -> None:
     """Cut every table to its rows per unit before it is joined, and nothing afterwards."""
 
-    def first(*given: Any) -> local_rows.Stock:
+    def first(*given: Any) -> local_rows.UnitTables:
         stock = take(*given)
         relation_frame = {name: _cut(each, 2) for name, each in stock.frames.items()}
         return replace(stock, frames=relation_frame)
@@ -283,7 +283,7 @@ def listed_cells_of(data: clinic.Data) -> None:
     assert np.asarray(lanes["n"].codes).tolist() == expected
 
 
-def _nearest(mapped: MapRows, lanes: Sequence[Lane], places: Any) -> Any:
+def _nearest(mapped: MapRows, lanes: Sequence[EncodedColumn], places: Any) -> Any:
     """Take rows of no listed combination for those of the next one."""
     keys = cell_maps.numbered(mapped, [lane.column.size for lane in lanes])
     order = np.argsort(keys)
@@ -294,7 +294,7 @@ def _nearest(mapped: MapRows, lanes: Sequence[Lane], places: Any) -> Any:
 def test_cells_of_listed_combinations(monkeypatch: pytest.MonkeyPatch) -> None:
     listed_cells()
     faults = (
-        (Lane, "is_declared", lambda lane: lane.codes >= 0),
+        (EncodedColumn, "is_declared", lambda lane: lane.codes >= 0),
         (relation_frame, "_listed", _nearest),
     )
     for fault in faults:

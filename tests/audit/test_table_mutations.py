@@ -26,7 +26,7 @@ from dpsql.privacy.noise.samplers import SAMPLERS, discrete_laplace
 from dpsql.privacy.vault.codes import encode, node_weights
 from dpsql.privacy.vault.codes import tally as tally_module
 from dpsql.privacy.vault.codes.tally import Chunk
-from dpsql.privacy.vault.data_engine import Asked, Codes, Flags, Floats, Values64
+from dpsql.privacy.vault.data_engine import Codes, Flags, Floats, RequestedColumn, Values64
 from dpsql.privacy.vault.files import duckdb, fetched_columns, lines, source
 from dpsql.privacy.vault.files.fetched_columns import Fetch
 from dpsql.privacy.vault.files.source import RowQuery, Source
@@ -167,7 +167,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     """Change the SQL that fetches doubles."""
     fetch_column = fetched_columns.fetch_column
 
-    def changed(asked: Asked, raw: str, stored: str) -> Fetch:
+    def changed(asked: RequestedColumn, raw: str, stored: str) -> Fetch:
         found = fetch_column(asked, raw, stored)
         return replace(found, value=sql.format(raw)) if stored == "DOUBLE" else found
 

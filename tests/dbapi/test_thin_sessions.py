@@ -42,7 +42,9 @@ def counting() -> Iterator[Counter[str]]:
         found["decoded"] += 1
         return decode(body)
 
-    def compared(request: Request, name: str, release: codec.Release) -> implied.Implied | None:
+    def compared(
+        request: Request, name: str, release: codec.Release
+    ) -> implied.ImpliedRelease | None:
         found["compared"] += 1
         return imply(request, name, release)
 

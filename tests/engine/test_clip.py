@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 import dpsql
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.clip import Clipping, plan_clipping
+from dpsql.engine.clip import ClippingJob, plan_clipping
 from dpsql.engine.terms import Terms
 from dpsql.learn.thresholds import PACE
 from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.budget.receipt import issue
 from dpsql.privacy.doors import look
 from dpsql.privacy.doors.exact_counts import TrueAnswers
-from dpsql.privacy.doors.look import SumLooks, open_sums
+from dpsql.privacy.doors.look import BinSumHandle, open_sums
 from dpsql.privacy.doors.privacy_filter import Filter
 from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.sql.text.lexemes import split_statements
@@ -315,7 +315,7 @@ def test_one_row_moves_what_is_released_by_what_was_paid(
     assert max(ratios) > (Fraction(99, 100) if len(released[0]) == 1 else Fraction(1, 50))
 
 
-def clipping(connection: Connection, sql: str) -> Clipping:
+def clipping(connection: Connection, sql: str) -> ClippingJob:
     """The public plan of a statement."""
     statement = parse(split_statements(sql)[0])
     terms = Terms(Fraction(100))
@@ -326,7 +326,7 @@ def clipping(connection: Connection, sql: str) -> Clipping:
     return plan_clipping(item, terms)
 
 
-def handle_of(connection: Connection, planned: Clipping) -> SumLooks:
+def handle_of(connection: Connection, planned: ClippingJob) -> BinSumHandle:
     """A handle that a receipt without a ledger paid for."""
     run, policy = planned.run, Policy(Fraction(10**5), Fraction(1, 10**9))
     if planned.rho is None:

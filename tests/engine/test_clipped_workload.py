@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.clipped_workload import AskingCut, ClippedWorkload, plan_cutting
+from dpsql.engine.clipped_workload import ClippedWorkloadJob, ThresholdJob, plan_cutting
 from dpsql.engine.terms import Terms, form_request
 from dpsql.learn.thresholds import rows_above, rows_lost
 from dpsql.privacy.budget.accounting import Policy, laplace_cost, rho_for
 from dpsql.privacy.budget.receipt import issue
-from dpsql.privacy.doors.look import SumLooks, open_sums
+from dpsql.privacy.doors.look import BinSumHandle, open_sums
 from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.sql.text.lexemes import split_statements
 from dpsql.sql.text.parse import parse
@@ -57,16 +57,16 @@ def sure() -> Iterator[None]:
 def missing(count: int = 1) -> Iterator[list[int]]:
     """So many searches without a hit, then as they come; the rows left above in each."""
     looked: list[int] = []
-    own = SumLooks.first_below
+    own = BinSumHandle.first_below
 
     def first_below(
-        self: SumLooks, thresholds: Sequence[int], rows: int, amount: Fraction, upto: Any = None
+        self: BinSumHandle, thresholds: Sequence[int], rows: int, amount: Fraction, upto: Any = None
     ) -> int | None:
         found = own(self, thresholds, rows, amount, upto)
         looked.append(rows)
         return None if len(looked) <= count else found
 
-    with mock.patch.object(SumLooks, "first_below", first_below):
+    with mock.patch.object(BinSumHandle, "first_below", first_below):
         yield looked
 
 
@@ -205,12 +205,12 @@ def test_what_is_too_dear_is_refused_before_the_threshold(tmp_path: Path, table:
 def test_a_request_that_is_cut_off_continues_with_its_threshold(
     t: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: AskingCut, *_: object) -> None:
+    def broken(self: ClippedWorkloadJob, *_: object) -> None:
         raise KeyboardInterrupt
 
     sql = asked(SUMS, clip="svt")
     with monkeypatch.context() as patch:
-        patch.setattr(AskingCut, "decided", broken)
+        patch.setattr(ClippedWorkloadJob, "decided", broken)
         with pytest.raises(KeyboardInterrupt):
             t.execute(sql)
     assert t.budget.spent_epsilon == Fraction(1, 4)
@@ -232,7 +232,7 @@ def test_a_threshold_that_fails_stays_paid_and_nothing_follows(
         raise ValueError("true answer 42")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SumLooks, "_above", broken)
+        patch.setattr(BinSumHandle, "_above", broken)
         with pytest.raises(dpsql.Error) as caught:
             answer(t, SUMS, clip="svt")
     assert "42" not in str(caught.value)
@@ -267,7 +267,7 @@ def test_statements_of_a_workload_share_one_threshold(t: Connection) -> None:
     assert t.budget.entries == 2
 
 
-def cutting(connection: Connection, sql: str) -> ClippedWorkload:
+def cutting(connection: Connection, sql: str) -> ThresholdJob:
     """The public plan of a threshold."""
     statement = parse(split_statements(sql)[0])
     terms = Terms(Fraction(100)).with_text("noise", "laplace")
@@ -277,7 +277,7 @@ def cutting(connection: Connection, sql: str) -> ClippedWorkload:
     )
 
 
-def handle_of(connection: Connection, planned: ClippedWorkload) -> SumLooks:
+def handle_of(connection: Connection, planned: ThresholdJob) -> BinSumHandle:
     """A handle that a receipt without a ledger paid for."""
     run, policy = planned.run, Policy(Fraction(10**5), Fraction(1, 10**9))
     version = connection.engine.vaults.versions([run.table])
@@ -490,12 +490,12 @@ def test_a_search_without_a_hit_is_made_again_for_what_was_kept_back(
 def test_what_is_cut_off_after_a_search_without_a_hit_pays_for_the_rest(
     t: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: ClippedWorkload, paid: Fraction) -> ClippedWorkload:
+    def broken(self: ThresholdJob, paid: Fraction) -> ThresholdJob:
         raise KeyboardInterrupt
 
     sql = asked(SUMS, clip="svt")
     with monkeypatch.context() as patch, missing():
-        patch.setattr(ClippedWorkload, "again", broken)
+        patch.setattr(ThresholdJob, "again", broken)
         with pytest.raises(KeyboardInterrupt):
             t.execute(sql)
     assert t.budget.spent_epsilon == Fraction(1, 4)

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.answer.codec import Release, encode, most_bytes
-from dpsql.answer.store import Shelf
+from dpsql.answer.store import StoreTable
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.disk_space import FEW, JOURNALS, PLENTY, STEP, refuse_full
 
@@ -39,13 +39,13 @@ def free(size: int) -> Iterator[None]:
 def watched() -> Iterator[list[Release]]:
     """What is stored meanwhile."""
     seen: list[Release] = []
-    add = Shelf.add
+    add = StoreTable.add
 
-    def noted(self: Shelf[Release], key: str, thing: Release) -> Release:
+    def noted(self: StoreTable[Release], key: str, thing: Release) -> Release:
         seen.append(thing)
         return add(self, key, thing)
 
-    with mock.patch.object(Shelf, "add", noted):
+    with mock.patch.object(StoreTable, "add", noted):
         yield seen
 
 

@@ -11,24 +11,24 @@ import pytest
 
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import joint_terms, parse_script
-from dpsql.engine.clip import Clipping
-from dpsql.engine.clipped_workload import ClippedWorkload
+from dpsql.engine.clip import ClippingJob
+from dpsql.engine.clipped_workload import ThresholdJob
 from dpsql.engine.engine import Membrane
 from dpsql.engine.job import Job
-from dpsql.engine.learn import LearningWorkload
-from dpsql.engine.matrix import Asking
-from dpsql.engine.statements import Public, read_job
+from dpsql.engine.learn import LearnedWorkloadJob
+from dpsql.engine.matrix import WorkloadJob
+from dpsql.engine.statements import PublicJob, read_job
 from dpsql.errors import LedgerError
 from tests.engine.test_clip import asked, opened
 
 GROUPED = "sex, SUM(pay), COUNT(*) FROM t GROUP BY sex"
 KINDS = {
-    "SELECT COUNT(*) FROM t WHERE FALSE": Public,
-    f"SELECT {GROUPED}": Asking,
-    asked("SUM(pay) FROM t", clip="svt"): Clipping,
-    asked(GROUPED, clip="svt"): ClippedWorkload,
-    asked(GROUPED, clip=50): Asking,
-    asked("sex, COUNT(*) FROM t GROUP BY sex", mechanism="mwem"): LearningWorkload,
+    "SELECT COUNT(*) FROM t WHERE FALSE": PublicJob,
+    f"SELECT {GROUPED}": WorkloadJob,
+    asked("SUM(pay) FROM t", clip="svt"): ClippingJob,
+    asked(GROUPED, clip="svt"): ThresholdJob,
+    asked(GROUPED, clip=50): WorkloadJob,
+    asked("sex, COUNT(*) FROM t GROUP BY sex", mechanism="mwem"): LearnedWorkloadJob,
 }
 """Statements on a table with a bounded measure, and what answers them."""
 
@@ -51,16 +51,16 @@ def test_the_engine_takes_every_job_once(table: Connection, sql: str) -> None:
     job = job_of(table, sql)
     assert type(job) is KINDS[sql]
     assert table.budget.entries == 0
-    cost = 0 if isinstance(job, Public) else 1
+    cost = 0 if isinstance(job, PublicJob) else 1
     for _ in range(2):
         (result,) = table.engine.run(job_of(table, sql))
         assert table.budget.spent_epsilon == cost
     assert (result.cost is None) is (cost == 0)
     # A search that hit nothing is followed by a second one, with a debit of its own.
-    assert table.budget.entries in ({2, 3} if isinstance(job, ClippedWorkload) else {cost})
+    assert table.budget.entries in ({2, 3} if isinstance(job, ThresholdJob) else {cost})
 
 
-@pytest.mark.parametrize("sql", [sql for sql, kind in KINDS.items() if kind is not Public])
+@pytest.mark.parametrize("sql", [sql for sql, kind in KINDS.items() if kind is not PublicJob])
 def test_what_a_job_refuses_is_refused_before_a_debit(table: Connection, sql: str) -> None:
     job = job_of(table, sql)
     with (

@@ -22,7 +22,7 @@ from dpsql.learn.rap import run_rap
 from dpsql.learn.whole_marginals import Graphical
 from dpsql.pgm.model import model_of
 from dpsql.privacy.budget.accounting import rho_for
-from dpsql.privacy.doors.look import Looks
+from dpsql.privacy.doors.look import TableHandle
 from dpsql.settings.table import MODELS
 from dpsql.strategy.noise_law import Noise
 from tests.support.people import ROWS, people
@@ -498,7 +498,7 @@ def test_a_run_that_dies_stores_nothing(world: Connection, fault: type[BaseExcep
         raise fault("row 17")
 
     with (
-        mock.patch.object(Looks, "measure", fail),
+        mock.patch.object(TableHandle, "measure", fail),
         pytest.raises((dpsql.Error, KeyboardInterrupt)) as caught,
     ):
         create(world, "model = 'marginals'")
@@ -663,7 +663,7 @@ def test_no_true_answer_is_within_reach(world: Connection) -> None:
         )
         world.execute(sql)
         found = list(reachable(world.engine.models[f"{model}_"]))
-        assert not any(isinstance(each, Looks | TrueAnswers) for each in found)
+        assert not any(isinstance(each, TableHandle | TrueAnswers) for each in found)
         names = {type(each).__module__ for each in found}
         assert not any(name.startswith(("dpsql.privacy", "duckdb", "_duckdb")) for name in names)
         arrays = [np.asarray(each) for each in found if isinstance(each, np.ndarray)]

@@ -19,17 +19,17 @@ import pytest
 import dpsql
 from benchmarks import interrupts
 from benchmarks.interrupts import Interrupts
-from dpsql.answer.store import Shelf, SyntheticTables
+from dpsql.answer.store import StoreTable, SyntheticTables
 from dpsql.dbapi.connection import Connection
 from dpsql.engine import clip, engine, planner
 from dpsql.files import exclusive
-from dpsql.interrupts import Allowed, Cancellation, Held, Watched, check
+from dpsql.interrupts import AllowInterrupts, Cancellation, HoldInterrupts, InterruptWatch, check
 from dpsql.plan import request
 from dpsql.plan.plan import Part
 from dpsql.privacy.budget import ledger
 from dpsql.privacy.budget.ledger import Ledger
 from dpsql.privacy.vault.sealed_errors import sealed
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
 from tests.support.effort import IS_LARGE, effort
@@ -43,7 +43,7 @@ def in_the_vault() -> object:
 
 
 def over_public_values() -> object:
-    return Sealed().run(LONG)
+    return SealedConnection().run(LONG)
 
 
 @pytest.mark.parametrize("work", [in_the_vault, over_public_values])
@@ -93,12 +93,12 @@ STEPS = (
     (Ledger, "debit", "select"),
     (ledger, "issue", "batch"),
     (engine, "measure", "units"),
-    (Shelf, "add", "select"),
+    (StoreTable, "add", "select"),
     (Ledger, "settle", "gaussian"),
-    (Shelf, "add", "threshold"),
+    (StoreTable, "add", "threshold"),
     (clip, "answer_sum", "clip"),
     (SyntheticTables, "add", "synthetic"),
-    (Shelf, "add", "mwem"),
+    (StoreTable, "add", "mwem"),
 )
 """A function at every step from the debit to the end, and a statement that calls it."""
 
@@ -146,14 +146,14 @@ def test_from_the_debit_to_the_release_an_interrupt_waits(
 def test_a_step_that_does_not_wait_is_found(
     few: Interrupts, step: tuple[Any, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsql.engine.charges.Held", nullcontext)
+    monkeypatch.setattr("dpsql.engine.charges.HoldInterrupts", nullcontext)
     assert interrupt_at(few, step, before=True).wrong
 
 
 def test_a_release_that_is_not_stored_is_found(
     few: Interrupts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Shelf, "add", lambda *_: None)
+    monkeypatch.setattr(StoreTable, "add", lambda *_: None)
     said, *_ = interrupt_at(few, (engine, "measure", "select"), before=False).wrong
     assert said == "entry 1 is released, its release stored: False"
 
@@ -221,11 +221,11 @@ def test_sections_nest_and_give_the_handler_back() -> None:
     before = signal.signal(signal.SIGINT, lambda *_: seen.append("mine"))
     mine = signal.getsignal(signal.SIGINT)
     try:
-        with Watched() as watch, Held():
-            with Held():
+        with InterruptWatch() as watch, HoldInterrupts():
+            with HoldInterrupts():
                 signal.raise_signal(signal.SIGINT)
             seen.append("inner")
-            with Allowed():
+            with AllowInterrupts():
                 seen.append("allowed")
                 signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
@@ -240,7 +240,7 @@ def test_sections_nest_and_give_the_handler_back() -> None:
 def test_a_signal_without_a_handler_is_left_alone() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with Watched(), Held():
+        with InterruptWatch(), HoldInterrupts():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -250,7 +250,7 @@ def test_a_thread_has_nothing_to_hold() -> None:
     found: list[object] = []
 
     def work() -> None:
-        with Watched() as watch, Held(), Allowed():
+        with InterruptWatch() as watch, HoldInterrupts(), AllowInterrupts():
             check()
             found.append(watch.interrupted)
             found.append(signal.getsignal(signal.SIGINT))
@@ -261,7 +261,7 @@ def test_a_thread_has_nothing_to_hold() -> None:
     assert found == [False, signal.getsignal(signal.SIGINT)]
 
 
-@pytest.mark.parametrize("section", [nullcontext, Held])
+@pytest.mark.parametrize("section", [nullcontext, HoldInterrupts])
 @pytest.mark.parametrize("pause", [0, 0.01, 0.2])
 def test_a_thread_that_waits_for_a_lock_file_ends_when_asked(
     tmp_path: Path, section: Callable[[], Any], pause: float
@@ -288,9 +288,9 @@ def test_a_thread_that_waits_for_a_lock_file_ends_when_asked(
 
 
 def test_an_interrupt_of_another_statement_is_not_this_one() -> None:
-    with suppress(KeyboardInterrupt), Watched():
+    with suppress(KeyboardInterrupt), InterruptWatch():
         signal.raise_signal(signal.SIGINT)
-    with Watched() as watch:
+    with InterruptWatch() as watch:
         check()
         assert not watch.interrupted
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import Dense, Prefix
 from dpsql.errors import BudgetExceeded, ProgrammingError
-from dpsql.learn.candidates import Sheet, attributes_of, marginal, norm, rows, spans
-from dpsql.learn.factored import Factored, PullTarget, TablePart, replay, target_of
+from dpsql.learn.candidates import CompiledCandidates, attributes_of, marginal, norm, rows, spans
+from dpsql.learn.factored import FactoredModel, PullTarget, TablePart, replay, target_of
 from dpsql.learn.mwem import Settings, first_tables, mwem
-from dpsql.learn.schedule import Annealing, Doubling, Outcome, default_rounds
+from dpsql.learn.schedule import AnnealingSchedule, DoublingSchedule, Outcome, default_rounds
 from dpsql.pgm.measurements import Candidate, Measured, Model
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.workload import Product
@@ -132,7 +132,7 @@ def test_a_single_marginal_is_measured_once(noise: Noise) -> None:
     assert run.rounds[0].spend.measure == Fraction(9, 10)
 
 
-def kl(counts: NDArray[np.float64], model: Factored) -> float:
+def kl(counts: NDArray[np.float64], model: FactoredModel) -> float:
     p, q = counts / counts.sum(), model.marginal(tuple(model.domain)).ravel() / model.total
     used = p > 0
     return float((p[used] * np.log(p[used] / q[used])).sum())
@@ -145,7 +145,7 @@ MILDEW_LIKE = np.bincount(
 
 
 def test_replay_of_small_noisy_tables_does_not_diverge() -> None:
-    uniform = kl(MILDEW_LIKE, Factored.uniform(CZECH, 70.0))
+    uniform = kl(MILDEW_LIKE, FactoredModel.uniform(CZECH, 70.0))
     found: dict[float | None, float] = {}
     for slack in (None, 0.0):
         runs = []
@@ -167,7 +167,7 @@ def test_a_dense_table_is_learnt_at_epsilon_one() -> None:
     for seed in range(5):
         handle = FakeHandle.of_histogram(CZECH, counts, 1, rng=np.random.default_rng(seed))
         found.append(kl(counts, mwem(handle, parities(CZECH)).model))
-    assert np.mean(found) < 0.5 * kl(counts, Factored.uniform(CZECH, 1.0))
+    assert np.mean(found) < 0.5 * kl(counts, FactoredModel.uniform(CZECH, 1.0))
 
 
 def test_factored_and_explicit_tables_agree() -> None:
@@ -176,7 +176,7 @@ def test_factored_and_explicit_tables_agree() -> None:
     pairs = [marginal(DOMAIN, ("a", "b")), marginal(DOMAIN, ("c",)), ranges(1)[0]]
     for candidate in pairs[:2]:
         targets.append(PullTarget(candidate, handle.true(candidate) + 3, 1.0))
-    start = Factored.uniform(DOMAIN, 2000.0)
+    start = FactoredModel.uniform(DOMAIN, 2000.0)
     factored = replay(start.merge(("a", "b")), targets)
     explicit = replay(start.merge(("a", "b", "c")), targets)
     for candidate in pairs:
@@ -193,7 +193,7 @@ def test_replay_reaches_consistent_targets(step: str) -> None:
     )
     candidates: list[Candidate] = [marginal(DOMAIN, ("b", "c")), prefix, halves]
     targets = [PullTarget(c, handle.true(c), 0.0) for c in candidates]
-    start = Factored.uniform(DOMAIN, 2000.0).merge(("a", "b", "c"))
+    start = FactoredModel.uniform(DOMAIN, 2000.0).merge(("a", "b", "c"))
     model = replay(start, targets, sweeps=1500, step=step)  # type: ignore[arg-type]
     for candidate in candidates:
         assert model.answer(candidate) == pytest.approx(handle.true(candidate), abs=10)
@@ -214,15 +214,17 @@ def test_single_rows_are_answered_together(rows: list[int]) -> None:
     bits = [Dense(np.array([[row >> i & 1 for i in range(4)]])) for row in rows]
     candidates: list[Candidate] = [(Product({"a": one, "c": two}),) for one in bits for two in bits]
     weights = np.random.default_rng(1).dirichlet(np.ones(16)).reshape(4, 4)
-    model = Factored({"a": 4, "c": 4}, 7.0, (TablePart(("a", "c"), weights),))
-    for got, candidate in zip(Sheet(candidates).answers(model), candidates, strict=True):
+    model = FactoredModel({"a": 4, "c": 4}, 7.0, (TablePart(("a", "c"), weights),))
+    for got, candidate in zip(
+        CompiledCandidates(candidates).answers(model), candidates, strict=True
+    ):
         assert got == pytest.approx(model.answer(candidate), abs=1e-12)
 
 
 def test_a_model_answers_like_its_table() -> None:
     rng = np.random.default_rng(0)
     model: Model = replay(
-        Factored.uniform(DOMAIN, 50.0).merge(("c", "a")),
+        FactoredModel.uniform(DOMAIN, 50.0).merge(("c", "a")),
         [PullTarget(marginal(DOMAIN, ("a", "c")), rng.gamma(1, 3, 20), 0.1)],
     )
     full = model.marginal(("b", "a", "c"))
@@ -230,7 +232,9 @@ def test_a_model_answers_like_its_table() -> None:
     assert model.marginal(("c", "b")) == pytest.approx(full.sum(axis=1).T)
     candidates = [*ranges(9), *cuboids()]
     handle = FakeHandle.of_histogram(DOMAIN, full.transpose(1, 0, 2), 1)
-    for got, candidate in zip(Sheet(candidates).answers(model), candidates, strict=True):
+    for got, candidate in zip(
+        CompiledCandidates(candidates).answers(model), candidates, strict=True
+    ):
         assert got == pytest.approx(handle.true(candidate))
     kept: dict[str, NDArray[np.float64]] = {}
 
@@ -238,7 +242,7 @@ def test_a_model_answers_like_its_table() -> None:
         kept[str(len(kept))] = array
         return str(len(kept) - 1)
 
-    again = Factored.decode(model.encode(keep), kept)
+    again = FactoredModel.decode(model.encode(keep), kept)
     assert np.array_equal(again.marginal(("b", "a", "c")), full)
     drawn = model.rows(20_000, rng)
     found = np.bincount(np.ravel_multi_index((drawn["a"], drawn["c"]), (4, 5)), minlength=20)
@@ -347,8 +351,8 @@ def test_schedules_end_with_all_that_is_left() -> None:
     quiet = Outcome(0.0, 0.0, 1.0, 1)
     for noise in ("laplace", "gaussian"):
         for schedule in (
-            Doubling(Fraction(1), noise),
-            Annealing(Fraction(1), noise, Fraction(9, 10)),
+            DoublingSchedule(Fraction(1), noise),
+            AnnealingSchedule(Fraction(1), noise, Fraction(9, 10)),
         ):
             left, costs = Fraction(1), []
             while (spend := schedule.next(left)) is not None:

@@ -20,7 +20,7 @@ import dpsql
 from dpsql.answer.codec import Release
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection
-from dpsql.engine.matrix import Asking
+from dpsql.engine.matrix import WorkloadJob
 from dpsql.engine.statements import read_job
 from dpsql.engine.terms import Terms
 from dpsql.privacy.noise.samplers import SAMPLERS
@@ -81,7 +81,7 @@ def squares(connection: Connection, sql: str, factor: int = 1) -> list[float]:
     assert engine is not None
     terms = Terms(Fraction(100)).having(epsilon=Fraction(1, 2), reuse="never")
     job = read_job(engine, engine.compile([reparse(sql)]), terms).decided(engine)
-    assert isinstance(job, Asking)
+    assert isinstance(job, WorkloadJob)
     with zero_noise():
         release, _ = engine.settle(job)
     (exact,) = job.results(engine, release, False)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.sql.cells.signed_products import Pieces
+from dpsql.sql.cells.signed_products import SignedProducts
 from dpsql.sql.query import Expression
 from dpsql.workload.term import Pattern
 from tests.support.differences import agree, answerable, differences
@@ -302,19 +302,25 @@ def test_lists_in_scripts_and_parameters(world: World) -> None:
     )
 
 
-def _first_row(self: Pieces, found: Any, expression: Expression, row: int) -> Any:
+def _first_row(self: SignedProducts, found: Any, expression: Expression, row: int) -> Any:
     return (
         found if self.listing is None or not expression.listed else found[:: len(self.listing.rows)]
     )
 
 
-def _nobody(self: Pieces, listing: object) -> Pattern:
+def _nobody(self: SignedProducts, listing: object) -> Pattern:
     return Pattern({"age": np.zeros(12, dtype=np.int64)}, np.zeros(1, dtype=np.bool_))
 
 
 FAULTS = {
-    "conditions of the first row": ("dpsql.sql.cells.signed_products.Pieces.of_row", _first_row),
-    "rows without a match are lost": ("dpsql.sql.cells.signed_products.Pieces._unmatched", _nobody),
+    "conditions of the first row": (
+        "dpsql.sql.cells.signed_products.SignedProducts.of_row",
+        _first_row,
+    ),
+    "rows without a match are lost": (
+        "dpsql.sql.cells.signed_products.SignedProducts._unmatched",
+        _nobody,
+    ),
 }
 
 

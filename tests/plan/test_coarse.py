@@ -15,9 +15,9 @@ from dpsql.errors import ProgrammingError
 from dpsql.plan.choice import Chooser
 from dpsql.plan.drawn_variance import _coarse_of
 from dpsql.plan.limits import CAP, find_limits
-from dpsql.plan.request import METRIC, Planned, Request, expected_error, make_plan
+from dpsql.plan.request import METRIC, PlannedRequest, Request, expected_error, make_plan
 from dpsql.plan.target import mean_variances, reading_variance
-from dpsql.search.coarse_noise import AMOUNTS, Contest, drawn_part
+from dpsql.search.coarse_noise import AMOUNTS, BestByBudget, drawn_part
 from dpsql.search.select import choose
 from dpsql.strategy.noise_law import laplace_variance
 from dpsql.strategy.product import assemble
@@ -32,7 +32,7 @@ SMALL = ("sex", "income", "race")
 
 def planned_at(
     adult: Connection, script: str, epsilon: str, mechanism: str = "auto", metric: str = METRIC
-) -> tuple[Request, Planned]:
+) -> tuple[Request, PlannedRequest]:
     compiled = adult.engine.compile(parse_script(script))
     request = Request(compiled, Fraction(epsilon), Fraction(0), "laplace", mechanism, metric=metric)
     return request, make_plan(request)
@@ -53,7 +53,7 @@ def random_script(seed: int) -> str:
     return ";".join(out)
 
 
-def worst_to_plain(request: Request, planned: Planned) -> float:
+def worst_to_plain(request: Request, planned: PlannedRequest) -> float:
     """The largest standard error of an answer over that of plain noise, both as they are drawn."""
     (target,) = request.targets
     limits = find_limits(target, "laplace", float(request.epsilon))
@@ -108,7 +108,7 @@ def test_a_contest_keeps_who_wins_somewhere() -> None:
     workload = Workload({"a": 3}, [{"a": "prefix"}])
     fine = assemble({"a": 3}, {"a": np.diag([1.0, 0.99, 0.98])}, {("a",): 1.0}, "laplace", "fine")
     cells = assemble({"a": 3}, {}, {("a",): 1.0}, "laplace", "cells")
-    contest = Contest(workload)
+    contest = BestByBudget(workload)
     contest.enter(fine, 5.0)
     contest.enter(cells, 5.1)
     assert [each.method for each in contest.winners(fine)] == ["cells"]

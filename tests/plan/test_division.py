@@ -124,7 +124,7 @@ def test_a_repeat_of_what_was_halved_is_free(
     def needed(chosen: CandidatePlan, *_: Any) -> float:
         return 3.0 if len(chosen.means) > 1 else 0.3
 
-    def counted(*given: Any) -> list[division.PlannedAlone]:
+    def counted(*given: Any) -> list[division.SeparatePlan]:
         found = division.in_pieces(*given)
         counts.add(len(found))
         return found

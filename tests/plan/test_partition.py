@@ -22,7 +22,7 @@ from dpsql.dbapi.script import parse_script
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.plan import division
 from dpsql.plan.candidate_plan import CandidatePlan
-from dpsql.plan.division import GAIN, PlannedAlone, in_pieces, part_of, total_of
+from dpsql.plan.division import GAIN, SeparatePlan, in_pieces, part_of, total_of
 from dpsql.plan.partition import MOST, Forecaster, best_partition
 from dpsql.plan.plan import shared_error
 from dpsql.plan.request import Request, choose_one, expected_error, make_plan
@@ -139,16 +139,16 @@ def partitions(target: Target) -> list[list[frozenset[Place]]]:
 
 def planned_alone(
     request: Request, whole: Target, places: frozenset[Place], noise: Noise
-) -> PlannedAlone:
+) -> SeparatePlan:
     """Some answers planned by themselves, at the whole budget."""
     amount, part = request.budget(noise), part_of(whole, places)
     with limited(IN_ALL), metered(PLANNING):
-        return PlannedAlone(whole, part, choose_one(request, part, noise, amount), amount)
+        return SeparatePlan(whole, part, choose_one(request, part, noise, amount), amount)
 
 
 def alternatives(
     request: Request, whole: Target, places: frozenset[Place], noise: Noise
-) -> list[PlannedAlone]:
+) -> list[SeparatePlan]:
     """Some answers by themselves: as cells, or as queries; a statement as it is planned."""
     if len({place[0] for place in places}) == 1:
         return [planned_alone(request, whole, places, noise)]
@@ -170,7 +170,7 @@ def test_no_groups_of_statements_have_much_less_error_than_the_plan(
         return
     unit = law(noise).unit_variance(float(request.budget(noise)))
     error = expected_error(request, make_plan(request)) / unit
-    known: dict[frozenset[Place], list[PlannedAlone]] = {}
+    known: dict[frozenset[Place], list[SeparatePlan]] = {}
     for groups in partitions(target):
         for places in groups:
             if places not in known:

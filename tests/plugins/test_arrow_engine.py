@@ -15,7 +15,7 @@ import pytest
 
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Unit
-from dpsql.data_engine import ArrowEngine, Asked, find_faults, unavailable
+from dpsql.data_engine import ArrowEngine, RequestedColumn, find_faults, unavailable
 from dpsql.privacy.vault.conformance import FORMS
 from dpsql.privacy.vault.data_engine import NESTED
 
@@ -122,7 +122,7 @@ def rows_of(memory: Memory, data: pa.Table, unit: str | None = None) -> Counter[
     opened = memory.engine.open(Table("t", memory.put(data), Unit(), {}))
     forms = {f"c{i}": FORMS[family] for i, (family, _, _) in enumerate(TYPES.values())}
     asked = [
-        Asked(name, form, ("a", "A", "\u00e9") if form == "place" else ())
+        RequestedColumn(name, form, ("a", "A", "\u00e9") if form == "place" else ())
         for name, each in forms.items()
         for form in each
     ]
@@ -201,12 +201,12 @@ def test_values_are_those_that_arrow_means() -> None:
     )
     opened = memory.engine.open(Table("t", memory.put(data), Unit(), {}))
     asked = [
-        Asked("day", "day"),
-        Asked("clock", "clock", zone="Europe/Berlin"),
-        Asked("clock", "day"),
-        Asked("time", "time"),
-        Asked("price", "number"),
-        Asked("text", "place", ("a", "\u00e9")),
+        RequestedColumn("day", "day"),
+        RequestedColumn("clock", "clock", zone="Europe/Berlin"),
+        RequestedColumn("clock", "day"),
+        RequestedColumn("time", "time"),
+        RequestedColumn("price", "number"),
+        RequestedColumn("text", "place", ("a", "\u00e9")),
     ]
     batches = [batch for batch in opened.read(asked, None) if batch.rows]
     days = (instant.date() - dt.date(1970, 1, 1)).days
@@ -221,5 +221,9 @@ def test_types_that_are_not_read_hinder_no_other() -> None:
     source = memory.put(pa.table({**columns, "v": pa.array([1, 2])}))
     opened = memory.engine.open(Table("t", source, Unit(), {}))
     assert [family for _, family in opened.columns] == [NESTED] * len(OTHERS) + ["integer"]
-    found = [each for batch in opened.read([Asked("v", "whole")], None) for each in batch.columns]
+    found = [
+        each
+        for batch in opened.read([RequestedColumn("v", "whole")], None)
+        for each in batch.columns
+    ]
     assert [number for each in found for number in each.numbers.tolist()] == [1, 2]

@@ -16,7 +16,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.pgm.measurements import Candidate
 from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.budget.receipt import Receipt, issue
-from dpsql.privacy.doors.look import Looks, SumLooks, open_handle, open_sums
+from dpsql.privacy.doors.look import BinSumHandle, TableHandle, open_handle, open_sums
 from dpsql.privacy.doors.privacy_filter import Run
 from dpsql.privacy.doors.vaults import Vaults
 from dpsql.strategy.noise_law import Noise
@@ -84,14 +84,14 @@ class World(Vaults):
 
     def opened(
         self, amount: Fraction | int, noise: Noise = "laplace", c: int = 1, settings: str = "{}"
-    ) -> Looks:
+    ) -> TableHandle:
         """Return a handle that was paid for."""
         run = self.run(Fraction(amount), noise, c, settings)
         return open_handle(run, self.receipt(run), self)
 
     def sums(
         self, values: Sequence[int], amount: Fraction | int, noise: Noise = "laplace", c: int = 1
-    ) -> SumLooks:
+    ) -> BinSumHandle:
         """Return a handle on the bins of the only attribute that was paid for."""
         run = replace(self.run(Fraction(amount), noise, c), values=tuple(values))
         return open_sums(run, self.receipt(run), self)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpsql.catalog.catalog import Table, Unit
-from dpsql.privacy.vault.data_engine import Asked
+from dpsql.privacy.vault.data_engine import RequestedColumn
 from dpsql.privacy.vault.files import duckdb as duckdb_module
 from dpsql.privacy.vault.files.arrow_stream import Fetched, read_stream
 from dpsql.privacy.vault.files.duckdb import FILES
@@ -112,7 +112,11 @@ def test_very_many_columns_come_as_frames_with_the_same_values(
     made = f"SELECT {columns} FROM (SELECT range - 40 AS i FROM range(5000))"
     duckdb.execute(f"COPY ({made}) TO '{path}'")
     stored = FILES.open(Table("t", str(path), Unit("who", 1), {}))
-    asked = [Asked("whole", "whole"), Asked("number", "number"), Asked("text", "place", ("t0",))]
+    asked = [
+        RequestedColumn("whole", "whole"),
+        RequestedColumn("number", "number"),
+        RequestedColumn("text", "place", ("t0",)),
+    ]
 
     def read() -> list[list[Any]]:
         batches = [*stored.read(asked, "who")]

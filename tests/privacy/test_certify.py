@@ -11,7 +11,7 @@ import pytest
 
 from dpsql.dbapi.connection import Connection
 from dpsql.errors import ProgrammingError
-from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.plan.request import PlannedRequest, Request, make_plan
 from dpsql.workload.cells import Cells, Resolution
 
 Change = Callable[[Mapping[str, Resolution]], Mapping[str, Resolution]]
@@ -33,7 +33,7 @@ def kept(known: Mapping[str, Resolution]) -> Mapping[str, Resolution]:
 def run(adult: Connection, change: Change) -> None:
     """Ask with a plan whose resolutions were changed after it was made."""
 
-    def changed(request: Request) -> Planned:
+    def changed(request: Request) -> PlannedRequest:
         planned = make_plan(request)
         (part,) = planned.plan.parts
         part = replace(part, resolutions=change(part.resolutions))

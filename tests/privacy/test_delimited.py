@@ -26,7 +26,7 @@ import pytest
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.delimited import ENCODINGS, KEYS, OF_BYTES, Delimited, code_page
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.data_engine import Asked, Form
+from dpsql.privacy.vault.data_engine import Form, RequestedColumn
 from dpsql.privacy.vault.files import lines, quoted_newlines
 from dpsql.privacy.vault.files.csv_patterns import spelling
 from dpsql.privacy.vault.files.duckdb import FILES as ENGINE
@@ -119,7 +119,7 @@ def opened(path: Path, written: Delimited) -> Any:
     return ENGINE.open(Table("t", str(path), Unit(), {}, options=written.options()))
 
 
-def values(stored: Any, asked: Asked) -> list[Any]:
+def values(stored: Any, asked: RequestedColumn) -> list[Any]:
     """Values of a column as they are handed over, None where they are missing or none."""
     found = []
     for batch in stored.read([asked], None):
@@ -140,14 +140,14 @@ def test_files_are_read_as_pandas_and_duckdb_read_them(part: int, tmp_path: Path
         stored = opened(path, written)
         assert [name for name, _ in stored.columns] == [*NAMES]
         frame = by_pandas(path, written)
-        numbers = values(stored, Asked("höhe", "number"))
+        numbers = values(stored, RequestedColumn("höhe", "number"))
         assert numbers == [None if pd.isna(each) else each for each in frame["höhe"]], written
-        days = values(stored, Asked("tag", "day"))
+        days = values(stored, RequestedColumn("tag", "day"))
         since = frame["tag"] - pd.Timestamp(0)
         known = [None if pd.isna(each) else each.days for each in since]
         assert days == known, written
         texts = [*frame["wort"].dropna().unique()]
-        words = values(stored, Asked("wort", "place", tuple(texts)))
+        words = values(stored, RequestedColumn("wort", "place", tuple(texts)))
         assert [None if each is None else texts[each] for each in words] == [
             None if pd.isna(each) else each for each in frame["wort"]
         ]
@@ -212,7 +212,7 @@ def test_declared_spellings_of_any_text_are_total_and_never_fail(form: Form) -> 
             known = spelling(form, written)
             raw = "v" if known is None else known.sql("v")
             listed = f"(SELECT {raw} AS p, v FROM (SELECT unnest(CAST($1 AS VARCHAR[])) AS v))"
-            found = fetch_column(Asked("p", form), "p", "VARCHAR")
+            found = fetch_column(RequestedColumn("p", form), "p", "VARCHAR")
             sent = f"SELECT {found.value}, {found.state or 0}, p, v FROM {listed}"
             kept = database.execute(sent, [texts]).fetchall()
             daring = sent.replace("TRY_CAST(", "CAST(")
@@ -336,7 +336,7 @@ def test_no_byte_of_a_row_decides_whether_a_file_opens(tmp_path: Path) -> None:
     for data in (b"", b"PK\x03\x04\n", b"{\n", b"\0\n", b"\xff\xfe\n", b"a,a\n", b"\n", b'"\n'):
         (tmp_path / "t.csv").write_bytes(data)
         stored = opened(tmp_path / "t.csv", Delimited(header=("a", "b")))
-        assert len(values(stored, Asked("a", "number"))) == (data == b"a,a\n")
+        assert len(values(stored, RequestedColumn("a", "number"))) == (data == b"a,a\n")
 
 
 def test_options_are_what_options_of_a_table_say() -> None:
@@ -437,7 +437,7 @@ def test_a_mark_before_a_line_is_no_part_of_it_wherever_the_line_is(tmp_path: Pa
     path, form = tmp_path / "t.csv", Delimited(header=("a", "b"))
     for order in ("\ufeff1,x\n2,y\n", "2,y\n\ufeff1,x\n", '\ufeff"1",x\n\ufeff2,"y"\n'):
         path.write_text(order, encoding="utf-8")
-        assert sorted(values(opened(path, form), Asked("a", "number"))) == [1, 2]
+        assert sorted(values(opened(path, form), RequestedColumn("a", "number"))) == [1, 2]
 
 
 @pytest.mark.parametrize("encoding", OF_BYTES)

@@ -20,7 +20,7 @@ from dpsql.catalog.delimited import PLAIN, Delimited
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.privacy.vault.conformance import FORMS, HOSTILE, TEXTS, rows_told
-from dpsql.privacy.vault.data_engine import VERSION, Asked, StoredTable
+from dpsql.privacy.vault.data_engine import VERSION, RequestedColumn, StoredTable
 from dpsql.privacy.vault.files.arrow_rows import FORMATS
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.records import replace
@@ -69,10 +69,12 @@ def test_the_rows_of_a_format_are_those_of_its_parts(end: str, tmp_path: Path) -
     numbers, names = count(), ["k", "v"]
     engine = Written(Delimited(header=tuple(names)) if end == "ndjson" else PLAIN)
     for family, values in TRIED[end].items():
-        asked = Asked("v", FORMS[family][-1], TEXTS if family == "text" else ())
+        asked = RequestedColumn("v", FORMS[family][-1], TEXTS if family == "text" else ())
         first: list[Any] = ["k", SAMPLE.get(family, True)]  # says what the column is stored as
 
-        def told(rows: Sequence[Any], first: Any = first, asked: Asked = asked) -> Counter[object]:
+        def told(
+            rows: Sequence[Any], first: Any = first, asked: RequestedColumn = asked
+        ) -> Counter[object]:
             path = tmp_path / f"{next(numbers)}.{end}"
             WRITERS[end](path, names, [first, *rows])
             return Counter(rows_told(engine.open(Table("t", str(path), Unit(), {})), asked, "v"))
@@ -95,7 +97,11 @@ def test_the_same_rows_are_the_same_values_in_every_format(end: str, tmp_path: P
     WRITERS[end](path, NAMES, ROWS)
     written = Delimited(header=tuple(NAMES)) if end == "ndjson" else PLAIN
     found = Written(written).open(Table("t", str(path), Unit(), {}))
-    asked = [Asked("code", "number"), Asked("word", "place", ("a", "\u00e9")), Asked("day", "day")]
+    asked = [
+        RequestedColumn("code", "number"),
+        RequestedColumn("word", "place", ("a", "\u00e9")),
+        RequestedColumn("day", "day"),
+    ]
     batches = [batch for batch in found.read(asked, "who") if batch.rows]
     columns = [[each for b in batches for each in b.columns[i].numbers.tolist()] for i in range(3)]
     missing = [[each for b in batches for each in b.columns[i].missing.tolist()] for i in range(3)]
@@ -133,7 +139,11 @@ OLD_WORKBOOK = (
 def test_a_workbook_of_old_excel_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.xls"
     path.write_bytes(zlib.decompress(base64.b85decode(OLD_WORKBOOK)))
-    asked = [Asked("code", "number"), Asked("word", "place", ("a", "\u00e9")), Asked("day", "day")]
+    asked = [
+        RequestedColumn("code", "number"),
+        RequestedColumn("word", "place", ("a", "\u00e9")),
+        RequestedColumn("day", "day"),
+    ]
     (batch,) = [each for each in opened(path).read(asked, "who") if each.rows]
     told = [
         [
@@ -159,7 +169,9 @@ def test_a_day_beyond_the_calendar_keeps_no_other_from_being_read(tmp_path: Path
     frame = pd.DataFrame({"day": [13_000_000_000.0, 1e300, -1e300, math.nan]})
     pyreadstat.write_sav(frame, str(path), variable_format={"day": "DATETIME20"})
     for form in ("day", "clock"):
-        (values,) = [b.columns[0] for b in opened(path).read([Asked("day", form)], None) if b.rows]
+        (values,) = [
+            b.columns[0] for b in opened(path).read([RequestedColumn("day", form)], None) if b.rows
+        ]
         assert values.unknown.tolist() == [False, True, True, False]
         assert values.missing.tolist() == [False, False, False, True]
 
@@ -169,10 +181,12 @@ def test_bytes_of_another_encoding_reach_their_own_row_alone(tmp_path: Path) -> 
     write_spss(path, ["who", "word"], [["p1", "abcdefg"], ["p2", "xbcdefg"]])
     raw = path.read_bytes()
     path.write_bytes(raw.replace(b"xbcdefg", b"\xff\xfecdefg"))
-    asked = [Asked("word", "place", ("abcdefg",))]
+    asked = [RequestedColumn("word", "place", ("abcdefg",))]
     (batch,) = [each for each in opened(path).read(asked, "who") if each.rows]
     assert batch.columns[0].unknown.tolist() == [False, True]
-    (batch,) = [each for each in opened(path).read([Asked("word", "key")], "word") if each.rows]
+    (batch,) = [
+        each for each in opened(path).read([RequestedColumn("word", "key")], "word") if each.rows
+    ]
     assert batch.owned is not None
     assert batch.owned.tolist() == [True, False]
 
@@ -238,7 +252,7 @@ def test_lines_of_json_that_are_no_objects_are_no_rows(tmp_path: Path) -> None:
     from dpsql.privacy.vault.rejected_lines import find_unread
 
     table = Table("t", str(path), Unit(), {}, options=Delimited(header=("v",)).options())
-    asked = [Asked("v", "number")]
+    asked = [RequestedColumn("v", "number")]
     values = [b.columns[0] for b in FILES.open(table).read(asked, None) if b.rows]
     assert [each for v in values for each in v.unknown.tolist()] == [False, True, True]
     assert [n for n, _, _ in find_unread(str(path), Delimited(), "json")] == [2, 3, 4, 8]
@@ -268,7 +282,7 @@ def test_a_transport_file_that_is_cut_between_records_is_refused(
     pyreadstat.write_xport(frame, str(path), file_format_version=version)
     whole = path.read_bytes()
     first = whole.index(b"HEADER RECORD*******OBS") + 80
-    asked = [Asked("n", "number")]
+    asked = [RequestedColumn("n", "number")]
     assert sum(batch.rows for batch in opened(path).read(asked, None)) == 21
     for cut in range(first, len(whole), 80):
         path.write_bytes(whole[:cut])

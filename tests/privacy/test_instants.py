@@ -23,7 +23,7 @@ from dpsql.privacy.vault.files import source as source_module
 from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
-from dpsql.privacy.vault.sealed_errors import Unread
+from dpsql.privacy.vault.sealed_errors import UnreadableRows
 from dpsql.privacy.vault.stored_rows import ask_all
 from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.additivity import CLOCKS, DATES
@@ -195,7 +195,7 @@ def test_a_planted_conversion_is_found(
     fault: Callable[[Counts, int], Counts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timestamps, "in_micros", fault)
-    with pytest.raises((AssertionError, Unread)):
+    with pytest.raises((AssertionError, UnreadableRows)):
         agree(tmp_path / "t", [*ORDINARY, *EXTREME], "pyarrow 1.0", None)
 
 
@@ -204,7 +204,7 @@ def test_a_planted_reading_by_duckdb_stops_all_others(
 ) -> None:
     monkeypatch.setattr(source_module, "BESIDES", ())
     agree(tmp_path / "ordinary", ORDINARY, "pyarrow 1.0", None)
-    with pytest.raises(Unread):
+    with pytest.raises(UnreadableRows):
         agree(tmp_path / "extreme", [*ORDINARY, FITS + 1], "pyarrow 1.0", None)
 
 

@@ -13,7 +13,7 @@ import pytest
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
 from dpsql.privacy.vault.unit import unit_sums
-from dpsql.privacy.vault.unit.relation_frame import Frame, Lane
+from dpsql.privacy.vault.unit.relation_frame import EncodedColumn, Frame
 from dpsql.relation.unit_local import Among, FilterRows, Scan, UnitLocal, WindowRows
 from tests.support.clinic import Clinic, draw_data
 
@@ -101,7 +101,9 @@ def _without_units(patch: pytest.MonkeyPatch) -> None:
 
 def _undeclared_too(patch: pytest.MonkeyPatch) -> None:
     """Let a group with an undeclared cell take a number."""
-    patch.setattr(Lane, "is_declared", lambda lane: np.ones(len(lane.codes), dtype=np.bool_))
+    patch.setattr(
+        EncodedColumn, "is_declared", lambda lane: np.ones(len(lane.codes), dtype=np.bool_)
+    )
 
 
 @pytest.mark.parametrize("fault", [_rows_not_groups, _without_units, _undeclared_too])

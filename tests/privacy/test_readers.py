@@ -17,7 +17,7 @@ from dpsql.privacy.doors.vaults import open_ahead
 from dpsql.privacy.vault.files import duckdb_pool
 from dpsql.privacy.vault.files.duckdb_pool import KEPT, end_readers, reader
 from dpsql.privacy.vault.files.source import connect
-from dpsql.sealed import Ahead
+from dpsql.sealed import PrefetchedConnection
 from tests.support.tables import open_tables, scribe
 
 CATALOG = """
@@ -149,7 +149,7 @@ def test_a_child_has_no_instance_of_its_parent(tmp_path: Path) -> None:
 def test_a_reader_that_was_opened_ahead_reads_its_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duckdb_pool, "ahead", Ahead(connect))
+    monkeypatch.setattr(duckdb_pool, "ahead", PrefetchedConnection(connect))
     one, two = written(tmp_path, "one"), written(tmp_path, "two")
     open_ahead()
     with mock.patch.object(duckdb_pool.ahead, "_opening", side_effect=AssertionError):
@@ -162,7 +162,7 @@ def test_a_reader_that_was_opened_ahead_reads_its_files_alone(
 def test_a_child_has_no_reader_that_its_parent_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(duckdb_pool, "ahead", Ahead(connect))
+    monkeypatch.setattr(duckdb_pool, "ahead", PrefetchedConnection(connect))
     open_ahead()
     duckdb_pool.ahead._wait()
     child = os.fork()

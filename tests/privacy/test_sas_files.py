@@ -14,7 +14,7 @@ import dpsql
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.data_engine import Asked
+from dpsql.privacy.vault.data_engine import RequestedColumn
 from dpsql.privacy.vault.files.duckdb import FILES
 from tests.support.sas_files import PACKED, PLAIN, sas7bdat
 from tests.support.seam import zero_noise
@@ -79,7 +79,7 @@ def test_a_file_of_sas_that_was_cut_off_loses_no_row(packed: str, tmp_path: Path
     for cut in (*range(0, len(body), 20_000), len(body) - 4, len(body)):
         path.write_bytes(body[:cut])
         try:
-            found = [*FILES.open(table).read([Asked("cost", "number")], None)]
+            found = [*FILES.open(table).read([RequestedColumn("cost", "number")], None)]
         except (DataUnavailable, OSError):
             assert cut < len(body)
             continue

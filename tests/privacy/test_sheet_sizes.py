@@ -14,7 +14,7 @@ import pytest
 
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.data_engine import Asked, Unreadable
+from dpsql.privacy.vault.data_engine import RequestedColumn, Unreadable
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.formats import sheet_sizes
 from tests.privacy.test_formats import OLD_WORKBOOK
@@ -133,7 +133,7 @@ def test_empty_cells_that_are_repeated_to_the_end_are_none(tmp_path: Path) -> No
     edited(path, END, last)
     edited(path, b"</table:table-row>", empty)
     stored = FILES.open(Table("t", str(path), Unit(), {}))
-    found = [each for each in stored.read([Asked("n", "number")], "who") if each.rows]
+    found = [each for each in stored.read([RequestedColumn("n", "number")], "who") if each.rows]
     assert [each.columns[0].numbers.tolist() for each in found] == [[1.5, 2.5]]
 
 
@@ -142,7 +142,7 @@ def test_a_binary_workbook_is_read(tmp_path: Path) -> None:
     rows = [[f"p{i}" * (i % 50 + 1), float(i)] for i in range(3000)]
     write_binary_sheet(path, NAMES, rows)
     stored = FILES.open(Table("t", str(path), Unit(), {}))
-    found = [b for b in stored.read([Asked("n", "number")], "who") if b.rows]
+    found = [b for b in stored.read([RequestedColumn("n", "number")], "who") if b.rows]
     assert [n for b in found for n in b.columns[0].numbers.tolist()] == [row[1] for row in rows]
 
 

@@ -14,7 +14,7 @@ import pytest
 from dpsql.errors import BudgetExceeded, InternalError, LedgerError
 from dpsql.pgm.measurements import SumHandle
 from dpsql.privacy.doors import look
-from dpsql.privacy.doors.look import SumLooks, open_sums
+from dpsql.privacy.doors.look import BinSumHandle, open_sums
 from dpsql.strategy.noise_law import Noise
 from tests.audit.lower_bound import epsilon_lower_bound
 from tests.privacy.looks import World
@@ -75,7 +75,7 @@ def test_scores_move_as_far_as_is_said(c: int, monkeypatch: pytest.MonkeyPatch) 
         return 0
 
     monkeypatch.setattr(look, "exponential_mechanism", exponential)
-    asks: list[Callable[[SumLooks], object]] = [
+    asks: list[Callable[[BinSumHandle], object]] = [
         lambda h: h.first_below(LEVELS, 5, Fraction(1)),
         lambda h: h.first_covering(LEVELS, Fraction(2, 7), Fraction(1)),
         lambda h: h.first_covering(LEVELS, Fraction(1), Fraction(1)),
@@ -180,7 +180,7 @@ def test_refusals_above_what_is_left() -> None:
 
 
 ONE = Fraction(1)
-BAD: list[Callable[[SumLooks], object]] = [
+BAD: list[Callable[[BinSumHandle], object]] = [
     lambda h: h.first_below([], 5, ONE),
     lambda h: h.first_below([0.5], 5, ONE),  # type: ignore[list-item]
     lambda h: h.first_below(LEVELS, 0.5, ONE),  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ BAD: list[Callable[[SumLooks], object]] = [
 
 @pytest.mark.parametrize("ask", BAD)
 def test_looks_that_make_no_sense_are_free_and_see_nothing(
-    ask: Callable[[SumLooks], object],
+    ask: Callable[[BinSumHandle], object],
 ) -> None:
     world = World(DOMAIN, COUNTS)
     handle = world.sums(VALUES, 1)

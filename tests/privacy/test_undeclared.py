@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dpsql.privacy.vault.data_engine import Asked, Form
+from dpsql.privacy.vault.data_engine import Form, RequestedColumn
 from dpsql.privacy.vault.files.csv_patterns import pattern
 from dpsql.privacy.vault.files.fetched_columns import (
     MISSING,
@@ -144,7 +144,7 @@ def test_texts_are_converted_where_they_have_the_form_of_a_value(
     """
     rng = random.Random(7)
     texts = sorted({spell(rng, form) for _ in range(SPELLINGS)})
-    found = fetch_column(Asked("v", form), "v", "VARCHAR")
+    found = fetch_column(RequestedColumn("v", form), "v", "VARCHAR")
     listed = "(SELECT unnest(CAST($1 AS VARCHAR[])) AS v)"
     sent = f"SELECT {found.value}, {found.state or 0} FROM {listed}"
     dared = reader.execute(daring(sent), [texts]).fetchall()
@@ -189,7 +189,7 @@ def test_texts_that_nobody_listed_take_as_long_as_those_that_are(
         reader.execute(
             f"CREATE OR REPLACE TEMP TABLE t AS SELECT '{what}' || i AS v FROM range(10000) r(i)"
         )
-        value = fetch_column(Asked("v", "place", tuple(listed)), "v", "VARCHAR").value
+        value = fetch_column(RequestedColumn("v", "place", tuple(listed)), "v", "VARCHAR").value
         best = float("inf")
         for _ in range(3):
             start = time.process_time()

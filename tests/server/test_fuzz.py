@@ -17,7 +17,7 @@ from dpsql.server.client_socket import ClientSocket
 from dpsql.server.handshake import Refusal
 from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, ProtocolError
-from dpsql.server.pipelined import Remembered
+from dpsql.server.pipelined import ReplyCache
 from dpsql.server.server import Server
 from dpsql.server.statements import StatementRunner
 from dpsql.sql.text.lexemes import split_statements
@@ -137,7 +137,7 @@ def test_no_message_breaks_a_session(site: Server) -> None:
     asker, idle, remembered = (
         StatementRunner(site.databases.first.site, None, "ana"),
         IdleClients(),
-        Remembered(),
+        ReplyCache(),
     )
     for sql in ("SET epsilon = 0.01", FREE.decode()):
         (fragment,) = split_statements(sql)

@@ -19,9 +19,9 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, raise_budget
-from dpsql.dbapi.repetitions import Repetitions
+from dpsql.dbapi.repetitions import FreeAnswers
 from dpsql.server.answer_ticks import Ticks
-from dpsql.server.pipelined import Remembered, first_burst
+from dpsql.server.pipelined import ReplyCache, first_burst
 from dpsql.server.server import Server
 from dpsql.server.statements import StatementRunner
 from tests.support.effort import effort
@@ -57,14 +57,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def found(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What was found among bursts, which is not yet what was told."""
     kept: list[object] = []
-    find = Remembered.find
+    find = ReplyCache.find
 
-    def watch(self: Remembered, key: object) -> object:
+    def watch(self: ReplyCache, key: object) -> object:
         known = find(self, key)
         kept.extend([] if known is None else [known])
         return known
 
-    monkeypatch.setattr(Remembered, "find", watch)
+    monkeypatch.setattr(ReplyCache, "find", watch)
     return kept
 
 
@@ -196,7 +196,7 @@ def two(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Server
         plain = stack.enter_context(served(catalog))
         admit = plain.databases.first.site.admit
 
-        def forgetful(analyst: str | None) -> tuple[Connection, Repetitions]:
+        def forgetful(analyst: str | None) -> tuple[Connection, FreeAnswers]:
             connection, repeats = admit(analyst)
             monkeypatch.setattr(repeats, "key", lambda *_: None)
             return connection, repeats

@@ -19,7 +19,7 @@ from psycopg.pq import DiagnosticField
 from psycopg.pq.abc import PGconn, PGresult
 
 from dpsql.server.catalog_twin import open_twin
-from dpsql.server.cursors import Fetched
+from dpsql.server.cursors import CursorRows
 from dpsql.server.server import Server
 from tests.support.served import PASSWORD, Client, kinds, rows, served, told, write_served
 
@@ -115,7 +115,7 @@ def test_sessions_are_as_those_of_postgresql(start: int, server: Server, dsn: st
 def test_a_planted_fault_is_found(
     server: Server, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Fetched, "step", lambda self, step: range(min(1, len(self.table))))
+    monkeypatch.setattr(CursorRows, "step", lambda self, step: range(min(1, len(self.table))))
     assert any(differences(seed, server, dsn) for seed in range(10))
 
 

@@ -24,7 +24,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 import dpsql
-from dpsql.sealed import EvaluationError, Sealed
+from dpsql.sealed import EvaluationError, SealedConnection
 from dpsql.sql import functions
 from dpsql.sql.functions import TABLE, Function
 from dpsql.sql.shell.derivative import gradient
@@ -138,9 +138,9 @@ def combinations(count: int) -> Iterator[tuple[str, ...]]:
 
 
 @cache
-def sealed() -> Sealed:
+def sealed() -> SealedConnection:
     """A database with a table for every combination of kinds of arguments."""
-    database = Sealed()
+    database = SealedConnection()
     for count in (1, 2, 3):
         for kinds in combinations(count):
             lists = []

@@ -10,7 +10,7 @@ import pytest
 
 from dpsql import sealed
 from dpsql.errors import ProgrammingError
-from dpsql.sealed import Ahead, Sealed
+from dpsql.sealed import PrefetchedConnection, SealedConnection
 
 LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 
@@ -19,7 +19,7 @@ def test_what_takes_too_long_is_interrupted_and_nothing_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sealed, "_clock", sealed._Clock())
-    first, second = Sealed(), Sealed()
+    first, second = SealedConnection(), SealedConnection()
     monkeypatch.setattr(sealed, "TIME_LIMIT", 0.1)
     for _ in range(3):
         with pytest.raises(ProgrammingError, match="too long"):
@@ -38,7 +38,7 @@ def test_what_is_paid_for_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sealed, "_clock", sealed._Clock())
     monkeypatch.setattr(sealed, "TIME_LIMIT", 0.1)
     slow = "SELECT sum((a.range + b.range) % 7) FROM range(10000) a, range(20000) b"
-    connection = Sealed()
+    connection = SealedConnection()
 
     def refused() -> bool:
         try:
@@ -59,7 +59,7 @@ def test_a_connection_is_opened_beside_other_work_once() -> None:
         opened.append(threading.current_thread())
         return duckdb.connect()
 
-    ahead = Ahead(opening)
+    ahead = PrefetchedConnection(opening)
     ahead.begin()
     ahead.begin()
     first, second = ahead.take(), ahead.take()
@@ -77,7 +77,7 @@ def test_what_nobody_takes_is_closed() -> None:
         kept.append(duckdb.connect())
         return kept[-1]
 
-    ahead = Ahead(opening)
+    ahead = PrefetchedConnection(opening)
     ahead.close()
     ahead.begin()
     ahead.close()
@@ -91,7 +91,7 @@ def test_an_error_beside_other_work_is_told_to_who_needs_the_connection() -> Non
     def opening() -> duckdb.DuckDBPyConnection:
         raise MemoryError
 
-    ahead = Ahead(opening)
+    ahead = PrefetchedConnection(opening)
     ahead.begin()
     for _ in range(2):
         with pytest.raises(MemoryError):
@@ -107,7 +107,7 @@ def test_a_child_does_not_wait_for_a_thread_that_it_lacks() -> None:
         go.wait(60)
         return duckdb.connect()
 
-    ahead = Ahead(opening)
+    ahead = PrefetchedConnection(opening)
     ahead.begin()
     assert begun.wait(60)
     child = os.fork()

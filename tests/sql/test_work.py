@@ -20,8 +20,8 @@ from sqlglot import exp, parse_one
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.interrupts import Cancellation
-from dpsql.sealed import Sealed, _Clock
-from dpsql.sql.cells.column_mentions import Below
+from dpsql.sealed import SealedConnection, _Clock
+from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.cells.evaluate import MAX_LINKS
 from dpsql.sql.rewrites.tree_parts import any_of
 from dpsql.sql.shell.derivative import MAX_TEXT, NoDerivative, gradient
@@ -246,7 +246,7 @@ def test_conditions_are_joined_by_or_in_the_order_written_and_not_deep() -> None
 
 def test_what_nodes_mention_is_what_is_found_below_them() -> None:
     tree = parse_one("CASE WHEN a > T.b THEN SUM(A) ELSE (SELECT 1) + c END")
-    below = Below()
+    below = MentionCache()
     for node in tree.walk():
         found = below.of(node)
         columns = {(c.table.casefold(), c.name.casefold()) for c in node.find_all(exp.Column)}
@@ -263,7 +263,7 @@ def test_slopes_of_a_long_product_are_not_known() -> None:
 
 
 def test_a_table_without_rows_is_made_once_and_one_with_rows_anew() -> None:
-    sealed = Sealed()
+    sealed = SealedConnection()
     sealed.fill("r", {"a": ("BIGINT", ())})
     sealed.run("INSERT INTO r VALUES (1)")
     sealed.fill("r", {"a": ("BIGINT", ())})
@@ -511,7 +511,7 @@ def test_many_joins_of_one_column_are_counted_before_duckdb_plans_them(
 
 
 def test_what_duckdb_evaluates_ends_when_another_thread_asks_for_it() -> None:
-    sealed, wish = Sealed(), Cancellation()
+    sealed, wish = SealedConnection(), Cancellation()
     sealed.run("SELECT 1")
     timer = threading.Timer(0.2, wish.ask)
     timer.start()

@@ -19,7 +19,7 @@ from dpsql.catalog.catalog import Column, Reference, Table, Unit
 from dpsql.catalog.domain import Bins, IntegerRange, Values
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Batch, Values64
-from dpsql.privacy.vault.unit.local_rows import Stock, evaluate, rows_of, take_stock
+from dpsql.privacy.vault.unit.local_rows import UnitTables, evaluate, rows_of, take_stock
 from dpsql.privacy.vault.unit.relation_frame import Frame
 from dpsql.privacy.vault.unit.rows import Rows, declared, line_up, load_rows, view
 from dpsql.privacy.vault.unit.unit_numbers import Digest
@@ -71,7 +71,7 @@ TABLES = {"patients": PATIENTS, "visits": VISITS, "lines": LINES}
 class Clinic:
     """One set of tables, encoded."""
 
-    stock: Stock
+    stock: UnitTables
 
     @classmethod
     def of(cls, data: Data) -> Clinic:

@@ -184,7 +184,7 @@ def work_out(_: Path, begun: threading.Event) -> None:
         return take()
 
     with mock.patch.object(sealed.ahead, "take", waits):
-        sealed.Sealed().run("SELECT 1")
+        sealed.SealedConnection().run("SELECT 1")
 
 
 SLEEPS = "import time\ntime.sleep(1)\n"

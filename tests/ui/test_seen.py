@@ -23,7 +23,7 @@ from dpsql.answer.synthetic_tables import find_synthetic
 from dpsql.engine.explanation import Explanation
 from dpsql.errors import Error, ProgrammingError, Span, printable
 from dpsql.server.copy_rows import copied
-from dpsql.server.messages import Told
+from dpsql.server.messages import Notice
 from dpsql.server.result_stream import ResultTable
 from dpsql.server.statements import _notices
 from dpsql.ui.chart import bars_of, draw_bars
@@ -135,7 +135,7 @@ DRAWN: dict[str, Callable[[str], str]] = {
         each.encode()[5:].decode().replace("\0", "") for each in _notices(made(t), set())
     ),
     "error over the wire": lambda t: (
-        Told("ERROR", "0A000", t, t, t, 3).encode()[5:].decode().replace("\0", "")
+        Notice("ERROR", "0A000", t, t, t, 3).encode()[5:].decode().replace("\0", "")
     ),
 }
 

@@ -16,7 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import adopt_ledger, inspect, migrate_ledger
-from dpsql.dbapi.upgrading import Again, asked_again
+from dpsql.dbapi.upgrading import UpgradedRequest, asked_again
 from dpsql.errors import LedgerError
 from dpsql.ui.cli import run_command_line
 from tests.engine.test_discover import sell
@@ -65,7 +65,7 @@ def unchanged(folder: Path) -> Iterator[None]:
     assert contents() == before
 
 
-def check(path: Path) -> list[Again]:
+def check(path: Path) -> list[UpgradedRequest]:
     with unchanged(path.parent):
         return list(asked_again(path))
 

@@ -20,7 +20,7 @@ import pytest
 
 import dpsql
 from dpsql.answer import implied
-from dpsql.answer.accuracy import Compared
+from dpsql.answer.accuracy import ComparedErrors
 from dpsql.dbapi.connection import Connection, adopt_ledger
 from tests.upgrades import ask
 
@@ -69,7 +69,7 @@ def test_what_was_paid_for_is_free_and_the_same(version: Path, tmp_path: Path) -
 
 
 def test_what_was_paid_for_is_free_whatever_would_be_more_accurate(tmp_path: Path) -> None:
-    worse = mock.patch.object(Compared, "is_no_worse", new=False)
+    worse = mock.patch.object(ComparedErrors, "is_no_worse", new=False)
     with reopened(VERSIONS[0], tmp_path) as (connection, answered), worse:
         owned = [each for each in answered if not each[1]]
         assert charged(connection, owned) == []

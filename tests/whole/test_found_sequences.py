@@ -21,7 +21,7 @@ import pytest
 
 import dpsql
 from dpsql.dbapi.connection import Connection, Result
-from dpsql.engine.discover import Finding
+from dpsql.engine.discover import DiscoveryJob
 from dpsql.privacy.doors.discovery import CountedDiscovery
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
@@ -334,7 +334,7 @@ def stack() -> Iterator[ExitStack]:
     with ExitStack() as found:
         found.enter_context(zero_noise())
         # What is found again without a charge is what was found before: test_owners has that.
-        found.enter_context(mock.patch.object(Finding, "_dropped", return_value=None))
+        found.enter_context(mock.patch.object(DiscoveryJob, "_dropped", return_value=None))
         yield found
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import dpsql
-from dpsql.answer.accuracy import TIE, Compared
+from dpsql.answer.accuracy import TIE, ComparedErrors
 from dpsql.dbapi.connection import Connection, Cursor, Result
 from dpsql.engine.engine import Engine
 from dpsql.plan.request import make_plan
@@ -275,7 +275,7 @@ def a_plan_kept_for_the_same_content() -> Iterator[None]:
 def any_release_that_determines() -> Iterator[None]:
     """The fault that was: whatever an earlier release determines is answered from it."""
     with (
-        mock.patch.object(Compared, "is_no_worse", True),
+        mock.patch.object(ComparedErrors, "is_no_worse", True),
         mock.patch("dpsql.answer.accuracy.shown_ratio", return_value=0.0),
     ):
         yield

@@ -12,7 +12,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.settings.kinds import Kind
-from dpsql.settings.table import SETTINGS, Setting, Taker, shown, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, Setting, shown, taken_by
 from dpsql.ui.complete import complete_sql
 from dpsql.ui.vocabulary import Vocabulary
 
@@ -61,7 +61,7 @@ def test_no_other_module_lists_options() -> None:
 
 def test_what_python_takes_is_declared() -> None:
     keywords = [*inspect.signature(dpsql.connect).parameters][1:-1]
-    assert tuple(keywords) == taken_by(Taker.CONNECT)
+    assert tuple(keywords) == taken_by(OptionPlace.CONNECT)
 
 
 def test_the_documents_name_every_option() -> None:
@@ -74,7 +74,7 @@ def test_the_documents_name_every_option() -> None:
 
 def test_defaults_are_shown_and_can_be_set_again(people: Connection) -> None:
     before = people.settings
-    assert [*before] == [*taken_by(Taker.SET)]
+    assert [*before] == [*taken_by(OptionPlace.SET)]
     assert before["epsilon"] == "not set"
     for name, text in before.items():
         if name != "epsilon":
@@ -83,7 +83,7 @@ def test_defaults_are_shown_and_can_be_set_again(people: Connection) -> None:
 
 
 def test_what_the_prompt_offers_is_taken(people: Connection) -> None:
-    for name in taken_by(Taker.SET):
+    for name in taken_by(OptionPlace.SET):
         for text in SETTINGS[name].kind.offered():
             people.set(name, text.strip("'"))
             assert people.settings[name] == text.strip("'")
@@ -96,7 +96,7 @@ def plain(text: str, given: object) -> str | None:
 
 def test_a_new_option_is_one_entry(monkeypatch: pytest.MonkeyPatch, people: Connection) -> None:
     kind = Kind(plain, "one of plain, fancy", offered=lambda: ("'plain'", "'fancy'"), is_word=True)
-    colour = Setting("colour", "how it looks", Taker.SET | Taker.SELECT, kind, "plain")
+    colour = Setting("colour", "how it looks", OptionPlace.SET | OptionPlace.SELECT, kind, "plain")
     monkeypatch.setitem(SETTINGS, "colour", colour)
     with dpsql.connect(people.catalog.path) as again:
         assert again.execute("SHOW colour").fetchall() == [("plain",)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpsql.files import patient_connections
-from dpsql.interrupts import AGAIN, Cancellation, HeldLock
+from dpsql.interrupts import AGAIN, Cancellation, InterruptibleLock
 
 ROOT = Path(__file__).parents[2] / "dpsql"
 ROOMS = ("server", "page", "privacy", "engine", "answer", "dbapi")
@@ -87,12 +87,12 @@ def test_who_waits_for_a_lock_may_be_asked_to_end() -> None:
 
     def wait() -> None:
         begun.set()
-        with HeldLock(lock):
+        with InterruptibleLock(lock):
             raise AssertionError
 
     with lock:
         assert ended_within(wait, begun) < 15
-    with HeldLock(lock):
+    with InterruptibleLock(lock):
         assert lock.locked()
     assert not lock.locked()
 

@@ -199,8 +199,8 @@ def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
         "measure",
         "open_handle",
         "open_sums",
-        "Looks",
-        "SumLooks",
+        "TableHandle",
+        "BinSumHandle",
         "Bits",
         "find_keys",
     ]
@@ -216,7 +216,7 @@ def test_only_the_engine_debits_and_only_the_doors_draw() -> None:
     assert calls[".debit"] == {"engine/charges.py"}
     assert calls["measure"] == {"engine/engine.py"}
     assert calls["open_handle"] | calls["open_sums"] <= {"engine/engine.py"}
-    assert calls["Looks"] == calls["SumLooks"] == {"privacy/doors/look.py"}
+    assert calls["TableHandle"] == calls["BinSumHandle"] == {"privacy/doors/look.py"}
     assert calls["Bits"] == {
         "privacy/doors/measure.py",
         "privacy/doors/look.py",

@@ -14,7 +14,7 @@ from dpsql.privacy.doors.exact_products import MANY_ROWS, apply_rows, checked
 from dpsql.privacy.doors.measure import _sensitivity
 from dpsql.privacy.vault.unit.rows import Rows, mark
 from dpsql.strategy.product import assemble
-from dpsql.workload.layout import Wanted
+from dpsql.workload.layout import WeightedAnswer
 from dpsql.workload.term import Term
 from dpsql.workload.unions import added_up, lay_out_units
 from tests.workload.test_unions import SIZES, answer, exact, random_terms, rows, table, without
@@ -49,7 +49,7 @@ def test_values_are_counted_once_and_one_unit_moves_no_more_than_is_paid_for(noi
         most = int(draw.integers(1, 4))
         found, (terms, name) = rows(draw, UNITS, most), many_valued(draw)
         counts = (1,) * VALUES if seed % 2 else tuple(draw.integers(-4, 5, VALUES).tolist())
-        wanted = Wanted(terms, distinct=(name, counts))
+        wanted = WeightedAnswer(terms, distinct=(name, counts))
         layout = lay_out_units(table(most), {(0, 0): wanted})
         parts = list(layout.resolutions.values())
         numbers = marked(found, most, parts)
@@ -84,7 +84,7 @@ def test_values_are_counted_once_and_one_unit_moves_no_more_than_is_paid_for(noi
 
 def test_what_has_a_row_is_measured_as_a_sum_or_cell_by_cell_whichever_errs_less() -> None:
     plain = {name: Dense(np.eye(size, dtype=np.int64)) for name, size in SIZES.items()}
-    wanted = Wanted((Term(plain),), distinct=("a", (1,) * SIZES["a"]))
+    wanted = WeightedAnswer((Term(plain),), distinct=("a", (1,) * SIZES["a"]))
     layout = lay_out_units(table(2), {(0, 0): wanted})
     assert {name: each.tolist() for name, each in added_up(layout.workload).items()} == {
         "a": [[1] * SIZES["a"]]

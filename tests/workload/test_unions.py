@@ -32,7 +32,7 @@ from dpsql.workload.cells import (
     encode_resolution,
     unit_reach,
 )
-from dpsql.workload.layout import Layout, Wanted
+from dpsql.workload.layout import Layout, WeightedAnswer
 from dpsql.workload.term import Term
 from dpsql.workload.unions import lay_out_units
 
@@ -122,7 +122,7 @@ def test_every_group_counts_its_units_once_and_one_unit_moves_no_more_than_is_pa
         draw = np.random.default_rng(seed)
         most = int(draw.integers(1, 4))
         found, terms = rows(draw, 12, most), random_terms(draw)
-        layout = lay_out_units(table(most), {(0, 0): Wanted(terms)})
+        layout = lay_out_units(table(most), {(0, 0): WeightedAnswer(terms)})
         parts = list(layout.resolutions.values())
         assert fits(parts, table(most), True)
         measured = counted(found, table(most), parts)
@@ -164,7 +164,7 @@ def test_the_membrane_finds_the_largest_change_from_the_members(most: int, noise
 def test_unions_that_share_no_cell_are_cells_and_equal_ones_are_measured_once() -> None:
     groups = [[1, 1, 0, 0, 0], [0, 0, 1, 0, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
     rows_of_a = Dense(np.array(groups))
-    layout = lay_out_units(table(2), {(0, 0): Wanted((Term({"a": rows_of_a}),))})
+    layout = lay_out_units(table(2), {(0, 0): WeightedAnswer((Term({"a": rows_of_a}),))})
     (found,) = layout.resolutions.values()
     assert isinstance(found, Cells)
     assert found.classes[0].tolist() == [0, 0, 1, -1, 1]
@@ -205,6 +205,6 @@ def test_too_many_groups_of_too_many_cells_are_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(unions, "MAX_MEMBERS", 30)
     ranges = Dense(np.tril(np.ones((7, 5), dtype=np.int64)))
     with pytest.raises(ProgrammingError) as error:
-        lay_out_units(table(2), {(0, 0): Wanted((Term({"a": ranges}),))})
+        lay_out_units(table(2), {(0, 0): WeightedAnswer((Term({"a": ranges}),))})
     assert error.value.code == "E_TOO_LARGE"
     assert "a, which share cells" in error.value.message

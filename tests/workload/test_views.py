@@ -14,7 +14,7 @@ import dpsql
 from dpsql.answer.codec import decode, encode
 from dpsql.answer.implied import imply
 from dpsql.answer.result import Result
-from dpsql.dbapi.checking import Counting
+from dpsql.dbapi.checking import CountingStep
 from dpsql.dbapi.connection import Connection
 from dpsql.engine.terms import form_request
 from dpsql.plan.request import Request, make_plan
@@ -169,7 +169,7 @@ def test_releases_of_earlier_versions_are_of_all_columns(connection: Connection)
     some = asked("SELECT COUNT(*) FROM visits WHERE severity > 1")
     for request, is_answered in ((full, True), (some, False)):
         plan = make_plan(request).plan
-        release, _ = engine.settle(Counting(plan))
+        release, _ = engine.settle(CountingStep(plan))
         assert imply(request, "name", release) is not None
         stored = decode(encode(release))
         assert [part.view for part in stored.plan.parts] == [part.view for part in plan.parts]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpsql.catalog.codebook import BookColumn
-from dpsql.catalog.codebooks.ddl import Permitted, checked, narrowed, typed
+from dpsql.catalog.codebooks.ddl import PermittedValues, checked, narrowed, typed
 from dpsql.catalog.codebooks.values import items, listed, plain, section, text
 from dpsql.records import replace
 
@@ -43,9 +43,9 @@ def _column(said: Mapping[str, Any]) -> BookColumn | None:
     return replace(narrowed(found, facts), null=null, note=text(said.get("description")))
 
 
-def _facts(said: Mapping[str, Any]) -> tuple[Permitted, bool]:
+def _facts(said: Mapping[str, Any]) -> tuple[PermittedValues, bool]:
     """The values that tests and constraints permit, and if they say so of NULL."""
-    found, name = Permitted(), text(said.get("name")).casefold()
+    found, name = PermittedValues(), text(said.get("name")).casefold()
     is_known = False
     for named, given in (*_tests(said.get("tests")), *_tests(said.get("data_tests"))):
         test = named.rpartition(".")[2]
@@ -54,16 +54,16 @@ def _facts(said: Mapping[str, Any]) -> tuple[Permitted, bool]:
             values = tuple(v for v in listed(given.get(LISTS[test])) if v is not None)
             if given.get("quote") is False or test != "accepted_values":
                 values = tuple(_number(v) for v in values)
-            found = found.both(Permitted(values or None))
+            found = found.both(PermittedValues(values or None))
         if test in RANGES:
             least, most = plain(given.get("min_value")), plain(given.get("max_value"))
             is_open = given.get("inclusive") is False or given.get("strictly") is True
             ends = ("above", "below") if is_open else ("least", "most")
-            found = found.both(Permitted(**dict(zip(ends, (least, most), strict=True))))
+            found = found.both(PermittedValues(**dict(zip(ends, (least, most), strict=True))))
     for each in items(said.get("constraints")):
         is_known |= each.get("type") in ("not_null", "primary_key")
         if each.get("type") == "check":
-            found = found.both(checked(text(each.get("expression"))).get(name, Permitted()))
+            found = found.both(checked(text(each.get("expression"))).get(name, PermittedValues()))
     return found, not is_known
 
 

@@ -41,7 +41,7 @@ TURNED = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.LT: exp.GT}
 
 
 @dataclass(frozen=True, slots=True)
-class Permitted:
+class PermittedValues:
     """A set of values of a column that holds all that a condition permits.
 
     ``values`` is a list, None where any is; of the four ends some are None.
@@ -53,7 +53,7 @@ class Permitted:
     most: Any = None
     below: Any = None
 
-    def both(self, other: Permitted) -> Permitted:
+    def both(self, other: PermittedValues) -> PermittedValues:
         """Return the values that are in both sets, by one list, and the ends that are known."""
         one, two = self.values, other.values
         kept = one if two is None else two if one is None else tuple(v for v in one if v in two)
@@ -61,13 +61,13 @@ class Permitted:
             name: _narrower(getattr(self, name), getattr(other, name), name in ("least", "above"))
             for name in ("least", "above", "most", "below")
         }
-        return Permitted(kept, **ends)
+        return PermittedValues(kept, **ends)
 
-    def either(self, other: Permitted) -> Permitted:
+    def either(self, other: PermittedValues) -> PermittedValues:
         """Return the values that are in one of two lists; any where one is a range."""
         if self.values is None or other.values is None:
-            return Permitted()
-        return Permitted(tuple(dict.fromkeys((*self.values, *other.values))))
+            return PermittedValues()
+        return PermittedValues(tuple(dict.fromkeys((*self.values, *other.values))))
 
 
 def _narrower(one: Any, two: Any, is_least: bool) -> Any:
@@ -76,7 +76,7 @@ def _narrower(one: Any, two: Any, is_least: bool) -> Any:
     return max(one, two) if is_least else min(one, two)
 
 
-Facts = dict[str, Permitted]
+Facts = dict[str, PermittedValues]
 """Values by column, as a condition permits them."""
 
 
@@ -150,7 +150,7 @@ def _facts_of(nodes: Any) -> Facts:
 
 
 def _joined(one: Facts, two: Facts) -> Facts:
-    return {**one, **{key: one.get(key, Permitted()).both(each) for key, each in two.items()}}
+    return {**one, **{key: one.get(key, PermittedValues()).both(each) for key, each in two.items()}}
 
 
 def _column(
@@ -169,7 +169,7 @@ def _column(
     facts = _joined(facts, _facts_of(column.constraints))
     notes = [each.this.name for each in kinds if isinstance(each, exp.CommentColumnConstraint)]
     name = column.name.casefold()
-    found = narrowed(said, facts.get(name, Permitted()), _places(stored))
+    found = narrowed(said, facts.get(name, PermittedValues()), _places(stored))
     null = not is_known and name not in keys
     return replace(found, null=null, note=notes[0] if notes else "")
 
@@ -208,7 +208,7 @@ def checked(text: str) -> Facts:
     """Return what a condition that is written in SQL permits; nothing where it is none.
 
     >>> checked("age >= 0 and age < 5")["age"]
-    Permitted(values=None, least=0, above=None, most=None, below=5)
+    PermittedValues(values=None, least=0, above=None, most=None, below=5)
     """
     try:
         return permitted(sqlglot.parse_one(text, dialect="postgres"))
@@ -225,7 +225,7 @@ def _places(stored: Any) -> int | None:
     return int(sizes[1]) if len(sizes) > 1 else 0
 
 
-def narrowed(said: BookColumn, facts: Permitted, places: int | None = None) -> BookColumn:
+def narrowed(said: BookColumn, facts: PermittedValues, places: int | None = None) -> BookColumn:
     """Return a column with the values and ends that conditions permit."""
     least, most = within(said.type, facts.least, facts.most, facts.above, facts.below)
     values = said.values if facts.values is None else facts.values
@@ -275,7 +275,7 @@ def permitted(condition: exp.Expr | None) -> Facts:
 def _of(side: exp.Expr, **facts: Any) -> Facts:
     column = _bare(side)
     is_known = isinstance(column, exp.Column) and any(v is not None for v in facts.values())
-    return {column.name.casefold(): Permitted(**facts)} if is_known else {}
+    return {column.name.casefold(): PermittedValues(**facts)} if is_known else {}
 
 
 def _bare(node: Any) -> Any:

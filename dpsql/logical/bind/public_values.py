@@ -24,7 +24,7 @@ from dpsql.logical.levels import RelationLevel
 from dpsql.logical.nodes import JoinKind, LogicalJoin, columns_of, from_below
 from dpsql.records import dataclass
 from dpsql.sql.groups.key_sets import written_keys
-from dpsql.sql.relations import Element, read_from
+from dpsql.sql.relations import FromElement, read_from
 from dpsql.sql.scope import conjuncts as tests_of
 from dpsql.sql.shell.expressions import name_of
 
@@ -101,7 +101,7 @@ class _PublicValues:
             self.add_key(value)
 
     @property
-    def elements(self) -> tuple[Element, ...]:
+    def elements(self) -> tuple[FromElement, ...]:
         return read_from(self.select)
 
     def element(self, source: str) -> exp.Expr:
@@ -216,7 +216,7 @@ class _PublicValues:
         return exp.column(exp.to_identifier(name, quoted=True), table=alias.this.copy())
 
 
-def _kind(element: Element) -> str:
+def _kind(element: FromElement) -> str:
     """The rows that a join keeps: LEFT, RIGHT or FULL, or CROSS where nothing is asked."""
     join = element.join
     if join is None:

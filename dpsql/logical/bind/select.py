@@ -47,7 +47,7 @@ class SelectItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownItem:
+class BoundItem:
     """An item of a SELECT with its value, which is that of a column or worked out."""
 
     name: str
@@ -175,16 +175,16 @@ class SelectBinder:
                 found.append(SelectItem(renamed.get(name, column.name), None, column))
         return found
 
-    def _shown(self, item: SelectItem, key: ColumnId | None) -> ShownItem:
+    def _shown(self, item: SelectItem, key: ColumnId | None) -> BoundItem:
         if key is not None:
             place = None if item.node is None else self.numbers.place(item.node)
-            return ShownItem(item.name, ColumnRef(key, place), item.hidden)
+            return BoundItem(item.name, ColumnRef(key, place), item.hidden)
         if item.node is not None:
             value = self.terms.bound(item.node, Stage.SHOWN)
-            return ShownItem(item.name, value, item.hidden, node=item.node)
+            return BoundItem(item.name, value, item.hidden, node=item.node)
         assert item.column is not None
         value = self.terms.lifted(ColumnRef(item.column.column))
-        return ShownItem(item.name, value, item.hidden, item.column.borrowed)
+        return BoundItem(item.name, value, item.hidden, item.column.borrowed)
 
     # ---- groups --------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class SelectBinder:
 
     # ---- the end -------------------------------------------------------------------------------
 
-    def _order(self, order: exp.Expr | None, shown: Sequence[ShownItem]) -> tuple[SortKey, ...]:
+    def _order(self, order: exp.Expr | None, shown: Sequence[BoundItem]) -> tuple[SortKey, ...]:
         """The values that rows are put in order by: positions, names, expressions, or ALL."""
         visible = [each for each in shown if not each.hidden]
         found: list[SortKey] = []
@@ -212,7 +212,7 @@ class SelectBinder:
             found.append(self.terms.sort_key(each, self._sorted_by(node, visible)))
         return tuple(found)
 
-    def _sorted_by(self, node: exp.Expr, visible: Sequence[ShownItem]) -> Scalar:
+    def _sorted_by(self, node: exp.Expr, visible: Sequence[BoundItem]) -> Scalar:
         place = position(node)
         if place is not None:
             if not 1 <= place <= len(visible):
@@ -226,7 +226,7 @@ class SelectBinder:
         return self.terms.bound(node, Stage.SHOWN)
 
     def _ended(
-        self, plan: Plan, shown: Sequence[ShownItem], keys: tuple[SortKey, ...]
+        self, plan: Plan, shown: Sequence[BoundItem], keys: tuple[SortKey, ...]
     ) -> BoundQuery:
         columns: list[BoundColumn] = []
         added: list[tuple[ColumnId, Scalar]] = []

@@ -31,7 +31,7 @@ MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HistoryEntry:
     """An entry, what it changed of the budgets and the catalog, and the budgets after it.
 
     ``state`` is None from where the entries contradict each other on.
@@ -74,9 +74,9 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
         raise unusable(error) from None
 
 
-def moments(entries: Iterable[Entry]) -> tuple[Moment, ...]:
+def moments(entries: Iterable[Entry]) -> tuple[HistoryEntry, ...]:
     """The history that some entries tell, oldest first."""
-    found: list[Moment] = []
+    found: list[HistoryEntry] = []
     state: State | None = None
     for place, entry in enumerate(entries):
         before = state
@@ -86,7 +86,7 @@ def moments(entries: Iterable[Entry]) -> tuple[Moment, ...]:
             )
         except LedgerError:
             state = None
-        found.append(Moment(entry, _change(before, entry, state), state))
+        found.append(HistoryEntry(entry, _change(before, entry, state), state))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Nested:
+class NestedBudget:
     """A budget inside the whole one; what remains is what both of them admit.
 
     ``entries`` counts the debits that were charged to it.
@@ -48,7 +48,7 @@ class Status:
     ledger_id: str
     seq: int
     head: str
-    nested: Mapping[str, Nested]
+    nested: Mapping[str, NestedBudget]
     total_discovery: Fraction = Fraction(0)
     remaining_discovery: Fraction = Fraction(0)
 
@@ -77,7 +77,7 @@ def status_of(state: State) -> Status:
     pure, gaussian = spent.largest_pure(policy), spent.largest_gaussian(policy)
     rho = spent.largest_rho(policy)
     nested = {
-        name: Nested(
+        name: NestedBudget(
             inner.epsilon,
             min(pure, state.spent[name].largest_pure(inner)),
             min(rho, state.spent[name].largest_rho(inner)),

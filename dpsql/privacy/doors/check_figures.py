@@ -65,7 +65,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Clipped:
+class ClippedValues:
     """The values below and above the bounds of a column, and what clipping does to their mean."""
 
     below: int
@@ -91,7 +91,7 @@ class ColumnFigures:
     undeclared: int
     values: tuple[tuple[str, int], ...]
     remedies: tuple[Remedy, ...]
-    clipped: Clipped | None
+    clipped: ClippedValues | None
     idle: str
     words: tuple[tuple[str, int], ...] = ()
 
@@ -102,7 +102,7 @@ class ColumnFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class MetRows:
+class ReferenceCounts:
     """Numbers of rows that find what they refer to, those of another unit, and those of none.
 
     A reference of ``unit`` decides whose a row is: there are then none of another unit.
@@ -159,7 +159,7 @@ class Figures:
     columns: tuple[ColumnFigures, ...]
     unread: tuple[LostLines, ...]
     roomier: tuple[tuple[int, int], ...]
-    met: tuple[MetRows, ...]
+    met: tuple[ReferenceCounts, ...]
     room: int | None = None
     stated: int | None = None
     undeclared: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def _count(table: Table, tables: Sequence[Table], all_stored: Mapping[str, Store
     )
     outside = [missing[name] | wrong[name] for name in table.columns]
     is_inside = ~np.logical_or.reduce([np.zeros(rows.count, dtype=bool), *outside])
-    met: tuple[MetRows, ...] = ()
+    met: tuple[ReferenceCounts, ...] = ()
     if table.unit.column is None:
         units = counted = np.arange(rows.count)
     elif len(tables) == 1:
@@ -287,7 +287,7 @@ def _meet(
     frames: Mapping[str, Frame],
     tables: Sequence[Table],
     rows: Rows,
-) -> MetRows:
+) -> ReferenceCounts:
     """Count rows that find the row that they refer to, within their unit and beyond."""
     mine, other = frames[table.name.casefold()], frames[way.table]
     owner = next(each for each in tables if each.name.casefold() == way.table)
@@ -300,11 +300,13 @@ def _meet(
     theirs = [other.keys[two.casefold()] for _, two in pairs]
     anywhere = _found(own, theirs, total)
     if is_unit:
-        return MetRows(owner.name, names, True, int(anywhere.sum()), 0, int((~anywhere).sum()))
+        return ReferenceCounts(
+            owner.name, names, True, int(anywhere.sum()), 0, int((~anywhere).sum())
+        )
     sides = [(side.units, np.ones(side.count, dtype=bool)) for side in (mine, other)]
     within = _found([sides[0], *own], [sides[1], *theirs], total)
     foreign = int((anywhere & ~within).sum()) if pairs else 0
-    return MetRows(
+    return ReferenceCounts(
         owner.name, names, False, int(within.sum()), foreign, total - int(within.sum()) - foreign
     )
 
@@ -323,7 +325,7 @@ def _of_column(
     key: str,
     missing: Flags,
     wrong: Flags,
-    clipped: Clipped | None,
+    clipped: ClippedValues | None,
 ) -> ColumnFigures:
     column = table.columns[key]
     name, family = stored.columns[position(table, stored, column.name)]
@@ -371,7 +373,7 @@ def _missing_words(
     return tuple(words) if len(words) > 1 or (words and words[0][0]) else ()
 
 
-def _clipped(stored: StoredTable, table: Table) -> dict[str, Clipped]:
+def _clipped(stored: StoredTable, table: Table) -> dict[str, ClippedValues]:
     """Count the values that the bounds of columns clip, from values as they are stored."""
     bounds = {key: each for key, each in table.columns.items() if _bounds_of(each) is not None}
     if not bounds:
@@ -387,7 +389,7 @@ def _clipped(stored: StoredTable, table: Table) -> dict[str, Clipped]:
             facts = (numbers < low).sum(), (numbers > high).sum(), numbers.sum(), cut.sum()
             found[key] += *facts, len(numbers)
     return {
-        key: Clipped(int(below), int(above), total / count, cut / count)
+        key: ClippedValues(int(below), int(above), total / count, cut / count)
         for key, (below, above, total, cut, count) in found.items()
         if below or above
     }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.privacy.doors.exact_products import MANY_ROWS, apply_unbounded
-from dpsql.privacy.doors.sensitivity import LISTED, Piece, misused
+from dpsql.privacy.doors.sensitivity import LISTED, ProductRows, misused
 from dpsql.privacy.vault.vault import Vault
 from dpsql.workload.cells import AnyResolution
 from dpsql.workload.term import Pattern
@@ -30,7 +30,7 @@ class TrueAnswers:
         self._vault = vault
         self._classes = dict(classes)
         self._tensors: dict[tuple[str, ...], NDArray[np.int64]] = {}
-        self._numbers: dict[int, tuple[Sequence[Piece], Integers]] = {}
+        self._numbers: dict[int, tuple[Sequence[ProductRows], Integers]] = {}
         self._most = MANY_ROWS
         self._closed = False
 
@@ -40,14 +40,14 @@ class TrueAnswers:
         self._tensors.clear()
         self._numbers.clear()
 
-    def answer(self, pieces: Sequence[Piece]) -> Integers:
+    def answer(self, pieces: Sequence[ProductRows]) -> Integers:
         """Return a candidate's true answers, flat and exact, in an array of its own."""
         most = self._most * len(pieces)
         parts = [self._apply(piece, most) for piece in pieces]
         return np.array(parts[0]) if len(parts) == 1 else np.asarray(sum(parts[1:], parts[0]))
 
     def distances(
-        self, candidates: Sequence[Sequence[Piece]], rounded: Sequence[Integers]
+        self, candidates: Sequence[Sequence[ProductRows]], rounded: Sequence[Integers]
     ) -> list[int]:
         """Return the L1 distances between true answers and whole numbers.
 
@@ -70,7 +70,7 @@ class TrueAnswers:
                 found[i] = gap
         return found
 
-    def _number(self, pieces: Sequence[Piece]) -> Integers:
+    def _number(self, pieces: Sequence[ProductRows]) -> Integers:
         """Return true answers; a single one, which may take a whole table, is worked out once."""
         if self._closed or pieces[0].rows > 1:
             return self.answer(pieces)
@@ -78,7 +78,7 @@ class TrueAnswers:
             self._numbers[id(pieces)] = pieces, self.answer(pieces)
         return self._numbers[id(pieces)][1]
 
-    def _apply(self, piece: Piece, most: int) -> Integers:
+    def _apply(self, piece: ProductRows, most: int) -> Integers:
         if piece.pattern is not None:
             return self._matching(piece.pattern)
         if _is_wide(piece):
@@ -88,7 +88,7 @@ class TrueAnswers:
             return np.array(tensor[piece.cell]).reshape(1)
         return apply_unbounded(tuple(piece.matrices), tensor, most)
 
-    def _apply_wide(self, piece: Piece, most: int) -> Integers:
+    def _apply_wide(self, piece: ProductRows, most: int) -> Integers:
         """Apply rows to counts of the classes of cells that they do not tell apart."""
         labels: dict[str, Integers] = {}
         matrices: list[NDArray[np.int64] | None] = []
@@ -152,7 +152,7 @@ class Tally(TrueAnswers):
         return self._tensors[()]
 
 
-def _is_wide(piece: Piece) -> bool:
+def _is_wide(piece: ProductRows) -> bool:
     """Say whether the cells of a product are too many to be counted all: a public fact."""
     return math.prod(piece.sizes) > LISTED
 

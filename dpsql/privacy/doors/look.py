@@ -23,7 +23,7 @@ from dpsql.privacy.budget.ledger import Receipt
 from dpsql.privacy.doors.exact_counts import Tally, TrueAnswers
 from dpsql.privacy.doors.privacy_filter import Filter, Run, require_amount
 from dpsql.privacy.doors.sensitivity import (
-    Piece,
+    ProductRows,
     Reader,
     cut_score,
     joint_norm,
@@ -47,7 +47,7 @@ from dpsql.workload.workload import Product
 T = TypeVar("T")
 
 
-def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> Looks:
+def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> TableHandle:
     """Use a receipt up and return the handle that it paid for.
 
     Raises: LedgerError (E_RECEIPT, E_FORK) unless the receipt is unused and for this run on the
@@ -56,10 +56,10 @@ def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> Looks:
     one privacy unit, however each was chosen by what others returned.
     """
     _redeem(run, receipt, vaults)
-    return Looks(run, vaults)
+    return TableHandle(run, vaults)
 
 
-def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> SumLooks:
+def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> BinSumHandle:
     """Use a receipt up and return the handle on bins with public values that it paid for.
 
     Raises and guarantee: as ``open_handle``; InternalError unless values do not decrease, are not
@@ -70,7 +70,7 @@ def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> SumLooks:
     if sizes != [values.size] or values.min(initial=0) < 0 or (np.diff(values) < 0).any():
         raise misused()
     _redeem(run, receipt, vaults)
-    return SumLooks(run, vaults)
+    return BinSumHandle(run, vaults)
 
 
 def _redeem(run: Run, receipt: Receipt, vaults: Vaults) -> None:
@@ -128,7 +128,7 @@ class _Looker:
     def _c(self) -> int:
         return self._filter.run.rows_per_unit
 
-    def _read(self, candidates: Sequence[Query]) -> list[tuple[Piece, ...]]:
+    def _read(self, candidates: Sequence[Query]) -> list[tuple[ProductRows, ...]]:
         if len(candidates) == 0:
             raise misused()
         return [self._reader.read(candidate) for candidate in candidates]
@@ -145,7 +145,7 @@ class _Looker:
     def _draw(
         self,
         what: str,
-        pieces: Sequence[tuple[Piece, ...]],
+        pieces: Sequence[tuple[ProductRows, ...]],
         norm: int,
         unit: int,
         truth: TrueAnswers,
@@ -176,7 +176,7 @@ class _Looker:
         return sealed_look(look), stddev
 
 
-class Looks(_Looker):
+class TableHandle(_Looker):
     """A ``dpsql.pgm.measurements.Handle`` over one private table; made by ``open_handle`` alone."""
 
     __slots__ = ()
@@ -238,7 +238,7 @@ class Looks(_Looker):
         return sealed_look(choose)
 
 
-class SumLooks(_Looker):
+class BinSumHandle(_Looker):
     """A ``dpsql.pgm.measurements.SumHandle`` over the bins of one column; made by ``open_sums``.
 
     A choice of threshold that is epsilon-DP costs epsilon, or epsilon^2/2 of rho (Bun and Steinke

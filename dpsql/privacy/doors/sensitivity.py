@@ -127,7 +127,7 @@ LARGEST = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ProductRows:
     """The integer rows of one product: a matrix per attribute, None for the identity.
 
     ``cell`` is the only cell that a single row counts, where it is such a row. A ``pattern`` has no
@@ -165,17 +165,17 @@ class Reader:
         self.domain = dict(domain)
         self._places = {name: place for place, name in enumerate(self.domain)}
         self._factors: dict[int, Factor] = {}
-        self._pieces: dict[int, tuple[Sequence[Product] | Pattern, tuple[Piece, ...]]] = {}
-        self._largest: dict[int, tuple[tuple[Piece, ...], int]] = {}
+        self._pieces: dict[int, tuple[Sequence[Product] | Pattern, tuple[ProductRows, ...]]] = {}
+        self._largest: dict[int, tuple[tuple[ProductRows, ...], int]] = {}
 
-    def read(self, candidate: Sequence[Product] | Pattern) -> tuple[Piece, ...]:
+    def read(self, candidate: Sequence[Product] | Pattern) -> tuple[ProductRows, ...]:
         """Return the integer rows of a candidate, attributes in domain order.
 
         Raises: InternalError (E_INTERNAL) unless they are integers, fit the domain and each other.
         """
         known = self._pieces.get(id(candidate))
         if known is None:
-            pieces: tuple[Piece, ...]
+            pieces: tuple[ProductRows, ...]
             if isinstance(candidate, Pattern):
                 pieces = (self._read_pattern(candidate),)
             else:
@@ -186,7 +186,7 @@ class Reader:
             self._pieces[id(candidate)] = known
         return known[1]
 
-    def largest_column(self, pieces: tuple[Piece, ...]) -> int:
+    def largest_column(self, pieces: tuple[ProductRows, ...]) -> int:
         """Return the largest L1 norm of a column of one candidate, as ``largest_column`` does."""
         known = self._largest.get(id(pieces))
         if known is None:
@@ -194,7 +194,7 @@ class Reader:
             self._largest[id(pieces)] = known
         return known[1]
 
-    def _read_pattern(self, given: Pattern) -> Piece:
+    def _read_pattern(self, given: Pattern) -> ProductRows:
         """A copy of a pattern, whose truth is yes or no for each class of every cell."""
         labels = {name: np.array(each) for name, each in given.labels.items()}
         truth = np.array(given.truth)
@@ -204,9 +204,9 @@ class Reader:
             fits = each.dtype == np.int64 and each.shape == (self.domain.get(name),)
             if not fits or each.min() < 0 or each.max() >= size:
                 raise unfit()
-        return Piece(tuple(labels), (), (), 1, None, Pattern(labels, truth))
+        return ProductRows(tuple(labels), (), (), 1, None, Pattern(labels, truth))
 
-    def _read_product(self, product: Product) -> Piece:
+    def _read_product(self, product: Product) -> ProductRows:
         factors = product.factors
         if not factors.keys() <= self._places.keys():
             raise unfit()
@@ -222,7 +222,7 @@ class Reader:
             if factor.only is not None:
                 places.append(factor.only)
         cell = tuple(places) if len(places) == len(names) else None
-        return Piece(names, tuple(sizes), tuple(matrices), rows, cell)
+        return ProductRows(names, tuple(sizes), tuple(matrices), rows, cell)
 
     def _read_factor(self, operator: Operator) -> Factor:
         known = self._factors.get(id(operator))
@@ -271,7 +271,7 @@ def column_norms(rows: NDArray[np.int64], norm: Norm) -> Integers:
 
 
 def joint_norm(
-    candidates: Iterable[tuple[Piece, ...]], domain: Mapping[str, int], norm: Norm
+    candidates: Iterable[tuple[ProductRows, ...]], domain: Mapping[str, int], norm: Norm
 ) -> int:
     """Return the largest norm of a column of all candidates' rows together; at least 1.
 
@@ -295,7 +295,7 @@ def joint_norm(
     return max(1, constant + sum(_largest(names, groups, domain) for names in clusters))
 
 
-def largest_column(pieces: tuple[Piece, ...], domain: Mapping[str, int]) -> int:
+def largest_column(pieces: tuple[ProductRows, ...], domain: Mapping[str, int]) -> int:
     """Return the largest L1 norm of a column of one candidate, exact as ``joint_norm`` is."""
     if len(pieces) > 1:
         return joint_norm([pieces], domain, 1)
@@ -304,12 +304,12 @@ def largest_column(pieces: tuple[Piece, ...], domain: Mapping[str, int]) -> int:
     return math.prod(int(each.max()) for each in pieces[0].norms(1))
 
 
-def are_disjoint(pieces: Sequence[Piece]) -> bool:
+def are_disjoint(pieces: Sequence[ProductRows]) -> bool:
     """Say whether no two products have a non-zero column in common."""
     return all(_apart(one, two) for i, one in enumerate(pieces) for two in pieces[i + 1 :])
 
 
-def _apart(one: Piece, two: Piece) -> bool:
+def _apart(one: ProductRows, two: ProductRows) -> bool:
     found = dict(zip(two.attributes, two.matrices, strict=True))
     for name, rows in zip(one.attributes, one.matrices, strict=True):
         other = found.get(name)

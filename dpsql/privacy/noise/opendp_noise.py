@@ -27,7 +27,7 @@ STEPS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Certified:
+class CertifiedMeasurement:
     """A measurement of integer vectors whose cost OpenDP has bounded.
 
     ``cost`` is OpenDP's bound as an exact fraction: of epsilon (Laplace), of rho (Gaussian).
@@ -45,7 +45,7 @@ class Certified:
         return np.array(noisy, dtype=np.int64)
 
 
-def certified(noise: Noise, sensitivity: int, scale: Fraction) -> Certified:
+def certified(noise: Noise, sensitivity: int, scale: Fraction) -> CertifiedMeasurement:
     """Return OpenDP's measurement for a scale, or one a hair above it.
 
     ``sensitivity`` is the L1 (Laplace) or the squared L2 (Gaussian) sensitivity, ``scale`` the
@@ -68,7 +68,7 @@ def certified(noise: Noise, sensitivity: int, scale: Fraction) -> Certified:
         measurement = _make(noise, candidate)
         cost = float(measurement.map(distance))
         if math.isfinite(cost) and 0 < Fraction(cost) <= paid:
-            return Certified(measurement, Fraction(cost))
+            return CertifiedMeasurement(measurement, Fraction(cost))
         candidate = candidate + 2**step * math.ulp(first)
     raise _refusal("it does not certify this cost")
 

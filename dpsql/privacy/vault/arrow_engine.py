@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch
+from dpsql.privacy.vault.data_engine import VERSION, Batch, RequestedColumn
 from dpsql.privacy.vault.files.arrow_rows import ArrowRows
 from dpsql.privacy.vault.files.duckdb import fetch_rows, fetch_texts
 from dpsql.privacy.vault.files.source import Source, arrow_columns, connect, family, harden
@@ -99,7 +99,7 @@ class StoredArrow:
     def fingerprint(self) -> str:
         return self.rows.fingerprint()
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         with connect() as connection:
             harden(connection, ())
             yield from fetch_rows(connection, self.source, asked, unit)

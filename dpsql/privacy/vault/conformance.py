@@ -18,7 +18,14 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table, Unit
 from dpsql.errors import DataUnavailable
-from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, DataEngine, Form, StoredTable
+from dpsql.privacy.vault.data_engine import (
+    VERSION,
+    Batch,
+    DataEngine,
+    Form,
+    RequestedColumn,
+    StoredTable,
+)
 
 Row = tuple[object, object]
 Write = Callable[[str, Sequence[Row]], str]
@@ -78,7 +85,7 @@ def _try(
     engine: DataEngine, write: Write, family: str, form: Form, values: Sequence[object]
 ) -> Iterator[str]:
     rows = [*zip(values, [*values[1:], values[0]], strict=True), (values[1], values[1])]
-    asked = Asked("v", form, TEXTS if form == "place" else ())
+    asked = RequestedColumn("v", form, TEXTS if form == "place" else ())
     whole = write(family, rows)
     parted = [write(family, part) for part in ([], rows[::2], rows[1::2], *([row] for row in rows))]
     tables = [engine.open(_table(each)) for each in (whole, *parted)]
@@ -113,7 +120,9 @@ def _table(source: str) -> Table:
     return Table("t", source, Unit(), {})
 
 
-def rows_told(stored: StoredTable, asked: Asked, unit: str | None) -> list[tuple[Any, ...]]:
+def rows_told(
+    stored: StoredTable, asked: RequestedColumn, unit: str | None
+) -> list[tuple[Any, ...]]:
     """Return what is told of each row of a table, in the order of rows."""
     told: list[tuple[Any, ...]] = []
     for batch in stored.read([asked], unit):

@@ -48,7 +48,7 @@ unit is, among the ``keys`` of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedColumn:
     """A stored column as it is asked for: its values in a form; ``texts`` are those with a place.
 
     ``zone`` is where the clock hangs that shows stored instants; times without a zone stay.
@@ -88,7 +88,7 @@ class Batch:
     owned: Flags | None = None
     keys: Sequence[tuple[npt.NDArray[Any], Flags]] = ()
 
-    def check(self, asked: Sequence[Asked], by_unit: bool) -> None:
+    def check(self, asked: Sequence[RequestedColumn], by_unit: bool) -> None:
         """Raise ValueError unless every array has the type and the length that it must have."""
         found: list[npt.NDArray[Any] | ByteTexts] = [each.numbers for each in self.columns]
         flags = [flag for each in self.columns for flag in (each.missing, each.unknown)]
@@ -135,7 +135,7 @@ class StoredTable(Protocol):
         Raises: OSError, DataUnavailable when they are gone.
         """
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         """Yield all rows, a few at a time, with the privacy unit in a column of that name.
 
         Every reading has the same order of rows, whatever is asked.

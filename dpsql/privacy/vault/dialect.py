@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from dpsql.privacy.vault.data_engine import Asked
+from dpsql.privacy.vault.data_engine import RequestedColumn
 from dpsql.records import dataclass
 
 TREE = 64
@@ -66,7 +66,7 @@ class Dialect(ABC):
         return f"CAST({value} AS bigint)" if value >= 0 else f"CAST(({value}) AS bigint)"
 
     @abstractmethod
-    def fetch(self, asked: Asked, column: str, stored: str) -> FetchedSql:
+    def fetch(self, asked: RequestedColumn, column: str, stored: str) -> FetchedSql:
         """Write a column in a form; ``column`` is its quoted name, ``stored`` its native type."""
 
     @abstractmethod

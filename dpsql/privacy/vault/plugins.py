@@ -17,9 +17,9 @@ from dpsql.privacy.vault.codes.prefetch import read_apart
 from dpsql.privacy.vault.data_engine import (
     TYPE_FAMILIES,
     VERSION,
-    Asked,
     Batch,
     Flags,
+    RequestedColumn,
     StoredTable,
     unavailable,
 )
@@ -73,7 +73,7 @@ class PluggedTable:
         found = guarded(self.engine, lambda: str(self.stored.fingerprint()))
         return hashlib.sha256(f"{self.engine} {found}".encode()).hexdigest()
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         names = [each.column for each in asked if each.form == "key"]
         if self.source is not None or not names:
             return read_apart(self.stored.read(asked, unit))

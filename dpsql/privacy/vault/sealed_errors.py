@@ -22,7 +22,7 @@ DAMAGED = (
 CHANGED = ("the data have changed since they were opened", "connect again")
 
 
-class Unread(Exception):
+class UnreadableRows(Exception):
     """Rows of a table that cannot be read: its name and source, a constant reason, and a hint."""
 
     def __init__(self, table: str, source: str, problem: str, hint: str) -> None:
@@ -40,9 +40,9 @@ def unread(table: str, source: str, error: Exception) -> Exception:
     An error that is about room for codes, or an interrupt, stays as it is.
     """
     if isinstance(error, DataUnavailable):
-        return Unread(table, source, *CHANGED)
+        return UnreadableRows(table, source, *CHANGED)
     known = why_not(error) is not None or is_interrupt(error)
-    return error if known else Unread(table, source, *DAMAGED)
+    return error if known else UnreadableRows(table, source, *DAMAGED)
 
 
 def sealed(work: Callable[[], T]) -> T:
@@ -54,7 +54,7 @@ def sealed(work: Callable[[], T]) -> T:
     told, interrupted = None, False
     try:
         return work()
-    except Unread as error:
+    except UnreadableRows as error:
         told = error.told
     except Exception as error:
         interrupted = is_interrupt(error)

@@ -13,9 +13,9 @@ from dpsql.privacy.vault.codes.combinations import encode_joint
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import (
     NESTED,
-    Asked,
     Batch,
     DataEngine,
+    RequestedColumn,
     StoredTable,
     find,
     unavailable,
@@ -176,13 +176,13 @@ def lined_up(rows: Rows, table: Table, salt: str) -> Rows:
     return replace(rows, queue=line_up(rows, table, Digest(salt)))
 
 
-def ask_all(stored: StoredTable, table: Table) -> tuple[list[Asked], str | None]:
+def ask_all(stored: StoredTable, table: Table) -> tuple[list[RequestedColumn], str | None]:
     """Return what is asked of every row: declared columns, keys and the unit, and nothing else."""
     columns = declared(apart(table)).values()
     found = [stored.columns[position(table, stored, each.name)] for each in columns]
     asked = [ask(each, *known) for each, known in zip(columns, found, strict=True)]
     keys = [stored.columns[position(table, stored, name)][0] for name in table.keys]
-    asked += [Asked(name, "key") for name in keys]
+    asked += [RequestedColumn(name, "key") for name in keys]
     if table.unit.column is None:
         return asked, None
     return asked, stored.columns[position(table, stored, table.unit.column)][0]

@@ -28,7 +28,7 @@ from dpsql.privacy.vault.codes.spill import (
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.exclusive_work import ExclusiveWork
 from dpsql.privacy.vault.pushdown import open_pushed
-from dpsql.privacy.vault.sealed_errors import CHANGED, Unread, sealed
+from dpsql.privacy.vault.sealed_errors import CHANGED, UnreadableRows, sealed
 from dpsql.privacy.vault.servers.versions import stated_versions
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
@@ -361,7 +361,7 @@ class TableVault:
     def _paid(self, column: Column) -> Pairs:
         try:
             return self._pairs(column)
-        except Unread:
+        except UnreadableRows:
             raise ValueError from None  # it is paid for
 
     @property
@@ -427,7 +427,10 @@ class TableVault:
                 self._held = after
 
     def _beside(self, read: Callable[[], T]) -> tuple[T, tuple[int, ...]]:
-        """Read what is lined up with rows. Guarantee: of the very same files. Raises: Unread."""
+        """Read what is lined up with rows. Guarantee: of the very same files.
+
+        Raises: UnreadableRows.
+        """
         before, held = written(self.sources), self._held
         if held.rows is None or before == held.written:  # else a row would be of two persons
             found = read()
@@ -435,8 +438,8 @@ class TableVault:
                 return found, before
         raise self._changed()
 
-    def _changed(self) -> Unread:
-        return Unread(self._table.name, self._table.source, *CHANGED)
+    def _changed(self) -> UnreadableRows:
+        return UnreadableRows(self._table.name, self._table.source, *CHANGED)
 
     def _no_room(self, pieces: frozenset[str]) -> str | None:
         """Read columns or line rows up; why there is no room for them, None if there is."""

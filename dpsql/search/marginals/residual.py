@@ -13,7 +13,7 @@ import numpy as np
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
 from dpsql.search.bounds.singular_values import operator_bound
-from dpsql.search.one_attribute.free_rows import FreeRows, RowsAt, free_rows
+from dpsql.search.one_attribute.free_rows import DescentRows, FreeRows, free_rows
 from dpsql.search.one_attribute.opt0 import steps_within
 from dpsql.search.problem import Problem
 from dpsql.search.search_cache import SearchCache
@@ -194,7 +194,7 @@ class _JointDescent:
         """Return the planned error and its gradient."""
         components = self.problem.components
         t, r, tau = list(self.base.t), list(self.base.r), self.base.tau.copy()
-        looks: list[RowsAt] = []
+        looks: list[DescentRows] = []
         for members, place, free in self.groups:
             try:
                 looks.append(free.look(x[place]))

@@ -26,7 +26,7 @@ Slopes: TypeAlias = Sequence[tuple[int, Floats, Floats, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAt:
+class DescentRows:
     """Rows at one place of a descent: as they are, of unit columns, and the inverse of these.
 
     ``K`` is the inverse Gram. Of orbits, ``inside`` are the roots of what sums to zero within each
@@ -49,19 +49,19 @@ class CellRows:
         self.members, self.n = members, start.shape[1]
         self.start, self.size = start.ravel(), self.n
 
-    def look(self, x: Floats) -> RowsAt:
+    def look(self, x: Floats) -> DescentRows:
         """Return the rows at a place (variables,). Raises LinAlgError if they have no inverse."""
         rows = x.reshape(-1, self.n)
         norms = np.sqrt(np.square(rows).sum(axis=0))
         root = np.asarray(np.linalg.inv(rows / norms), dtype=np.float64)
         none = np.zeros(0)
-        return RowsAt(rows, norms, rows / norms, root, root @ root.T, none, none)
+        return DescentRows(rows, norms, rows / norms, root, root @ root.T, none, none)
 
-    def tables(self, look: RowsAt, member: int) -> tuple[Floats, Floats, float]:
+    def tables(self, look: DescentRows, member: int) -> tuple[Floats, Floats, float]:
         """Return (t, r, tau) of a member."""
         return *self.members[member].tables(look.K), float(look.K.sum())
 
-    def gradient(self, look: RowsAt, slopes: Slopes) -> Floats:
+    def gradient(self, look: DescentRows, slopes: Slopes) -> Floats:
         """Return the derivative by all variables."""
         g, A = -2 * look.root.T @ _pulled(self.members, look, slopes), look.unit
         return np.asarray((g - A * (A * g).sum(axis=0)) / look.norms).ravel()
@@ -106,7 +106,7 @@ class OrbitCells:
         ]
         return np.array(found)
 
-    def look(self, x: Floats) -> RowsAt:
+    def look(self, x: Floats) -> DescentRows:
         """Return the rows at a place (variables,). Raises LinAlgError if they have no inverse."""
         rows = x[: self.size**2].reshape(self.size, -1) / np.sqrt(self.sizes)
         inside = x[self.size**2 :] / np.sqrt(self.others)
@@ -117,15 +117,15 @@ class OrbitCells:
         if not (spread > 0).all():
             raise np.linalg.LinAlgError
         root = np.asarray(np.linalg.inv(unit), dtype=np.float64)
-        return RowsAt(rows, norms, unit, root, root @ root.T, inside, spread)
+        return DescentRows(rows, norms, unit, root, root @ root.T, inside, spread)
 
-    def tables(self, look: RowsAt, member: int) -> tuple[Floats, Floats, float]:
+    def tables(self, look: DescentRows, member: int) -> tuple[Floats, Floats, float]:
         """Return (t, r, tau) of a member."""
         t, r = self.members[member].tables(look.K)
         r[:-1] += self.inside[member] @ (1 / look.spread)
         return t, r, float(look.K.sum())
 
-    def gradient(self, look: RowsAt, slopes: Slopes) -> Floats:
+    def gradient(self, look: DescentRows, slopes: Slopes) -> Floats:
         """Return the derivative by all variables."""
         g, squares = -2 * look.root.T @ _pulled(self.members, look, slopes), np.square(look.norms)
         traces = np.sum([gr @ self.inside[i] for i, _, gr, _ in slopes], axis=0)
@@ -148,7 +148,7 @@ class OrbitCells:
         return np.asarray(np.linalg.cholesky(X).T, dtype=np.float64)
 
 
-def _pulled(members: Sequence[FactorSet], look: RowsAt, slopes: Slopes) -> Floats:
+def _pulled(members: Sequence[FactorSet], look: DescentRows, slopes: Slopes) -> Floats:
     """Return the derivative by the inverse Gram, times that."""
     parts = [members[i].slope_times(look.K, gt, gr, gtau) for i, gt, gr, gtau in slopes]
     return np.asarray(np.sum(parts, axis=0))

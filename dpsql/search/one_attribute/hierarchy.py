@@ -49,7 +49,7 @@ STEPS, GAIN = 12, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOfAxis:
+class AxisWorkload:
     """The factors of one attribute with the weights of their squared errors, and of the total."""
 
     operators: tuple[Operator, ...]
@@ -63,7 +63,7 @@ class AskedOfAxis:
         """Return the number of cells."""
         return self.operators[0].n
 
-    def sampled(self) -> AskedOfAxis:
+    def sampled(self) -> AxisWorkload:
         """Return what its energy is found from: few of very many intervals, each for more."""
         operators, weights = list(self.operators), list(self.weights)
         for i, operator in enumerate(operators):
@@ -71,7 +71,7 @@ class AskedOfAxis:
             if few is not None:
                 operators[i] = few
                 weights[i] *= operator.rows / SAMPLE
-        return AskedOfAxis(tuple(operators), tuple(weights), self.total)
+        return AxisWorkload(tuple(operators), tuple(weights), self.total)
 
     def error(self, base: Base) -> float:
         """Return the weighted error of what is asked under rows of unit sensitivity."""
@@ -92,7 +92,7 @@ class AskedOfAxis:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeightedLevels:
     """Numbers of runs with the best shares of the budget (L1, or squared L2), and their error."""
 
     counts: tuple[int, ...]
@@ -100,7 +100,7 @@ class Weighed:
     error: float
 
 
-def best_levels(asked: AskedOfAxis, noise: Noise) -> Levels:
+def best_levels(asked: AxisWorkload, noise: Noise) -> Levels:
     """Return the hierarchy of least expected error for what is asked of an attribute.
 
     Source: Hay et al. 2010 and Qardaji et al. 2013 for hierarchies and their branching; weights of
@@ -127,7 +127,7 @@ def counts_of(n: int, branching: int) -> tuple[int, ...]:
     return (*counts, n) if n > 1 else (1,)
 
 
-def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
+def weigh(asked: AxisWorkload, counts: tuple[int, ...], noise: Noise) -> WeightedLevels:
     """Return the best shares of levels: the root has one when it is worth it.
 
     Args:
@@ -138,7 +138,7 @@ def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
     own = np.maximum(np.diff(energies, prepend=0.0), 0.0)
     lengths = asked.size / np.array(counts, dtype=np.float64)
     if law(noise).norm == 2:
-        return Weighed(counts, *_best_shares(own, lengths))
+        return WeightedLevels(counts, *_best_shares(own, lengths))
 
     def log_error(roots: Floats) -> tuple[float, Floats]:
         # What is measured of the differences at a level is its own rows and all that are finer.
@@ -156,7 +156,7 @@ def weigh(asked: AskedOfAxis, counts: tuple[int, ...], noise: Noise) -> Weighed:
     found = [minimise(log_error, s, ftol=1e-10, maxiter=400, signed=True) for s in starts]
     value, roots = min(found, key=lambda pair: pair[0])
     shares = np.square(roots)
-    return Weighed(counts, np.asarray(shares / shares.sum()), math.exp(value))
+    return WeightedLevels(counts, np.asarray(shares / shares.sum()), math.exp(value))
 
 
 def _best_shares(own: Floats, lengths: Floats) -> tuple[Floats, float]:
@@ -185,7 +185,7 @@ def _best_shares(own: Floats, lengths: Floats) -> tuple[Floats, float]:
     return shares / shares.sum(), math.fsum(math.sqrt(a * price) for a, price, _ in pools) ** 2
 
 
-def _without_idle(asked: AskedOfAxis, found: Weighed, noise: Noise) -> Weighed:
+def _without_idle(asked: AxisWorkload, found: WeightedLevels, noise: Noise) -> WeightedLevels:
     """Return it without the levels that have next to no share; the cells stay."""
     kept = found.shares >= SHARE * found.shares.max()
     kept[-1] = True
@@ -193,7 +193,7 @@ def _without_idle(asked: AskedOfAxis, found: Weighed, noise: Noise) -> Weighed:
     return found if kept.all() else weigh(asked, counts, noise)
 
 
-def _adjusted(asked: AskedOfAxis, found: Weighed, noise: Noise) -> Weighed:
+def _adjusted(asked: AxisWorkload, found: WeightedLevels, noise: Noise) -> WeightedLevels:
     """Return it with one branching after the other changed by one, while that gains."""
     for _ in range(STEPS):
         tried = [weigh(asked, counts, noise) for counts in _neighbours(found.counts)]
@@ -251,7 +251,7 @@ def with_hierarchies(problem: Problem, *, small: bool) -> Problem | None:
     return found
 
 
-def best_base(asked: AskedOfAxis, noise: Noise) -> Base:
+def best_base(asked: AxisWorkload, noise: Noise) -> Base:
     """Return the hierarchy of least expected error, or sums that fade where these have less."""
     found = [base_of(asked.operators, best_levels(asked, noise), noise)]
     if law(noise).norm == 2:
@@ -259,7 +259,7 @@ def best_base(asked: AskedOfAxis, noise: Noise) -> Base:
     return min(found, key=asked.error)
 
 
-def _asked(problem: Problem, i: int) -> AskedOfAxis:
+def _asked(problem: Problem, i: int) -> AxisWorkload:
     """Return what is asked of one attribute, each factor as often as the others' cells say."""
     index, weights = problem.components.index, problem.components.weights2.copy()
     for j, factors in enumerate(problem.factors):
@@ -268,7 +268,7 @@ def _asked(problem: Problem, i: int) -> AskedOfAxis:
     operators, which = problem.factors[i].operators, index[:, i]
     asked = which >= 0
     shares = np.bincount(which[asked], weights[asked], minlength=len(operators))
-    return AskedOfAxis(operators, tuple(shares.tolist()), float(weights[~asked].sum()))
+    return AxisWorkload(operators, tuple(shares.tolist()), float(weights[~asked].sum()))
 
 
 def hierarchy_candidates(problem: Problem, limit: int) -> Iterator[ProductStrategy]:
@@ -276,7 +276,7 @@ def hierarchy_candidates(problem: Problem, limit: int) -> Iterator[ProductStrate
     yield realise(problem, *best_identities(problem, limit), "tree")
 
 
-def fading_bases(asked: AskedOfAxis, noise: Noise) -> list[Base]:
+def fading_bases(asked: AxisWorkload, noise: Noise) -> list[Base]:
     """Return running totals that fade, where all that is asked can be forecast for them."""
     powers = FADES if asked.size <= SEVERAL else FADES[:1]
     found = []

@@ -10,7 +10,7 @@ from dpsql.algebra.blocks import Identity
 from dpsql.algebra.groups import Groups
 from dpsql.algebra.levels import edges_of
 from dpsql.algebra.operator import Floats, Operator
-from dpsql.algebra.piecewise_rows import NUMBERS, Stepwise, pieces_of, some_rows, together
+from dpsql.algebra.piecewise_rows import NUMBERS, PiecewiseRows, pieces_of, some_rows, together
 from dpsql.algebra.ranges import AllRange, Ranges
 from dpsql.algebra.weak_cache import WeakCache
 from dpsql.strategy.axis import Indices
@@ -47,7 +47,7 @@ def _sample(operator: Operator) -> Ranges | None:
 
 def remember_steps(operators: Sequence[Operator], count: int) -> None:
     """Find what rows of few pieces have of ``energy`` at once, where it is not known."""
-    found: list[tuple[dict[int, float], Stepwise]] = []
+    found: list[tuple[dict[int, float], PiecewiseRows]] = []
     for operator in operators:
         if isinstance(operator, (*EASY, Groups)):
             continue

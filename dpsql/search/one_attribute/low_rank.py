@@ -30,7 +30,7 @@ from dpsql.search.one_attribute.low_rank_descent import (
     variances_of,
 )
 from dpsql.search.problem import FAST, Problem
-from dpsql.search.symmetry.symmetric_descent import Combined, descend_alike
+from dpsql.search.symmetry.symmetric_descent import BasisCombination, descend_alike
 from dpsql.search.symmetry.symmetric_queries import SymmetricQueries, find_alike
 from dpsql.search.work_limit import EIGEN, may_go_on, spend
 from dpsql.strategy.base import Strategy
@@ -225,7 +225,7 @@ def _within(
     And such as are near a start, or near the queries by themselves, where those are not within, or
     these are quick.
     """
-    found: list[Combined] = []
+    found: list[BasisCombination] = []
     for part in (1.0, TIGHTER):
         if alike is not None and not any(map(_is_within, found)):
             aimed = Bounds(bounds.shares, bounds.limits * part)
@@ -242,15 +242,15 @@ def _within(
     return (best or min(found, key=lambda each: each.worst)).matrix
 
 
-def _is_within(combined: Combined) -> bool:
+def _is_within(combined: BasisCombination) -> bool:
     return combined.worst * ALMOST <= 1
 
 
-def _combined(few: LowRank, matrix: Floats, bounds: Bounds) -> Combined:
+def _combined(few: LowRank, matrix: Floats, bounds: Bounds) -> BasisCombination:
     """Return combinations of an independent basis with their errors."""
     variances = variances_of(few, matrix)
     worst = float((bounds.shares @ variances / bounds.limits).max())
-    return Combined(matrix, float(few.weights2 @ variances), worst)
+    return BasisCombination(matrix, float(few.weights2 @ variances), worst)
 
 
 def _combinations(problem: Problem, few: LowRank, known: Strategy) -> Floats | None:

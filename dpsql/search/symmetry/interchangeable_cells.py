@@ -15,7 +15,7 @@ from dpsql.algebra.operator import Floats, Integers
 from dpsql.algebra.orbits import Orbits
 from dpsql.records import dataclass
 from dpsql.search.problem import ALIVE
-from dpsql.search.symmetry.invariant_strategy import Invariant, optimise
+from dpsql.search.symmetry.invariant_strategy import InvariantStrategy, optimise
 from dpsql.search.symmetry.reduction import (
     Reduction,
     groups,
@@ -61,7 +61,7 @@ ENTRY_LIMIT = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
-class Symmetric:
+class SymmetricOptimum:
     """A strategy, and bounds on the least unit-noise error of any strategy of unit L2 norm."""
 
     strategy: SymmetricStrategy
@@ -75,7 +75,7 @@ class _Solved:
 
     axes: tuple[int, ...]
     reduction: Reduction
-    found: Invariant
+    found: InvariantStrategy
 
 
 def fits(workload: Workload, effort: float = 1.0, cells: int = CELLS_LIMIT) -> bool:
@@ -90,7 +90,7 @@ def fits(workload: Workload, effort: float = 1.0, cells: int = CELLS_LIMIT) -> b
 
 def symmetric_optimum(
     workload: Workload, effort: float = 1.0, *, tol: float = 3e-5, cells: int = CELLS_LIMIT
-) -> Symmetric | None:
+) -> SymmetricOptimum | None:
     """Return the integer strategy next to the optimum, None where the workload does not fit.
 
     Attributes with one factor in every product are solved on their own; the others together on
@@ -112,7 +112,7 @@ def symmetric_optimum(
 
 def _solve(
     workload: Workload, plan: list[tuple[list[int], tuple[Orbits, ...]]], effort: float, tol: float
-) -> Symmetric | None:
+) -> SymmetricOptimum | None:
     apart = [is_constant(workload, axes) for axes, _ in plan]
     scale = float(workload.weights2.sum()) if all(apart) else 1.0
     names = [a for a, f in zip(workload.attributes, workload.factors, strict=True) if f]
@@ -130,7 +130,7 @@ def _solve(
     block = _realise(tuple(names), solved)
     if block is None:
         return None
-    return Symmetric(SymmetricStrategy(workload.domain, (block,)), lower, upper)
+    return SymmetricOptimum(SymmetricStrategy(workload.domain, (block,)), lower, upper)
 
 
 def _plan(

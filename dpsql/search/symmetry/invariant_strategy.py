@@ -36,7 +36,7 @@ SINGULAR = 1e-13
 
 
 @dataclass(frozen=True, slots=True)
-class Invariant:
+class InvariantStrategy:
     """An invariant strategy of unit L2 norm: one Gram (K, K) per component, orthonormal basis.
 
     ``upper`` is its unit-noise total squared error; no strategy of unit L2 norm on the full
@@ -65,7 +65,7 @@ class _EqualSizes:
 
 def optimise(
     reduction: Reduction, *, tol: float = 3e-5, maxiter: int = 60, start: Floats | None = None
-) -> Invariant:
+) -> InvariantStrategy:
     """Return the optimal strategy, or the best in ``maxiter`` steps.
 
     Args:
@@ -79,7 +79,7 @@ def optimise(
     batches, cells, room = _batches(reduction), reduction.cells, reduction.room()
     D = np.ones(len(cells)) if start is None else np.array(start, dtype=np.float64)
     steps, lower = _Acceleration(), 0.0
-    best: Invariant | None = None
+    best: InvariantStrategy | None = None
     work = sum(EIGEN * batch.roots.size * batch.roots.shape[-1] for batch in batches)
     for iteration in range(maxiter):
         if best is not None and not may_go_on():
@@ -91,13 +91,13 @@ def optimise(
         if best is None or iteration % FILL_EVERY == 0 or iteration == maxiter - 1:
             grams, upper = _feasible(batches, spectra, room, D, x)
             if best is None or upper < best.upper:
-                best = Invariant(_in_order(batches, grams), lower, upper, D)
+                best = InvariantStrategy(_in_order(batches, grams), lower, upper, D)
         lower = max(lower, bound)
         if best.upper <= lower * (1 + tol):
             break
         D = steps.next(D, x, cells, bound)
     assert best is not None
-    return Invariant(best.grams, min(lower, best.upper), best.upper, best.weights)
+    return InvariantStrategy(best.grams, min(lower, best.upper), best.upper, best.weights)
 
 
 class _Acceleration:

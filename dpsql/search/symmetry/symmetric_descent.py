@@ -42,7 +42,7 @@ OVERHEAD = 2e6
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class BasisCombination:
     """Combinations of the basis, (rows, rank), and their weighted error at a unit budget.
 
     ``worst`` is the largest mean variance relative to its bound, 0 without bounds.
@@ -55,7 +55,7 @@ class Combined:
 
 def descend_alike(
     few: LowRank, alike: SymmetricQueries, effort: float = 1.0, bounds: Bounds | None = None
-) -> Combined:
+) -> BasisCombination:
     """Return combinations of the least error under Laplace noise that is found.
 
     Args:
@@ -79,7 +79,7 @@ def descend_alike(
             break
     best = min(ended, key=loss.merit)
     error, worst = loss.merit(best), loss.worst(best)
-    return Combined(best[alike.kinds] @ few.coefficients, error / max(1.0, worst), worst)
+    return BasisCombination(best[alike.kinds] @ few.coefficients, error / max(1.0, worst), worst)
 
 
 def _starts(

@@ -41,7 +41,7 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundUnion:
     """A union and its exact error at unit budget, before it is rounded to integers."""
 
     error: float
@@ -154,7 +154,7 @@ def descend(
     maxiter: int = 1500,
     weights_only: bool = False,
     thetas_only: bool = False,
-) -> Found:
+) -> FoundUnion:
     """Return the local optimum reached from a start, by descent on the log of the error.
 
     Args:
@@ -180,7 +180,7 @@ def descend(
     cost = _cost(objective, start)
     x = minimise_log(evaluate_flat(packing, evaluate), packing.start, ftol, maxiter, cost=cost)
     union = packing.unpack(x)
-    return Found(evaluate(union)[0], union)
+    return FoundUnion(evaluate(union)[0], union)
 
 
 def _work(objective: Objective, start: Union) -> float:

@@ -10,7 +10,7 @@ from dpsql.search.one_attribute.p_inverse import STRUCTURED_FROM, LeanInverse
 from dpsql.search.problem import Problem
 from dpsql.search.unions.joint import (
     ROUGH,
-    Found,
+    FoundUnion,
     Objective,
     Union,
     descend,
@@ -38,7 +38,7 @@ def kron_family(problem: Problem) -> Family:
 
 def search_kron(
     problem: Problem, *, restarts: int, seed: int = 0, rough: bool = False, effort: float = 1.0
-) -> tuple[Family, Found]:
+) -> tuple[Family, FoundUnion]:
     """Return the best Kronecker strategy found.
 
     A single product decouples into one search per attribute. Otherwise block-cyclic descent from
@@ -53,7 +53,7 @@ def search_kron(
     one = np.ones(1)
     if len(problem.components.weights2) == 1:
         thetas = initial_thetas(problem, trivial=True, effort=effort)
-        return family, Found(objective.error(Union(thetas, one)), Union(thetas, one))
+        return family, FoundUnion(objective.error(Union(thetas, one)), Union(thetas, one))
     base = initial_thetas(problem, trivial=True, effort=effort)
     rng = np.random.default_rng(seed)
     if problem.cycled is None:
@@ -153,7 +153,7 @@ def _identity_families(problem: Problem, limit: int) -> list[list[int]]:
     return [f for k, f in enumerate(families) if f not in families[:k]]
 
 
-def identity_unions(problem: Problem, limit: int) -> list[tuple[Family, Found]]:
+def identity_unions(problem: Problem, limit: int) -> list[tuple[Family, FoundUnion]]:
     """Return the histogram of all attributes (if it fits) and one per (maximal) support.
 
     Shares follow the cube-root (Laplace) or square-root (Gaussian) rule on the errors of the
@@ -164,7 +164,7 @@ def identity_unions(problem: Problem, limit: int) -> list[tuple[Family, Found]]:
         family = Family(problem.d, sets, problem.components.masks)
         objective = Objective(problem, family)
         union_of = Union((None,) * problem.d, split_weights(objective, (None,) * problem.d))
-        out.append((family, Found(objective.error(union_of), union_of)))
+        out.append((family, FoundUnion(objective.error(union_of), union_of)))
     return out
 
 
@@ -199,7 +199,7 @@ def split_weights(objective: Objective, thetas: tuple[Floats | None, ...]) -> Fl
 
 def search_union(
     problem: Problem, thetas: tuple[Floats | None, ...] | None = None, *, maxiter: int = 600
-) -> tuple[Family, Found]:
+) -> tuple[Family, FoundUnion]:
     """Return the best union of one block per support, or per maximal support.
 
     The budget starts at the cube-root split and is then optimised together with the factors.

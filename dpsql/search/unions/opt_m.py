@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass
 from dpsql.search.marginals.set_rows import SetRows
-from dpsql.search.unions.joint import Found, Objective, Union
+from dpsql.search.unions.joint import FoundUnion, Objective, Union
 from dpsql.search.unions.kron_union import Family
 from dpsql.search.unions.relaxation import evaluate, relax
 from dpsql.search.work_limit import SECOND, left, may_go_on, spend
@@ -340,7 +340,7 @@ def search_weights(
     seed: int = 0,
     starts: Sequence[Floats] = (),
     allowed: Floats | None = None,
-) -> Found:
+) -> FoundUnion:
     """Return the best weights found for fixed factors: many starts, then hops from the best.
 
     Args:
@@ -360,7 +360,7 @@ def search_weights(
     may_take = min(seconds, left() / SECOND) if may_go_on() else 0.0
     search.run([np.ones(len(mask)), *starts, _root_start(family, R)], may_take, seed, effort)
     spend(search.spent * SECOND, is_cut=may_take < min(seconds, search.spent))
-    return Found(search.state.error, Union(thetas, search.weights()))
+    return FoundUnion(search.state.error, Union(thetas, search.weights()))
 
 
 def _root_start(family: Family, R: Floats) -> Floats:

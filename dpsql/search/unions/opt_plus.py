@@ -61,7 +61,7 @@ HOPEFUL = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedGroup:
     """A group of products with a block for it, and the error of that block alone."""
 
     workload: Workload
@@ -80,7 +80,7 @@ def separate_strategy(
     """
     if not by_name and not is_worthwhile(workload, noise):
         return None
-    found: list[tuple[float, list[Fitted]]] = []
+    found: list[tuple[float, list[FittedGroup]]] = []
     known: dict[Hashable, float] = {}
     for groups in groupings(workload):
         if _total([_bound(group, known) for group in groups], noise) > HOPEFUL * than:
@@ -175,11 +175,11 @@ def _alone_on(workload: Workload, products: Sequence[Product]) -> Workload:
     return Workload(domain, products)
 
 
-def _plan(group: Workload, noise: Noise) -> Fitted | None:
+def _plan(group: Workload, noise: Noise) -> FittedGroup | None:
     """Return the Kronecker strategy of a group on its own classes; None where it is too large."""
     if not group.domain:
         block = SeparateBlock((), (), (), Fraction(1))
-        return Fitted(group, block, float(group.weights2.sum()))
+        return FittedGroup(group, block, float(group.weights2.sum()))
     # With the total among the products, no cell is left out: blocks are to agree on it.
     coarse = coarsen(Workload(group.domain, [*group.products, {}]))
     merged = Workload(coarse.workload.domain, coarse.workload.products[:-1])
@@ -200,7 +200,7 @@ def _plan(group: Workload, noise: Noise) -> Fitted | None:
         return None
     names, sizes = tuple(group.domain), tuple(group.domain.values())
     block = SeparateBlock(names, sizes, matrices, Fraction(1))
-    return Fitted(group, block, strategy.unit_error(merged))
+    return FittedGroup(group, block, strategy.unit_error(merged))
 
 
 def _are_alike(blocks: Sequence[SeparateBlock]) -> bool:

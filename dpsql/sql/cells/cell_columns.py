@@ -28,9 +28,9 @@ from dpsql.relation.cell_maps import CELLS, VALUES
 from dpsql.relation.unit_local import FormulaRows, MapRows, Scan, UnitLocal
 from dpsql.sql.bind import bind
 from dpsql.sql.cells.formula_columns import as_formula
-from dpsql.sql.cells.signed_products import Pieces
+from dpsql.sql.cells.signed_products import SignedProducts
 from dpsql.sql.products import Compiler
-from dpsql.sql.query import Coupled
+from dpsql.sql.query import JointCondition
 from dpsql.sql.relations import read_literal
 from dpsql.sql.shell.whole_numbers import INTEGERS
 from dpsql.sql.text.lexemes import Fragment
@@ -142,7 +142,7 @@ def as_mapped(
     query = bind(select, fragment, compiler.catalog, evaluator=compiler.evaluator)
     (found,) = query.keys
     table = compiler.catalog.find(query.table)
-    kind, values = Pieces(compiler.evaluator, query, table).values(found)
+    kind, values = SignedProducts(compiler.evaluator, query, table).values(found)
     column = column_of_values(name, kind, values)
     if column is None or found.column is None or table.columns[found.column].size != len(values):
         return None
@@ -158,14 +158,17 @@ def _of_several(
     select.set("from_", exp.From(this=source.copy()))
     query = bind(select, fragment, compiler.catalog, evaluator=compiler.evaluator)
     (found,) = query.where
-    if not isinstance(found, Coupled):
+    if not isinstance(found, JointCondition):
         return None
     table = compiler.catalog.find(query.table)
     of = tuple(dict.fromkeys(part.column for part in found.parts if part.column is not None))
     sizes = [table.columns[each].size for each in of]
     if math.prod(sizes) > MOST_COMBINED or len(of) < len({p.column for p in found.parts}):
         return None
-    pieces, grid = Pieces(compiler.evaluator, query, table), np.indices(sizes).reshape(len(of), -1)
+    pieces, grid = (
+        SignedProducts(compiler.evaluator, query, table),
+        np.indices(sizes).reshape(len(of), -1),
+    )
     columns = []
     for part in found.parts:
         kind, values = pieces.values(part)

@@ -47,7 +47,7 @@ _ORDER = ("year", "quarter", "month", "week", "day", "hour", "minute", "second",
 
 
 @dataclass(frozen=True, slots=True)
-class Steadiness:
+class CellConstantCheck:
     """Checks expressions over one column; ``refuse`` is told the part that differs within a cell.
 
     Columns in an expression are all that one: those of public rows are written out before.

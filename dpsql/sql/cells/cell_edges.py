@@ -158,9 +158,9 @@ def check_edges(
                 raise _refuse_top(column, tree, capped, locate)
             raise _refuse(column, domain, node, locate)
 
-        from dpsql.sql.cells.cell_constants import Steadiness  # few cut through cells
+        from dpsql.sql.cells.cell_constants import CellConstantCheck  # few cut through cells
 
-        Steadiness(column, same, refused).check(tree)
+        CellConstantCheck(column, same, refused).check(tree)
 
 
 class _CutError(Exception):
@@ -173,10 +173,10 @@ def _is_steady(column: Column, tree: exp.Expr, same: Same) -> bool:
     def refused(_: exp.Expr) -> NoReturn:
         raise _CutError
 
-    from dpsql.sql.cells.cell_constants import Steadiness
+    from dpsql.sql.cells.cell_constants import CellConstantCheck
 
     with contextlib.suppress(_CutError):
-        Steadiness(column, same, refused).check(tree)
+        CellConstantCheck(column, same, refused).check(tree)
         return True
     return False
 

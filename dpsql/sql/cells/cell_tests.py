@@ -14,9 +14,9 @@ from dpsql.relation.cell_maps import MOST_CELLS
 from dpsql.relation.distances import are_comparable
 from dpsql.relation.unit_local import AllOf, Among, InOrder, Sign, Test
 from dpsql.sql.bind import bind
-from dpsql.sql.cells.signed_products import Pieces
+from dpsql.sql.cells.signed_products import SignedProducts
 from dpsql.sql.products import Compiler
-from dpsql.sql.query import Coupled
+from dpsql.sql.query import JointCondition
 from dpsql.sql.text.lexemes import Fragment
 from dpsql.workload.term import MAX_CELLS, Pattern
 
@@ -40,10 +40,10 @@ def as_test(
     select = exp.Select(expressions=[count], from_=exp.From(this=source.copy()))
     select.set("where", exp.Where(this=tests))
     query = bind(select, fragment, compiler.catalog, evaluator=compiler.evaluator)
-    pieces = Pieces(compiler.evaluator, query, compiler.catalog.find(query.table))
+    pieces = SignedProducts(compiler.evaluator, query, compiler.catalog.find(query.table))
     pieces.prepare()
     masks = pieces.masks(query.where)
-    coupled = [each for each in query.where if isinstance(each, Coupled)]
+    coupled = [each for each in query.where if isinstance(each, JointCondition)]
     patterns = [pieces.pattern((each,), 0) for each in coupled]
     for name, mask in masks.items():
         if name is not None:

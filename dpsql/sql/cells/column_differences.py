@@ -17,7 +17,7 @@ from dpsql.relation.distances import difference_of
 from dpsql.relation.unit_local import DifferRows
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.functions import has
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.sql.shell.expressions import name_of
@@ -36,13 +36,13 @@ def may_compare(node: exp.Expr) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Differences:
+class DifferenceColumns:
     """Makes columns of the differences in one SELECT over private rows; ``made`` are those.
 
     Expressions are as they are written, or *flat*: over the columns of the rows themselves.
     """
 
-    flat: Flat
+    flat: FlatFrom
     statement: Statement
     compiler: Compiler
     made: dict[tuple[exp.Expr, ...], exp.Column] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Mentioned:
+class ColumnMentions:
     """The columns that a node mentions: one of each name and qualifier, case-folded, and whether
     any aggregate or query."""
 
@@ -22,30 +22,30 @@ class Mentioned:
     queries: bool
 
 
-_NOTHING = Mentioned({}, False, False)
+_NOTHING = ColumnMentions({}, False, False)
 
 
-class Below:
+class MentionCache:
     """Remembers what the nodes of trees mention; none of them may change but by being replaced."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[exp.Expr, Mentioned]] = {}
+        self._known: dict[int, tuple[exp.Expr, ColumnMentions]] = {}
 
-    def of(self, tree: exp.Expr) -> Mentioned:
+    def of(self, tree: exp.Expr) -> ColumnMentions:
         """The mentions of a node, and of all that is below it."""
         if id(tree) not in self._known:
             for node in reversed(list(tree.walk())):  # those within others first
                 self._known[id(node)] = node, self._read(node)
         return self._known[id(tree)][1]
 
-    def _read(self, node: exp.Expr) -> Mentioned:
+    def _read(self, node: exp.Expr) -> ColumnMentions:
         parts = [self._known[id(child)][1] for child in node.iter_expressions()]
         columns = parts[0].columns if parts else _NOTHING.columns
         for part in parts[1:]:
             columns = {**part.columns, **columns} if part.columns else columns
         if isinstance(node, exp.Column):
             columns = {(node.table.casefold(), node.name.casefold()): node}
-        return Mentioned(
+        return ColumnMentions(
             columns,
             isinstance(node, exp.AggFunc) or any(part.aggregates for part in parts),
             isinstance(node, exp.Query) or any(part.queries for part in parts),

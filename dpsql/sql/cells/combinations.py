@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.errors import ProgrammingError, Span, printable
-from dpsql.sealed import EvaluationError, Sealed
+from dpsql.sealed import EvaluationError, SealedConnection
 
 Given: TypeAlias = Mapping[str, tuple[str, Sequence[object]]]
 """Names of values, with their DuckDB type; as many of each."""
@@ -26,7 +26,7 @@ class Combinations:
     ``alone`` are names that have one value in all rows.
     """
 
-    def __init__(self, sealed: Sealed) -> None:
+    def __init__(self, sealed: SealedConnection) -> None:
         self.sealed = sealed
         self._content: list[Given] = []
 

@@ -12,7 +12,7 @@ from operator import and_
 from dpsql.catalog.describe import describe_values
 from dpsql.errors import Span, printable
 from dpsql.sql.cells.evaluate import Evaluator, Mask, Operand
-from dpsql.sql.query import Condition, Coupled, Expression, Query
+from dpsql.sql.query import Condition, Expression, JointCondition, Query
 from dpsql.workload.term import Pattern
 
 KEYS_ALONE = "keys are those that are declared or were found, whatever rows there are: exact, free"
@@ -28,7 +28,7 @@ def find_decided(
     query: Query,
     source: Callable[[str | None], Operand],
     evaluator: Evaluator,
-    patterns: Mapping[tuple[Coupled, ...], Pattern],
+    patterns: Mapping[tuple[JointCondition, ...], Pattern],
     rows: int,
 ) -> tuple[str, ...]:
     """Conditions that no declared value meets, and literals that no column can hold.

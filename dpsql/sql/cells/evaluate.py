@@ -27,7 +27,7 @@ from dpsql.catalog.domain import (
 )
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass
-from dpsql.sealed import EvaluationError, Sealed
+from dpsql.sealed import EvaluationError, SealedConnection
 from dpsql.sql.cells.combinations import Combinations, first_line, told
 from dpsql.sql.query import Expression, Listing, Lookup
 
@@ -81,7 +81,7 @@ class Evaluator:
     """
 
     def __init__(self) -> None:
-        self.sealed = Sealed()
+        self.sealed = SealedConnection()
         self.combined = Combinations(self.sealed)
         self._tables: dict[Hashable, tuple[str, NDArray[np.int64] | None]] = {}
         self._masks: dict[Hashable, Mask] = {}

@@ -16,7 +16,7 @@ from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins
 from dpsql.errors import ProgrammingError
 from dpsql.records import dataclass, replace
-from dpsql.sql.query import Running
+from dpsql.sql.query import RunningSum
 from dpsql.sql.shell.frames import places_of
 from dpsql.vectors import Vector, repeated
 from dpsql.workload.term import normalise
@@ -62,13 +62,13 @@ class Grouping:
         members = self.labels == np.arange(len(self.groups))[:, np.newaxis]
         return np.logical_or.accumulate(members, axis=0) if self.growing else members
 
-    def apart(self, running: Running | None) -> bool:
+    def apart(self, running: RunningSum | None) -> bool:
         """Say whether no item is in two groups, so that labels say all."""
         if self.labels is None or self.growing:
             return False
         return running is None or set(self.keys) <= running.partition
 
-    def running(self, running: Running) -> Members:
+    def running(self, running: RunningSum) -> Members:
         """The items of the groups in every group's frame.
 
         Raises: ProgrammingError (E_TOO_LARGE).
@@ -85,7 +85,7 @@ class Grouping:
             peers &= (first[:, None] <= place) & (place <= last[:, None])
         return np.asarray(peers[:, self.labels] & (self.labels >= 0))
 
-    def intervals(self, running: Running | None) -> tuple[Indices, Indices] | None:
+    def intervals(self, running: RunningSum | None) -> tuple[Indices, Indices] | None:
         """The members of growing or running groups as intervals [lo, hi) of items, if they are.
 
         So it is where the items in groups follow each other, and so do the groups.
@@ -220,7 +220,7 @@ def _codes(values: Sequence[Any]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wide:
+class ItemRows:
     """Rows over the items of a column, what to multiply them by, and their largest number."""
 
     operator: Operator
@@ -230,10 +230,10 @@ class Wide:
 
 def wide_rows(
     axis: Grouping,
-    running: Running | None,
+    running: RunningSum | None,
     mask: NDArray[np.bool_] | None,
     numbers: NDArray[Any] | None,
-) -> Wide | None:
+) -> ItemRows | None:
     """Return the rows of an axis where they would be many numbers and need not be written out.
 
     None for few numbers, and for groups that neither are apart nor follow each other.
@@ -244,11 +244,11 @@ def wide_rows(
     if axis.apart(running):
         labels = axis.labels if mask is None else np.where(mask, axis.labels, -1)
         if numbers is None:
-            return Wide(grouped(labels, len(axis.groups)))
+            return ItemRows(grouped(labels, len(axis.groups)))
         used = np.where(labels < 0, 0, numbers)
         weights, scale = normalise(used)
         operator = grouped(labels, len(axis.groups), weights)
-        return Wide(operator, scale, float(np.abs(used).max(initial=0)))
+        return ItemRows(operator, scale, float(np.abs(used).max(initial=0)))
     if numbers is not None:
         return None
     size = len(axis.labels)
@@ -258,8 +258,8 @@ def wide_rows(
         return None
     lo, hi = bounds
     if not lo.any() and np.array_equal(hi, np.arange(1, size + 1)):
-        return Wide(Prefix(size))
-    return Wide(Ranges(size, lo, hi))
+        return ItemRows(Prefix(size))
+    return ItemRows(Ranges(size, lo, hi))
 
 
 def all_ranges(column: Column, mask: NDArray[np.bool_] | None) -> Operator:

@@ -23,8 +23,8 @@ from dpsql.sql.cells.evaluate import Evaluator, Operand
 from dpsql.sql.query import (
     Aggregate,
     Condition,
-    Coupled,
     Expression,
+    JointCondition,
     Listing,
     Lookup,
     Query,
@@ -67,7 +67,7 @@ Split = tuple[list[MaskedSum], list[MaskedSum] | None]
 """Pieces with whole patterns, and as signed products alone; None where these are too many."""
 
 
-class Pieces:
+class SignedProducts:
     """The pieces of one query, for one row of its listing at a time; row 0 without one."""
 
     def __init__(self, evaluator: Evaluator, query: Query, table: Table) -> None:
@@ -77,9 +77,9 @@ class Pieces:
         self.listing = query.listing
         self.lookups: dict[str, Lookup] = {each.column: each for each in query.lookups}
         self.sources: dict[tuple[str | None, bool], Operand] = {}
-        self.patterns: dict[tuple[tuple[Coupled, ...], int], Pattern] = {}
+        self.patterns: dict[tuple[tuple[JointCondition, ...], int], Pattern] = {}
         self.known: dict[tuple[Aggregate, int], Split] = {}
-        self._met: dict[Coupled, tuple[int, NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._met: dict[JointCondition, tuple[int, NDArray[np.int64], NDArray[np.int64]]] = {}
         self._where: dict[int, dict[str | None, Mask]] = {}
 
     def source(self, column: str | None, listed: bool = False) -> Operand:
@@ -124,10 +124,14 @@ class Pieces:
 
     def tells_rows(self, aggregate: Aggregate) -> bool:
         """True if some rows of the listing that count may meet other private rows than others."""
-        common = [c for c in self.conditions(0) if isinstance(c, Coupled) or c.column is not None]
+        common = [
+            c for c in self.conditions(0) if isinstance(c, JointCondition) or c.column is not None
+        ]
         own = itertools.chain.from_iterable(each.conditions for each in aggregate.summands)
         tests = [*common, *aggregate.conditions, *own]
-        parts = [part for t in tests for part in (t.parts if isinstance(t, Coupled) else (t,))]
+        parts = [
+            part for t in tests for part in (t.parts if isinstance(t, JointCondition) else (t,))
+        ]
         distinct = [] if aggregate.distinct is None else [aggregate.distinct]
         return any(part.listed for part in [*parts, *distinct])
 
@@ -191,7 +195,7 @@ class Pieces:
             scale, weights = self.weights(summand, row)
             shape = weights, {each.column: each for each in summand.polynomials}
             conditions = (*where, *own_conditions)
-            coupled = list(dict.fromkeys(c for c in conditions if isinstance(c, Coupled)))
+            coupled = list(dict.fromkeys(c for c in conditions if isinstance(c, JointCondition)))
             patterns = [self.pattern(group, row) for group in connected(coupled)]
             if self.is_unmatched(row):
                 patterns = with_pattern(patterns, self.unmatched())
@@ -265,14 +269,14 @@ class Pieces:
             out[labels[kept]] = np.asarray(self.evaluator.numbers(source, part))[kept]
         return tuple(map(float, out))
 
-    def pattern(self, coupled: tuple[Coupled, ...], row: int) -> Pattern:
+    def pattern(self, coupled: tuple[JointCondition, ...], row: int) -> Pattern:
         """Conditions over the same columns together."""
         place = row if any(part.listed for each in coupled for part in each.parts) else 0
         if (coupled, place) not in self.patterns:
             self.patterns[coupled, place] = self._pattern(coupled, place)
         return self.patterns[coupled, place]
 
-    def _pattern(self, coupled: Sequence[Coupled], row: int) -> Pattern:
+    def _pattern(self, coupled: Sequence[JointCondition], row: int) -> Pattern:
         span = coupled[0].span
         parts = list(dict.fromkeys(p for each in coupled for p in each.parts if p.column))
         values = {part: self.values(part, row) for part in parts}
@@ -289,7 +293,7 @@ class Pieces:
         return Pattern({name: each.labels for name, each in grid.classes.items()}, truth, span)
 
     def _beside(
-        self, each: Coupled, axes: Sequence[Given], alone: Given, row: int, size: int
+        self, each: JointCondition, axes: Sequence[Given], alone: Given, row: int, size: int
     ) -> NDArray[np.bool_] | None:
         """Mask of ``size`` combinations on which a condition holds, for one row of the listing.
 

@@ -15,10 +15,10 @@ from dpsql.catalog.catalog import Column
 from dpsql.records import dataclass, replace
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.groups.group_parts import GroupParts, counted_name
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Element, Join, Known
-from dpsql.sql.shell.over_tables import Placed
+from dpsql.sql.relations import FromElement, Join, ShellTable
+from dpsql.sql.shell.over_tables import FromTable
 from dpsql.sql.subqueries.result_subqueries import needs_split, split
 from dpsql.sql.text.clauses import RowBounds, clip_of
 from dpsql.sql.text.parse import Statement
@@ -32,7 +32,7 @@ _ROWS = ""
 
 
 @dataclass(frozen=True, slots=True)
-class InParts:
+class SplitSelect:
     """The SELECTs that one is made of, and what joins their answers.
 
     ``outer`` is the SELECT over these, if there is one. ``keys`` says of each key that they are
@@ -43,15 +43,15 @@ class InParts:
     outer: exp.Select | None = None
     keys: tuple[bool, ...] = ()
 
-    def placed(self, tables: Iterable[Known]) -> list[Placed]:
+    def placed(self, tables: Iterable[ShellTable]) -> list[FromTable]:
         """The answers of all parts, in FROM."""
-        found: list[Placed] = []
+        found: list[FromTable] = []
         for place, table in enumerate(tables):
             node = exp.Table(this=exp.to_identifier(f"p{place}"))
             tests = [_same(k, null, node.name) for k, null in enumerate(self.keys)]
             on = exp.and_(*tests, copy=False) if tests else None
             join = Join(exp.Join(this=node), "", "", "", (), on) if place else None
-            found.append(Placed(Element(node.name, node, join), table))
+            found.append(FromTable(FromElement(node.name, node, join), table))
         return found
 
 
@@ -80,7 +80,7 @@ def is_clipped(node: exp.Expr, statement: Statement, most: int) -> bool:
     return is_sum or (isinstance(node, exp.Count) and (clip[1] < most or clip[0] > 1))
 
 
-def needs_parts(flat: Flat, select: exp.Select, statement: Statement, table: Table) -> bool:
+def needs_parts(flat: FlatFrom, select: exp.Select, statement: Statement, table: Table) -> bool:
     """True if aggregates of a SELECT are not over its rows as they are."""
     if needs_bounds(statement, select, table):
         return True
@@ -95,7 +95,9 @@ def _unit(table: Table) -> str:
     return str(table.unit.column).casefold()
 
 
-def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler) -> InParts:
+def in_parts(
+    flat: FlatFrom, select: exp.Select, statement: Statement, compiler: Compiler
+) -> SplitSelect:
     """The parts of such a SELECT. Raises: NotSupportedError; ProgrammingError."""
     keys, table = group_keys(flat, select), table_under(flat, compiler)
     refuse_sets(flat, keys)
@@ -116,13 +118,13 @@ def in_parts(flat: Flat, select: exp.Select, statement: Statement, compiler: Com
     }
     if not several:
         make = makers[seen[0]] if seen else flat.aggregate
-        return InParts((make(inner),), outer)
+        return SplitSelect((make(inner),), outer)
     group = inner.args.get("group")
     by = [] if group is None else group.expressions
     columns = FlatColumns(flat.rows.source, table, statement.fragment, compiler)
     nulls = tuple(_may_be_null(columns.find(flat.resolve(key))) for key in by)
     trees = tuple(makers[kind](kinds.some(inner, by, kind, seen[0])) for kind in seen)
-    return InParts(trees, outer, nulls)
+    return SplitSelect(trees, outer, nulls)
 
 
 def _may_be_null(column: Column | None) -> bool:
@@ -133,7 +135,7 @@ def _may_be_null(column: Column | None) -> bool:
 class _Kinds:
     """Tells the kinds of aggregates of one SELECT apart."""
 
-    flat: Flat
+    flat: FlatFrom
     table: Table
     statement: Statement
     groups: int | None

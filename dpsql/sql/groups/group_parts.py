@@ -17,10 +17,10 @@ from dpsql.catalog import Table
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.declared_units import unit_keys_of
 from dpsql.relation.unit_local import JoinRows, PerKey
-from dpsql.sql.inline import Flat, FlatSource
+from dpsql.sql.inline import FlatFrom, FlatSource
 from dpsql.sql.measures.distinct_aggregates import OF_ONE
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import Element, column_of
+from dpsql.sql.relations import FromElement, column_of
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import over_parts, split_test
 from dpsql.sql.text.clauses import clip_of, without_clip
@@ -32,7 +32,7 @@ _PARTS = "_part"
 _HINT = "SUM, COUNT and AVG of columns, COUNT(DISTINCT unit), grouped by columns"
 
 
-def counted_name(flat: Flat, node: exp.Expr, table: Table) -> str | None:
+def counted_name(flat: FlatFrom, node: exp.Expr, table: Table) -> str | None:
     """The unit, or the key of units, case-folded, of which a count is of different ones, if any."""
     called = node.this if isinstance(node, exp.Filter) else node
     distinct = called.this if isinstance(called, exp.Count) else None
@@ -55,7 +55,7 @@ class GroupParts:
     unit is in so many ``groups``.
     """
 
-    flat: Flat
+    flat: FlatFrom
     table: Table
     statement: Statement
     compiler: Compiler
@@ -96,10 +96,10 @@ class GroupParts:
         within.set("group", exp.Group(expressions=[unit, *(key.copy() for key in keys)]))
         within.meta.update(select.meta)
         rows = UnitRows(flat, table, self.statement, self.compiler, most=self.groups).rows(within)
-        source = FlatSource(Element(_PARTS, exp.Table(this=exp.to_identifier(_PARTS))), rows)
-        return Flat([source], self.flat.locate, self.flat.values).aggregate(outer)
+        source = FlatSource(FromElement(_PARTS, exp.Table(this=exp.to_identifier(_PARTS))), rows)
+        return FlatFrom([source], self.flat.locate, self.flat.values).aggregate(outer)
 
-    def with_keys(self, select: exp.Select) -> tuple[Flat, Table]:
+    def with_keys(self, select: exp.Select) -> tuple[FlatFrom, Table]:
         """The rows that have a key: they have themselves for a partner, and NULL has none."""
         relation, source = relation_of(self.table), self.flat.rows.source
         every = PerKey(relation, (), (), (self.of,))

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import cached_property
 from dpsql.sql.cells.cell_edges import check_edges
-from dpsql.sql.cells.column_mentions import Below
+from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.dialects.report_format import REPORT
 from dpsql.sql.functions import SETS
 from dpsql.sql.groups.grouping_sets import read_sets
@@ -43,9 +43,9 @@ class Keys:
             self.sets = self.read(group)
 
     @cached_property
-    def below(self) -> Below:
+    def below(self) -> MentionCache:
         """The mentions of the nodes of expressions over the groups."""
-        return Below()
+        return MentionCache()
 
     def read(self, group: exp.Expr) -> Sets:
         """The grouping sets: all combinations of what the elements of GROUP BY offer."""

@@ -12,13 +12,13 @@ from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.joins.joined_part import JoinedPart, MemberTable
 from dpsql.sql.joins.outer_matches import WHOSE, write_matches
 from dpsql.sql.names import Names
-from dpsql.sql.relations import Element, Field, PrivateRows, Relation, column_of
+from dpsql.sql.relations import Field, FromElement, PrivateRows, Relation, column_of
 from dpsql.sql.shell.language import Locate, refuse
 from dpsql.sql.units.local_tables import named_source, table_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Absorbed:
+class AbsorbedTable:
     """An element of FROM whose rows are part of others': the columns that its names stand for.
 
     ``unit`` is the privacy unit of the rows where none of their tables is in all of them: what
@@ -36,14 +36,14 @@ class JoinedNames:
     ``found`` are the elements of FROM, ``names`` what the columns of the private ones are called.
     """
 
-    found: Sequence[tuple[Element, Relation]]
+    found: Sequence[tuple[FromElement, Relation]]
     catalog: Catalog
     names: Names
     locate: Locate
 
     def shown(
         self, node: exp.Select, whole: JoinedPart
-    ) -> tuple[exp.Select, list[tuple[Element, Relation | Absorbed]]]:
+    ) -> tuple[exp.Select, list[tuple[FromElement, Relation | AbsorbedTable]]]:
         """The SELECT over the joined rows, under the names that are in it."""
         label = " + ".join(each.table.title for each in whole.members)
         span = self.locate(self.found[-1][0].node)
@@ -66,12 +66,12 @@ class JoinedNames:
             unit = Field(WHOSE, column_of(str(table.unit.column), alias), hidden=True)
             fields[alias] += (unit,)
         write_matches(node, members, self.names)
-        out: list[tuple[Element, Relation | Absorbed]] = []
+        out: list[tuple[FromElement, Relation | AbsorbedTable]] = []
         for element, relation in self.found:
             if element.alias not in members:
                 out.append((element, relation))
             elif any(isinstance(each, PrivateRows) for _, each in out):
-                out.append((element, Absorbed(fields[element.alias], unit)))
+                out.append((element, AbsorbedTable(fields[element.alias], unit)))
             else:
                 own = fields[element.alias]
                 rows = PrivateRows(source, (), tuple(tests), own, frozenset({alias}))

@@ -34,7 +34,7 @@ _PAIR = "pair"
 
 
 @dataclass(frozen=True, slots=True)
-class OnPairs:
+class PairConditions:
     """Conditions on rows of two parts side by side, at ``span``."""
 
     tests: Sequence[exp.Expr]
@@ -69,7 +69,7 @@ class OnPairs:
 
 
 def joined_where(
-    left: JoinedPart, right: JoinedPart, keys: Pairs, one: bool, on: OnPairs, name: str = ""
+    left: JoinedPart, right: JoinedPart, keys: Pairs, one: bool, on: PairConditions, name: str = ""
 ) -> JoinedPart:
     """LEFT JOIN of two parts by keys within a unit, and by conditions.
 
@@ -84,7 +84,7 @@ def joined_where(
 
 
 def joined_in_full_where(
-    left: JoinedPart, right: JoinedPart, keys: Pairs, on: OnPairs
+    left: JoinedPart, right: JoinedPart, keys: Pairs, on: PairConditions
 ) -> JoinedPart:
     """FULL JOIN of two parts by keys within a unit, and by conditions."""
     one, other = free_names([], left, right)
@@ -95,7 +95,7 @@ def joined_in_full_where(
 
 
 def without_partner(
-    left: JoinedPart, right: JoinedPart, keys: Pairs, on: OnPairs, name: str
+    left: JoinedPart, right: JoinedPart, keys: Pairs, on: PairConditions, name: str
 ) -> JoinedPart:
     """The rows on the left that no row on the right goes with, beside NULLs."""
     test = on.over(attached(left, right, keys, False, one=False, name=name))

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import EXISTS, AllOf, MeetRows, PerKey
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.sql.shell.expressions import name_of
@@ -25,7 +25,7 @@ from dpsql.sql.units.per_unit import is_stored_key, is_unit, table_under
 class KnownKeys:
     """Writes what a SELECT over private rows asks of keys by such columns."""
 
-    flat: Flat
+    flat: FlatFrom
     compiler: Compiler
 
     def written(self, select: exp.Select) -> exp.Select:

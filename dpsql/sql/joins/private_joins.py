@@ -25,12 +25,12 @@ from dpsql.sql.joins.full_joins import (
     without_rows,
 )
 from dpsql.sql.joins.join_keys import ALONG, JoinKeys
-from dpsql.sql.joins.joined_names import Absorbed, JoinedNames
+from dpsql.sql.joins.joined_names import AbsorbedTable, JoinedNames
 from dpsql.sql.joins.joined_part import JoinedPart, MemberTable, Pairs, attached, is_lookup
-from dpsql.sql.joins.joined_where import OnPairs, joined_in_full_where, joined_where
+from dpsql.sql.joins.joined_where import PairConditions, joined_in_full_where, joined_where
 from dpsql.sql.joins.outer_sides import AsTest, filtered, is_about
 from dpsql.sql.names import Names
-from dpsql.sql.relations import Element, Field, Join, PrivateRows, Relation, renamed_fields
+from dpsql.sql.relations import Field, FromElement, Join, PrivateRows, Relation, renamed_fields
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.language import Locate, refuse
 from dpsql.sql.units.local_tables import relation_of
@@ -41,7 +41,7 @@ class PrivateJoin:
 
     def __init__(
         self,
-        found: Sequence[tuple[Element, Relation]],
+        found: Sequence[tuple[FromElement, Relation]],
         catalog: Catalog,
         locate: Locate,
         as_test: AsTest,
@@ -65,7 +65,7 @@ class PrivateJoin:
     def refuse(self, node: exp.Expr, what: str, hint: str = ALONG) -> NoReturn:
         refuse(node, "E_JOIN", what, hint, self.locate)
 
-    def member(self, element: Element, rows: PrivateRows) -> MemberTable:
+    def member(self, element: FromElement, rows: PrivateRows) -> MemberTable:
         if rows.joins:
             self.refuse(
                 element.node,
@@ -89,7 +89,7 @@ class PrivateJoin:
 
     def select(
         self, node: exp.Select
-    ) -> tuple[exp.Select, list[tuple[Element, Relation | Absorbed]]]:
+    ) -> tuple[exp.Select, list[tuple[FromElement, Relation | AbsorbedTable]]]:
         """The SELECT without the conditions that join, and its FROM with one private table.
 
         Raises: NotSupportedError (E_JOIN); ProgrammingError.
@@ -108,7 +108,7 @@ class PrivateJoin:
         return JoinedNames(self.found, self.catalog, self.names, self.locate).shown(copy, whole)
 
     def meets(
-        self, whole: JoinedPart, element: Element, place: int, loose: Sequence[exp.Expr]
+        self, whole: JoinedPart, element: FromElement, place: int, loose: Sequence[exp.Expr]
     ) -> bool:
         """True if some condition joins an element: others of FROM may have to come before it."""
         join, part = element.join, self.part(self.private[element.alias])
@@ -134,7 +134,7 @@ class PrivateJoin:
         return part
 
     def join(
-        self, whole: JoinedPart, part: JoinedPart, element: Element, loose: list[exp.Expr]
+        self, whole: JoinedPart, part: JoinedPart, element: FromElement, loose: list[exp.Expr]
     ) -> tuple[JoinedPart, list[exp.Expr]]:
         """Join one table more; also returns the conditions that are left."""
         join = element.join
@@ -172,7 +172,7 @@ class PrivateJoin:
             found = together(found, self.attach(lone, without_rows(part), pairs, outer, join))
         return found, rest
 
-    def is_without(self, element: Element) -> bool:
+    def is_without(self, element: FromElement) -> bool:
         """True if a later join keeps rows that have no partner among those joined so far.
 
         What is said of an earlier join is no condition on them.
@@ -185,7 +185,7 @@ class PrivateJoin:
         self,
         whole: JoinedPart,
         part: JoinedPart,
-        element: Element,
+        element: FromElement,
         pairs: Pairs,
         rest: Sequence[exp.Expr],
     ) -> JoinedPart:
@@ -211,7 +211,7 @@ class PrivateJoin:
             return joined_in_full_where(whole, part, keys, on)
         return joined_in_full(whole, part, keys, self.catalog)
 
-    def on_pairs(self, tests: Sequence[exp.Expr]) -> OnPairs | None:
+    def on_pairs(self, tests: Sequence[exp.Expr]) -> PairConditions | None:
         """Conditions of an outer join on the rows of both sides; None without any."""
         for test in tests:
             if test.find(exp.Query):
@@ -219,10 +219,10 @@ class PrivateJoin:
                 self.refuse(test, "a sub-query in a condition of an outer join", hint)
         if not tests:
             return None
-        return OnPairs(tests, self.names, self.as_test, self.catalog, self.locate(tests[0]))
+        return PairConditions(tests, self.names, self.as_test, self.catalog, self.locate(tests[0]))
 
     def check_pairs(
-        self, whole: JoinedPart, part: JoinedPart, element: Element, pairs: Pairs
+        self, whole: JoinedPart, part: JoinedPart, element: FromElement, pairs: Pairs
     ) -> None:
         """Refuse a join without anything that both have."""
         if not pairs:
@@ -242,7 +242,7 @@ class PrivateJoin:
         found = [m.exists for m, name in members if m is not None and m.exists and m.is_unit(name)]
         return tuple(dict.fromkeys(each.casefold() for each in found))
 
-    def check_first(self, element: Element, join: Join) -> None:
+    def check_first(self, element: FromElement, join: Join) -> None:
         """Refuse a join that keeps rows which a join with public rows before it left out."""
         before = itertools.takewhile(lambda each: each[0] is not element, self.found)
         if any(each.alias not in self.private for each, _ in before):
@@ -259,7 +259,7 @@ class PrivateJoin:
         pairs: Pairs,
         outer: bool,
         join: Join,
-        on: OnPairs | None = None,
+        on: PairConditions | None = None,
     ) -> JoinedPart:
         """Join two parts: a lookup where one refers to the other, else pairs of rows of a unit."""
         keys = self.keys.beside(left, right, pairs, join)

@@ -21,7 +21,7 @@ from dpsql.sql.measures.centred_moments import centred, is_far, moved, same_but_
 from dpsql.sql.measures.column_hints import ranked
 from dpsql.sql.measures.mean_weights import MIXED, MeanWeights, read_mean_weights
 from dpsql.sql.measures.sum_clips import within
-from dpsql.sql.query import Aggregate, Condition, Rank, Running, Summand
+from dpsql.sql.query import Aggregate, Condition, Rank, RunningSum, Summand
 from dpsql.sql.rewrites.lists import rank_parts
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.shell.guarded_values import clipped, where_known, where_positive
@@ -29,9 +29,9 @@ from dpsql.sql.shell.language import check_scalar, split_test, written_name
 from dpsql.sql.shell.whole_numbers import is_whole, marked
 
 if TYPE_CHECKING:
-    from dpsql.sql.measures.sums import Amount
+    from dpsql.sql.measures.sums import SumAndCount
 
-RunningOf = Callable[[exp.Window], Running]
+RunningOf = Callable[[exp.Window], RunningSum]
 
 
 Builder = Callable[["Aggregates", exp.Expr, Aggregate], exp.Expr]
@@ -185,7 +185,7 @@ class Aggregates:
         columns = [c for c in inner.find_all(exp.Column) if not self.scope.is_listed(c)]
         return any(self.scope.find_column(c, measure=True).domain is None for c in columns)
 
-    def amount(self, node: exp.Expr, inner: exp.Expr | None = None) -> Amount:
+    def amount(self, node: exp.Expr, inner: exp.Expr | None = None) -> SumAndCount:
         """The amount that each row adds to a sum: an aggregate's argument, or that less a constant.
 
         Raises: NotSupportedError (E_EXPR_IN_AGG).

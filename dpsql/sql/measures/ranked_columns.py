@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.records import dataclass, replace
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.functions import kinds
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.sql.rewrites.lists import rank_parts
@@ -26,7 +26,7 @@ from dpsql.sql.units.per_unit import table_under
 class RankedColumns:
     """Maker of ranked columns in one SELECT over private rows."""
 
-    flat: Flat
+    flat: FlatFrom
     statement: Statement
     compiler: Compiler
 

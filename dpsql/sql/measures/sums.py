@@ -47,14 +47,14 @@ MINUS_ONE = Expression(None, "-1", Span("", 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class SumAndCount:
     """The summands that every row adds to a sum, and to the count of rows that add to it."""
 
     summands: tuple[Summand, ...]
     counted: tuple[Summand, ...]
 
 
-def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None) -> Amount:
+def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None) -> SumAndCount:
     """Bind the argument of a sum.
 
     Raises: NotSupportedError (E_EXPR_IN_AGG); ProgrammingError (E_NO_BOUNDS, E_BIN_EDGE).
@@ -67,7 +67,7 @@ def amount(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None = None
     return amounts.amount(node)
 
 
-def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> Amount:
+def squared(scope: Scope, node: exp.Expr, clip: tuple[float, float] | None) -> SumAndCount:
     """Bind the square of the argument of a sum, which is clipped before it is squared.
 
     Raises: as ``amount``.
@@ -109,14 +109,14 @@ class _Amounts:
                 span=self.scope.locate(self.whole),
             )
 
-    def amount(self, node: exp.Expr) -> Amount:
+    def amount(self, node: exp.Expr) -> SumAndCount:
         inner = lifted(node.unnest(), self.is_stepped, self.is_apart, self.room)
         if isinstance(inner, exp.Case) and self.is_apart(inner):
             return self.branches(inner)
         inner = inner.transform(self.known).transform(self.multiplied)
         summands = self.expand(inner)
         present = self.presence(inner)
-        return Amount(
+        return SumAndCount(
             tuple(_with(summand, present) for summand in summands), (_with(Summand(), present),)
         )
 
@@ -186,7 +186,7 @@ class _Amounts:
         apart = domain is None or isinstance(domain, Bins)
         return apart and any(not self.scope.is_public(c) for c in node.find_all(exp.Column))
 
-    def branches(self, node: exp.Case) -> Amount:
+    def branches(self, node: exp.Case) -> SumAndCount:
         """CASE WHEN ... THEN ... END: the first branch whose condition holds."""
         summands: list[Summand] = []
         counted: list[Summand] = []
@@ -203,8 +203,8 @@ class _Amounts:
             self.branch(node.args["default"], before, summands, counted)
         if not summands:  # all of them NULL
             nothing = Summand(conditions=(condition(self.scope, exp.false()),))
-            return Amount((nothing,), (nothing,))
-        return Amount(tuple(summands), tuple(counted))
+            return SumAndCount((nothing,), (nothing,))
+        return SumAndCount(tuple(summands), tuple(counted))
 
     def branch(
         self,

@@ -26,7 +26,7 @@ from dpsql.errors import Error
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.unit_local import Among, FilterRows, MapRows, UnionRows, UnitLocal
 from dpsql.sql.cells.cell_columns import column_of_values, mapped, plain, tells_values
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import (
     Field,
@@ -305,7 +305,7 @@ def _outside_from(select: exp.Select) -> Iterator[exp.Column]:
 
 
 def flat_without_public(
-    flat: Flat, select: exp.Select, statement: Statement, compiler: Compiler, public: PublicRows
+    flat: FlatFrom, select: exp.Select, statement: Statement, compiler: Compiler, public: PublicRows
 ) -> exp.Select:
     """The SELECT over such rows, which ``flat`` is of from then on; else the SELECT as it was."""
     if any(isinstance(each, exp.Star) or each.is_star for each in select.expressions):

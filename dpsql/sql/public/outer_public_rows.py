@@ -19,17 +19,17 @@ from dpsql.sql.cells.combinations import Given
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.functions import SETS, has, is_null_where
 from dpsql.sql.names import has_name
-from dpsql.sql.public.unmatched_keys import UnmetKeys
-from dpsql.sql.relations import Element, Join, PrivateRows, Relation, column_of
+from dpsql.sql.public.unmatched_keys import UnmatchedKeys
+from dpsql.sql.relations import FromElement, Join, PrivateRows, Relation, column_of
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.language import Locate, check_scalar, refuse, written_name
 
-ReadKeys = Callable[[Element, Relation], Given | None]
+ReadKeys = Callable[[FromElement, Relation], Given | None]
 """Reads public rows in FROM; None for what are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPublic:
+class OuterPublicRows:
     """Public rows that are kept, in the FROM clause of one SELECT, and a private table.
 
     ``own`` is the element of the private ``rows``, ``other`` that of the public ones, ``keys`` are
@@ -37,9 +37,9 @@ class KeptPublic:
     """
 
     node: exp.Select
-    own: Element
+    own: FromElement
     rows: PrivateRows
-    other: Element
+    other: FromElement
     keys: Given
     catalog: Catalog
     evaluator: Evaluator
@@ -137,7 +137,7 @@ class KeptPublic:
         if not any(self.sides(test) == {True, False} for test in tests):
             self.refuse(join.node, "a join without a column of each side")
 
-    def unmet(self) -> UnmetKeys | None:
+    def unmet(self) -> UnmatchedKeys | None:
         """The public rows that no declared value meets, if there are any and they make groups."""
         where = self.node.args.get("where")
         kept = [] if where is None else conjuncts(where.this)
@@ -160,7 +160,7 @@ class KeptPublic:
             for group in (kept, self.met.get("", []))
         )
         span = self.locate(self.node)
-        found = UnmetKeys(self.evaluator, public, looked, needed, columns, span)
+        found = UnmatchedKeys(self.evaluator, public, looked, needed, columns, span)
         return found if found.exist() else None
 
     def groups(self, inner: exp.Select) -> list[tuple[str, list[Any]]]:
@@ -256,7 +256,7 @@ def _outside(node: exp.Expr) -> Iterator[exp.Column]:
             yield from _outside(part)
 
 
-Found = Sequence[tuple[Element, Relation]]
+Found = Sequence[tuple[FromElement, Relation]]
 
 
 def matched(
@@ -266,7 +266,7 @@ def matched(
     evaluator: Evaluator,
     read: ReadKeys,
     locate: Locate,
-) -> tuple[exp.Select, Found, KeptPublic | None]:
+) -> tuple[exp.Select, Found, OuterPublicRows | None]:
     """A SELECT and its FROM, an inner join where public rows are on the kept side.
 
     These come last, where no declared value meets some of them.
@@ -289,7 +289,7 @@ def matched(
         node, join = _on_keys(node, join, own.alias, other.alias)
         last = replace(last, join=join)
         own, other = (last, other) if is_private else (own, last)
-    kept = KeptPublic(node, own, rows, other, keys, catalog, evaluator, locate)
+    kept = OuterPublicRows(node, own, rows, other, keys, catalog, evaluator, locate)
     kept.check()
     inner = replace(last, join=replace(join, side=""))
     rows = replace(rows, plain=False)

@@ -16,14 +16,14 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.sealed import EvaluationError
 from dpsql.sql.public.equal_columns import implied
-from dpsql.sql.public.public_rows import Joined
+from dpsql.sql.public.public_rows import JoinedPublicRows
 from dpsql.sql.scope import Scope
 
 MAX_LISTED = 10_000
 """Most public rows that are joined to several columns: each is a count by itself."""
 
 
-def combinations(scope: Scope, listed: Sequence[Joined]) -> list[tuple[Any, ...]]:
+def combinations(scope: Scope, listed: Sequence[JoinedPublicRows]) -> list[tuple[Any, ...]]:
     """The values of public rows, every combination of those of several tables.
 
     Raises: ProgrammingError (E_TOO_LARGE).

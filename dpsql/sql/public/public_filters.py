@@ -16,7 +16,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.facts import PlanFacts
 from dpsql.records import dataclass
-from dpsql.sql.relations import Element, read_from
+from dpsql.sql.relations import FromElement, read_from
 from dpsql.sql.rewrites.tree_parts import set_where
 from dpsql.sql.scope import conjuncts
 
@@ -78,7 +78,7 @@ class _Picks:
         return out
 
     def pick(
-        self, select: exp.Select, each: Element, kept: list[Element], tests: list[exp.Expr]
+        self, select: exp.Select, each: FromElement, kept: list[FromElement], tests: list[exp.Expr]
     ) -> list[exp.Expr] | None:
         """The conditions with one for a public table that only picks rows; else None."""
         facts = self.facts.get(each.alias)
@@ -104,7 +104,7 @@ class _Picks:
         rest = [test for test in tests if all(test is not one for one in own)]
         return [picked if test is written else test for test in rest]
 
-    def is_told(self, select: exp.Select, each: Element) -> bool:
+    def is_told(self, select: exp.Select, each: FromElement) -> bool:
         """True if anything but the conditions is about a table."""
         parts = [
             part
@@ -119,7 +119,7 @@ class _Picks:
         )
         return stars or any(self.mentions(part, each) for part in parts)
 
-    def mentions(self, part: exp.Expr, each: Element) -> bool:
+    def mentions(self, part: exp.Expr, each: FromElement) -> bool:
         """True where an expression is about a table."""
         return any(self.owner(c) == each.alias for c in part.find_all(exp.Column))
 
@@ -128,7 +128,7 @@ class _Picks:
         return self.bound.source(self.bound.column(column))
 
     def link(
-        self, test: exp.Expr, each: Element, kept: list[Element]
+        self, test: exp.Expr, each: FromElement, kept: list[FromElement]
     ) -> tuple[exp.Expr, exp.Column, exp.Column] | None:
         """A condition that sets a column of a table equal to one of another, and these two."""
         inner = test.unnest()

@@ -23,11 +23,11 @@ from dpsql.sql.names import Names, names_of
 from dpsql.sql.public.equal_columns import closed, keyed
 from dpsql.sql.public.public_combinations import combinations
 from dpsql.sql.public.public_lookups import matched, placed
-from dpsql.sql.public.public_rows import Joined
-from dpsql.sql.query import Coupled, Expression, Link, Listing, Lookup
+from dpsql.sql.public.public_rows import JoinedPublicRows
+from dpsql.sql.query import Expression, JointCondition, Link, Listing, Lookup
 from dpsql.sql.relations import (
-    Element,
     Field,
+    FromElement,
     PublicRows,
     common_type,
     find_table,
@@ -60,7 +60,7 @@ class JoinReader:
         self.public = public
         self.elements = read_from(tree)
         self.private: tuple[Table, str] | None = None
-        self.joined: list[Joined] = []
+        self.joined: list[JoinedPublicRows] = []
         self.carriers: list[list[str]] = []
         self.tests: list[list[exp.Expr]] = []
         self.listed: set[int] = set()
@@ -97,7 +97,7 @@ class JoinReader:
     def refuse(self, node: exp.Expr, code: str, what: str, hint: str = INSTEAD) -> NoReturn:
         refuse(node, code, what, hint, self.locate)
 
-    def add(self, element: Element) -> None:
+    def add(self, element: FromElement) -> None:
         """Add an element of FROM: the private table, or public rows."""
         source, side = element.node, "" if element.join is None else element.join.side
         if isinstance(source, exp.Values):
@@ -111,11 +111,13 @@ class JoinReader:
                 found, span = self.public(table), self.locate(source)
                 types, values = zip(*found.values(), strict=True)
                 names, keep = tuple(found), side == "LEFT"
-                self.joined.append(Joined(element.alias, names, types, values, keep, span))
+                self.joined.append(
+                    JoinedPublicRows(element.alias, names, types, values, keep, span)
+                )
         if side == "RIGHT":
             self.joined[0] = replace(self.joined[0], keep=True)
 
-    def values(self, element: Element, source: exp.Values, keep: bool) -> Joined:
+    def values(self, element: FromElement, source: exp.Values, keep: bool) -> JoinedPublicRows:
         """A VALUES list as public rows."""
         alias = source.args.get("alias")
         if alias is None or not alias.args.get("columns"):
@@ -131,7 +133,7 @@ class JoinReader:
             rows.append(tuple(read_literal(item, self.refuse_value) for item in items))
         values = tuple(zip(*rows, strict=True))
         types = tuple(map(common_type, values))
-        return Joined(element.alias, names, types, values, keep, self.locate(source))
+        return JoinedPublicRows(element.alias, names, types, values, keep, self.locate(source))
 
     def refuse_value(self, node: exp.Expr) -> NoReturn:
         self.refuse(node, "E_JOIN", "this in VALUES", "numbers, texts and dates work")
@@ -199,7 +201,7 @@ class JoinReader:
     def kept(self, number: int) -> bool:
         return self.joined[number].keep
 
-    def fitted(self, number: int) -> Joined:
+    def fitted(self, number: int) -> JoinedPublicRows:
         """Public rows with the private column that they are joined to, or among the listed ones."""
         joined, tests = self.joined[number], tuple(self.tests[number])
         if number not in self.listed:
@@ -274,7 +276,7 @@ def joined_listing(scope: Scope) -> Listing | None:
     tests = tuple(condition(scope, test) for each in listed for test in each.tests)
     if keep:
         rows.append((None,) * len(types))
-        if len(listed) > 1 or any(isinstance(each, Coupled) for each in tests):
+        if len(listed) > 1 or any(isinstance(each, JointCondition) for each in tests):
             what = "this outer join on several columns"
             hint = "one list, with conditions that are each about one private column"
             scope.refuse(listed[0].tests[0], "E_JOIN", what, hint)
@@ -289,7 +291,7 @@ def lookups(scope: Scope, tree: exp.Select) -> tuple[Lookup, ...]:
     """
     if not scope.joined:
         return ()
-    found: dict[str, list[Joined]] = {}
+    found: dict[str, list[JoinedPublicRows]] = {}
     for joined in scope.joined:
         if joined.carrier is not None:
             found.setdefault(joined.carrier, []).append(joined)
@@ -312,7 +314,9 @@ def _used(scope: Scope, node: exp.Column) -> tuple[int, int] | None:
     return None if found is None else (scope.joined.index(found[0]), found[1])
 
 
-def _link(scope: Scope, column: Column, joined: Joined, used: set[tuple[int, int]]) -> Link:
+def _link(
+    scope: Scope, column: Column, joined: JoinedPublicRows, used: set[tuple[int, int]]
+) -> Link:
     """Public rows, as many columns as are used, and what joins them."""
     own = scope.joined.index(joined)
     kept = sorted(index for number, index in used if number == own)

@@ -29,7 +29,7 @@ from dpsql.sql.scope import Scope
 from dpsql.sql.units.local_tables import relation_of, table_of
 
 if TYPE_CHECKING:
-    from dpsql.sql.public.public_rows import Joined
+    from dpsql.sql.public.public_rows import JoinedPublicRows
 
 FEW = 1_000
 """Public rows up to which each is a list of conditions, in one plan with other statements."""
@@ -40,7 +40,7 @@ NUMBER = " row"
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedRows:
     """Public rows, by number those of FROM, and the cells of private columns by which they meet.
 
     ``places`` are the rows of each, (rows, numbers), ``cells`` (rows, columns); ``tests`` are the
@@ -66,7 +66,7 @@ def matched(scope: Scope, catalog: Catalog, groups: Sequence[Sequence[int]]) -> 
     return scope
 
 
-def _find(scope: Scope, numbers: tuple[int, ...]) -> Matched | None:
+def _find(scope: Scope, numbers: tuple[int, ...]) -> MatchedRows | None:
     """The match of private rows with many public ones, each with one at most; None without one."""
     members = [scope.joined[number] for number in numbers]
     if any(each.keep or not each.listed for each in members):
@@ -85,7 +85,7 @@ def _find(scope: Scope, numbers: tuple[int, ...]) -> Matched | None:
     found = np.stack(cells, axis=1)[kept]
     if not len(found) or len(np.unique(found, axis=0)) < len(found):
         return None
-    return Matched(numbers, places[kept], tuple(keys), found, tuple(tests))
+    return MatchedRows(numbers, places[kept], tuple(keys), found, tuple(tests))
 
 
 def _keys(
@@ -120,7 +120,7 @@ def _cells_of(column: Column, values: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([cells.get(value, -1) for value in values], dtype=np.int64)
 
 
-def _over(scope: Scope, catalog: Catalog, found: Matched) -> Scope:
+def _over(scope: Scope, catalog: Catalog, found: MatchedRows) -> Scope:
     """The scope over the private table with one column more: the number of the public row."""
     table, members = scope.table, [scope.joined[number] for number in found.numbers]
     label = " + ".join(each.alias for each in members)
@@ -161,7 +161,9 @@ def _fresh(name: str, taken: dict[str, Column]) -> str:
     return found
 
 
-def _numbered(joined: Joined, places: Sequence[int], name: str, alias: str) -> Joined:
+def _numbered(
+    joined: JoinedPublicRows, places: Sequence[int], name: str, alias: str
+) -> JoinedPublicRows:
     """Some public rows in an order, joined to the column of their numbers."""
     chosen = tuple([values[place] for place in places] for values in joined.values)
     sides = ((NUMBER, joined.alias), (name, alias))
@@ -179,7 +181,7 @@ def _numbered(joined: Joined, places: Sequence[int], name: str, alias: str) -> J
     )
 
 
-def placed(joined: Sequence[Joined]) -> tuple[Joined, ...]:
+def placed(joined: Sequence[JoinedPublicRows]) -> tuple[JoinedPublicRows, ...]:
     """Public rows with the numbers of their columns: those of lists apart from others."""
     found = []
     first = {True: 0, False: 0}

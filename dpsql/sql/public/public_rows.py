@@ -12,7 +12,7 @@ from dpsql.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class JoinedPublicRows:
     """Public rows in FROM: their column names and types, and the private column they fit.
 
     ``values`` are those of every column. ``keep`` says that private rows without a match stay;

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.sql.names import Names
-from dpsql.sql.relations import Known, Leaf, PrivateRows, Relation, as_literal
+from dpsql.sql.relations import MeasuredSelect, PrivateRows, Relation, ShellTable, as_literal
 from dpsql.sql.shell.language import Locate
 from dpsql.sql.shell.tables import Tables
 
@@ -59,13 +59,13 @@ class PublicSubqueries:
             )
         return as_literal(rows[0][0]) if rows else exp.null()
 
-    def known(self, query: exp.Expr, names: Names, columns: int | None = 1) -> Known | None:
+    def known(self, query: exp.Expr, names: Names, columns: int | None = 1) -> ShellTable | None:
         """The table that a query stands for, of so many columns, unless it is a private one."""
         inner = query.unnest()
         if not isinstance(inner, exp.Query):
             return None
         found = self.relation(inner, names)
-        if isinstance(found, PrivateRows | Leaf):
+        if isinstance(found, PrivateRows | MeasuredSelect):
             return None
         known = self.tables.known(found)
         wrong = columns is not None and len(known.traits) != columns

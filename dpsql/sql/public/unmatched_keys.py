@@ -14,7 +14,7 @@ from dpsql.sql.cells.evaluate import Evaluator, domain_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnmetKeys:
+class UnmatchedKeys:
     """Public rows, and conditions on declared values as SQL over ``v`` and the rows' columns.
 
     ``kept`` says which rows are looked at, ``alone`` what must hold of each of them besides.

@@ -16,9 +16,9 @@ from dpsql.records import dataclass
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.functions import has
 from dpsql.sql.relations import (
-    Element,
     Field,
-    Leaf,
+    FromElement,
+    MeasuredSelect,
     PrivateRows,
     PublicRows,
     PublicTable,
@@ -44,7 +44,7 @@ class ListedColumns:
 
 
 def sources_of(
-    found: Sequence[tuple[Element, Relation]], public: PublicRows, locate: Locate
+    found: Sequence[tuple[FromElement, Relation]], public: PublicRows, locate: Locate
 ) -> list[ListedColumns]:
     """The columns of what stands in FROM, each by its alias, in their order."""
     sources: list[ListedColumns] = []
@@ -54,7 +54,7 @@ def sources_of(
             names = [(each.name, each.hidden) for each in relation.fields]
         elif isinstance(relation, PublicTable):
             names = [(name, False) for name in public(relation.table)]
-        elif isinstance(relation, Leaf):
+        elif isinstance(relation, MeasuredSelect):
             names = [(name, False) for name in relation.names]
         else:
             names = [(trait.name, False) for trait in relation.traits]

@@ -14,7 +14,14 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.sql.names import find_alias
-from dpsql.sql.relations import Element, Leaf, PrivateRows, PublicRows, PublicTable, Relation
+from dpsql.sql.relations import (
+    FromElement,
+    MeasuredSelect,
+    PrivateRows,
+    PublicRows,
+    PublicTable,
+    Relation,
+)
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import Locate, over_parts
 
@@ -58,7 +65,7 @@ def named_items(select: exp.Select) -> set[str]:
     return aliases & {name for part in parts for name in _named(part)}
 
 
-def columns_of(found: Iterable[tuple[Element, Relation]], public: PublicRows) -> set[str]:
+def columns_of(found: Iterable[tuple[FromElement, Relation]], public: PublicRows) -> set[str]:
     """The case-folded names of the columns of what stands in FROM."""
     names: list[str] = []
     for element, relation in found:
@@ -68,7 +75,7 @@ def columns_of(found: Iterable[tuple[Element, Relation]], public: PublicRows) ->
             names += [field.name for field in relation.fields]
         elif isinstance(relation, PublicTable):
             names += public(relation.table)
-        elif isinstance(relation, Leaf):
+        elif isinstance(relation, MeasuredSelect):
             names += relation.names
         else:
             names += [trait.name for trait in relation.traits]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.errors import printable
-from dpsql.sql.relations import Element, Join, PublicRows, Relation, read_from
+from dpsql.sql.relations import FromElement, Join, PublicRows, Relation, read_from
 from dpsql.sql.rewrites.lateral_aliases import columns_of
 from dpsql.sql.shell.language import Locate, refuse
 
@@ -25,7 +25,7 @@ def read_sources(
     relation_of: Callable[[exp.Expr], Relation],
     public: PublicRows,
     locate: Locate,
-) -> tuple[list[tuple[Element, Relation]], list[str]]:
+) -> tuple[list[tuple[FromElement, Relation]], list[str]]:
     """The elements of FROM with what they stand for, and notes on NATURAL JOIN for who asks.
 
     NATURAL JOIN is written out in place.

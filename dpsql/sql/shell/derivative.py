@@ -19,7 +19,7 @@ from typing import TypeVar
 from sqlglot import exp
 
 from dpsql.records import dataclass, field
-from dpsql.sql.cells.column_mentions import Below
+from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.functions import INTEGER_TYPES, REAL_TYPES, find, has
 
 T = TypeVar("T", bound=Hashable)
@@ -69,7 +69,7 @@ def guard(node: exp.Expr) -> exp.Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class CovarianceTerms:
     """The covariances that standard errors are written over.
 
     ``pairs`` (i, j) of aggregates, i <= j, have a column ``c{i}_{j}`` each. Of the ``groups``, in
@@ -81,7 +81,9 @@ class Needed:
     groups: dict[tuple[int, ...], int] = field(default_factory=dict)
 
 
-def stddev_sql(tree: exp.Expr, needed: Needed, unknown: Collection[int] = ()) -> str | None:
+def stddev_sql(
+    tree: exp.Expr, needed: CovarianceTerms, unknown: Collection[int] = ()
+) -> str | None:
     """Return SQL for the standard error of ``tree``; note the covariances it needs.
 
     ``tree`` is over columns ``a{j}`` (aggregates) and ``k{i}`` (keys). ``None`` when the error is
@@ -201,7 +203,7 @@ def smooth_gradient(tree: exp.Expr, leaf: Callable[[exp.Column], dict[T, str]]) 
     return _chained(tree, below)
 
 
-def gradient(tree: exp.Expr, below: Below | None = None) -> Gradient:
+def gradient(tree: exp.Expr, below: MentionCache | None = None) -> Gradient:
     """Return the partial derivatives by aggregate, as SQL texts; absent means zero.
 
     >>> from sqlglot import parse_one
@@ -214,7 +216,7 @@ def gradient(tree: exp.Expr, below: Below | None = None) -> Gradient:
     """
     if isinstance(tree, exp.Column):
         return {int(tree.name[1:]): "1"} if tree.name.startswith("a") else {}
-    below = below or Below()
+    below = below or MentionCache()
     within = partial(gradient, below=below)
     if not any(name.startswith("a") for _, name in below.of(tree).columns):
         return {}

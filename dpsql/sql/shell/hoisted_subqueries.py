@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError
 from dpsql.sql.names import Names
-from dpsql.sql.relations import Known
+from dpsql.sql.relations import ShellTable
 from dpsql.sql.shell.expressions import sql_of, written
 from dpsql.sql.shell.language import Locate
 from dpsql.sql.shell.whole_numbers import marked
@@ -19,7 +19,7 @@ MAX_LEFT = 5_000
 HINT = "joins, WHERE, GROUP BY, windows, HAVING, ORDER BY and LIMIT work over aggregated results"
 
 
-class Hoisted:
+class HoistedSubqueries:
     """The sub-queries of one SELECT as columns ``h_...`` of tables of one row, joined to all rows.
 
     ``texts`` are their SQL by name, ``scalars`` the tables of those that are values, ``public``
@@ -27,17 +27,17 @@ class Hoisted:
     """
 
     def __init__(
-        self, query: Callable[[exp.Expr, Names], Known], names: Names, private: bool
+        self, query: Callable[[exp.Expr, Names], ShellTable], names: Names, private: bool
     ) -> None:
         self.query = query
         self.names = names
         self.private = private
         self.texts: dict[str, str] = {}
-        self.scalars: dict[str, Known] = {}
+        self.scalars: dict[str, ShellTable] = {}
         self.public: set[str] = set()
         self.listed = 0
 
-    def table(self, query: exp.Expr) -> Known:
+    def table(self, query: exp.Expr) -> ShellTable:
         """The table of a sub-query."""
         found = self.query(query, self.names)
         self.private = self.private or found.private
@@ -70,7 +70,7 @@ class Hoisted:
         table = self.scalars.get(name)
         return [] if table is None else [f"{name}_{each}" for each in table.traces()]
 
-    def add(self, name: str, sql: str, table: Known) -> exp.Column:
+    def add(self, name: str, sql: str, table: ShellTable) -> exp.Column:
         if not table.private:
             self.public.add(name)
         self.texts[name] = sql.format(name)

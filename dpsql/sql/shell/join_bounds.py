@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpsql.records import dataclass
-from dpsql.sql.relations import Known
+from dpsql.sql.relations import ShellTable
 
 ColumnPlace = tuple[int, int]
 """A column of a table in FROM: the number of the table, and its own."""
@@ -22,7 +22,7 @@ LARGEST = 1 << 62
 _NONE: Places = frozenset()
 
 
-def most_of(table: Known, known: frozenset[int], wanted: frozenset[int] | None = None) -> int:
+def most_of(table: ShellTable, known: frozenset[int], wanted: frozenset[int] | None = None) -> int:
     """At most how many rows of a table agree on the columns ``known``.
 
     Of columns ``wanted`` how many combinations these rows have.
@@ -57,7 +57,7 @@ class JoinBound:
     those of the tables before them, as in LEFT JOIN.
     """
 
-    tables: tuple[Known, ...]
+    tables: tuple[ShellTable, ...]
     tells: tuple[tuple[ColumnPlace, ColumnPlace], ...] = ()
     fixed: Places = _NONE
     optional: frozenset[int] = frozenset()

@@ -20,7 +20,7 @@ from dpsql.errors import ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.bind import CLAUSES
 from dpsql.sql.query import Output, Tail, filtered
-from dpsql.sql.relations import Known
+from dpsql.sql.relations import ShellTable
 from dpsql.sql.rewrites.star_items import of_star
 from dpsql.sql.shell.expressions import Expressions, name_of, total
 from dpsql.sql.shell.over_groups import GroupExpressions
@@ -57,7 +57,7 @@ class Layers:
         self.distinct = bool(rows.select.args.get("distinct"))
         self.ranks_absent = False
 
-    def build(self, name: str) -> tuple[str, Known]:
+    def build(self, name: str) -> tuple[str, ShellTable]:
         """The SQL of the SELECT as a table called ``name``.
 
         Raises: ProgrammingError or NotSupportedError with a caret and a hint.
@@ -105,7 +105,7 @@ class Layers:
         private = self.hoisted.private
         listed = partial(self.listed, items, source)
         facts = (private, unique, self.chosen, selects, listed, agreeing)
-        return body, Known(name, traits, rows, *facts)
+        return body, ShellTable(name, traits, rows, *facts)
 
     def most(self, keys: Sequence[int], source: From) -> int:
         """At most how many groups one grouping set has."""

@@ -16,10 +16,10 @@ from dpsql.sql.dialects.report_format import REPORT
 from dpsql.sql.groups.keys import UNCERTAINTY, Keys
 from dpsql.sql.measures.aggregates import Aggregates
 from dpsql.sql.names import find_alias
-from dpsql.sql.query import Number, Output, Running, Shell
+from dpsql.sql.query import Number, Output, RunningSum, Shell
 from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.scope import Scope
-from dpsql.sql.shell.derivative import Needed, guard, slopes_of, stddev_sql
+from dpsql.sql.shell.derivative import CovarianceTerms, guard, slopes_of, stddev_sql
 from dpsql.sql.shell.expressions import (
     Expressions,
     is_all,
@@ -41,7 +41,7 @@ STEADY = "steady"
 """Marks what is part of an expression over a key that was checked as a whole."""
 
 
-class NotRunning(Exception):
+class NoRunningSum(Exception):
     """A window that is not a sum over measured groups; the shell evaluates it."""
 
 
@@ -59,7 +59,7 @@ class CellExpressions(Expressions):
         self.scope = scope
         self.keys = keys
         self.aggregates = aggregates
-        self.needed = Needed()
+        self.needed = CovarianceTerms()
 
     def shell(self) -> Shell:
         """The shell of all clauses; every column must be a key, an aggregate or an alias."""
@@ -134,7 +134,7 @@ class CellExpressions(Expressions):
             check_node(node, self.locate)
         try:
             found = self.aggregates.replace(node, self.running)
-        except NotRunning:
+        except NoRunningSum:
             found = None
         if found is not None:
             return found
@@ -206,34 +206,34 @@ class CellExpressions(Expressions):
         """True if what windows are over are groups, not rows."""
         return self.select.args.get("group") is not None or has_aggregates(self.select)
 
-    def running(self, node: exp.Window) -> Running:
+    def running(self, node: exp.Window) -> RunningSum:
         """A window of SUM over COUNT or SUM as a sum over groups that are measured as such.
 
-        Raises: NotRunning.
+        Raises: NoRunningSum.
         """
         having, frame = self.select.args.get("having"), read_frame(node)
         if len(self.keys.sets) > 1 or having is not None or frame is None:
-            raise NotRunning
+            raise NoRunningSum
         if any(joined.listed for joined in self.scope.joined):
-            raise NotRunning
+            raise NoRunningSum
         kept = [self.key_of(part) for part in node.args.get("partition_by") or []]
         order = node.args.get("order")
         ordered = order.expressions if order is not None else []
         place = self.key_of(ordered[0].this) if len(ordered) == 1 else None
         if None in kept or len(ordered) > 1 or (ordered and place is None):
-            raise NotRunning
+            raise NoRunningSum
         if any(each.args.get("nulls_first") for each in ordered):
-            raise NotRunning
+            raise NoRunningSum
         partition = frozenset(k for k in kept if k is not None)
         rest = set(range(len(self.keys.found))) - partition - {place}
         if (frame.by_rows and rest) or any(key.ranges for key in self.keys.found):
-            raise NotRunning
+            raise NoRunningSum
         if place is None and (frame.by_rows or frame.is_measured_off):
-            raise NotRunning
+            raise NoRunningSum
         if frame.is_measured_off and not self.is_number(ordered[0].this):
-            raise NotRunning
+            raise NoRunningSum
         descending = bool(ordered and ordered[0].args.get("desc"))
-        return Running(place, descending, partition, frame)
+        return RunningSum(place, descending, partition, frame)
 
     def is_number(self, node: exp.Expr) -> bool:
         """True if the key of a window is an integer to SQL."""

@@ -16,12 +16,12 @@ from dpsql.sql.dialects.json_fields import field_of
 from dpsql.sql.dialects.report_format import REPORT
 from dpsql.sql.names import Names
 from dpsql.sql.query import Number
-from dpsql.sql.relations import Element, Field, Known
+from dpsql.sql.relations import Field, FromElement, ShellTable
 from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import is_of_existence
 from dpsql.sql.shell.derivative import NoDerivative, slopes_of
 from dpsql.sql.shell.expressions import Expressions, sql_of, written
-from dpsql.sql.shell.hoisted_subqueries import Hoisted, refuse
+from dpsql.sql.shell.hoisted_subqueries import HoistedSubqueries, refuse
 from dpsql.sql.shell.language import Locate, check_node
 from dpsql.sql.shell.whole_numbers import marked, settled
 
@@ -35,11 +35,11 @@ NUMBERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLO
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class FromTable:
     """One element of FROM, and the table of the shell that it stands for."""
 
-    element: Element
-    table: Known
+    element: FromElement
+    table: ShellTable
 
     def fields(self, number: int) -> list[Field]:
         """Its columns as those of table ``number`` of FROM."""
@@ -61,15 +61,17 @@ class TableExpressions(Expressions):
     def __init__(
         self,
         select: exp.Select,
-        sources: Sequence[Placed],
+        sources: Sequence[FromTable],
         locate: Locate,
-        query: Callable[[exp.Expr, Names], Known],
+        query: Callable[[exp.Expr, Names], ShellTable],
         around: Names | None,
     ) -> None:
         super().__init__(select, locate)
         self.sources = sources
         self.names = Names(locate, parent=around)
-        self.hoisted = Hoisted(query, self.names, any(each.table.private for each in sources))
+        self.hoisted = HoistedSubqueries(
+            query, self.names, any(each.table.private for each in sources)
+        )
         self.chosen = any(each.table.chosen for each in sources)
         self.grouped = bool(select.args.get("group")) or has_aggregates(select)
 

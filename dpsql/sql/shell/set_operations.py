@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
-from dpsql.sql.relations import Known, Trait
+from dpsql.sql.relations import ShellColumn, ShellTable
 from dpsql.sql.shell.language import Locate
 
 _KEPT: dict[type[exp.Expr], str] = {
@@ -27,8 +27,8 @@ _Pairs = Sequence[tuple[int | None, int | None]]
 
 
 def set_operation(
-    node: exp.SetOperation, name: str, left: Known, right: Known, locate: Locate
-) -> tuple[str, Known]:
+    node: exp.SetOperation, name: str, left: ShellTable, right: ShellTable, locate: Locate
+) -> tuple[str, ShellTable]:
     """The SQL of a set operation as a table called ``name``.
 
     Raises: NotSupportedError or ProgrammingError (E_SET_OP).
@@ -65,7 +65,7 @@ def set_operation(
         )
     text = f"SELECT {kept}, row_number() OVER (ORDER BY b, i) AS i FROM ({text})"
     traits = tuple(
-        Trait(
+        ShellColumn(
             (b if pair[0] is None else a).name,
             "",
             a.noisy or b.noisy,
@@ -78,11 +78,11 @@ def set_operation(
     unique = () if every else (frozenset(range(len(traits))),)
     private = left.private or right.private
     chosen = left.chosen or right.chosen or (private and not (every and is_union))
-    found = Known(name, traits, rows, private, unique, chosen)
+    found = ShellTable(name, traits, rows, private, unique, chosen)
     return f"{name} AS MATERIALIZED ({text})", found
 
 
-def _paired(node: exp.SetOperation, left: Known, right: Known, locate: Locate) -> _Pairs:
+def _paired(node: exp.SetOperation, left: ShellTable, right: ShellTable, locate: Locate) -> _Pairs:
     """Positions of each column of a set operation on both sides."""
     word, by_name = node.key.upper(), bool(node.args.get("by_name"))
     known = {*_AROUND, "by_name"} if isinstance(node, exp.Union) else _AROUND
@@ -107,7 +107,7 @@ def _paired(node: exp.SetOperation, left: Known, right: Known, locate: Locate) -
     return [(index, index) for index in range(len(left.traits))]
 
 
-def _by_name(node: exp.SetOperation, left: Known, right: Known, locate: Locate) -> _Pairs:
+def _by_name(node: exp.SetOperation, left: ShellTable, right: ShellTable, locate: Locate) -> _Pairs:
     """The columns of the left, each beside that of its name, and those that only the right has."""
     places: list[dict[str, int]] = []
     for side in (left, right):
@@ -126,16 +126,16 @@ def _by_name(node: exp.SetOperation, left: Known, right: Known, locate: Locate) 
     return [(places[0].get(each), places[1].get(each)) for each in names]
 
 
-def _value(trait: Trait, column: int | None, is_exact: bool) -> str:
+def _value(trait: ShellColumn, column: int | None, is_exact: bool) -> str:
     if column is None:
         return "NULL"
     return f"c{column}" if is_exact or not trait.is_estimate else f"round(c{column})"
 
 
-def _trait(side: Known, column: int | None) -> Trait:
-    return Trait("", "") if column is None else side.traits[column]
+def _trait(side: ShellTable, column: int | None) -> ShellColumn:
+    return ShellColumn("", "") if column is None else side.traits[column]
 
 
-def _unknown(left: Trait, right: Trait) -> bool:
+def _unknown(left: ShellColumn, right: ShellColumn) -> bool:
     """True if one side is noisy without a known error."""
     return any(each.noisy and not each.error for each in (left, right))

@@ -13,17 +13,17 @@ from dpsql.records import replace
 from dpsql.sql.cells.combinations import Given
 from dpsql.sql.compiled import Select, cell_kinds
 from dpsql.sql.products import MAX_RESULT_CELLS, Compiler
-from dpsql.sql.query import Influence, Output, Outside, PublicCells
+from dpsql.sql.query import Influence, OuterSql, Output, PublicCells
 from dpsql.sql.relations import (
-    Element,
-    Known,
-    Leaf,
+    ColumnDerivative,
+    FromElement,
+    MeasuredSelect,
     PrivateRows,
     PublicRows,
     PublicTable,
     Relation,
-    Slope,
-    Trait,
+    ShellColumn,
+    ShellTable,
     as_literal,
     renamed,
     renamed_fields,
@@ -52,7 +52,7 @@ class Tables:
         self.compiler = compiler
         self.public = public
         self.locate = locate
-        self.queries: list[tuple[Leaf, Known]] = []
+        self.queries: list[tuple[MeasuredSelect, ShellTable]] = []
         self.selects: list[Select] = []
         self.texts: list[str] = []
         self.untyped: list[str] = []
@@ -79,17 +79,17 @@ class Tables:
             raise ProgrammingError("E_TOO_COMPLEX", f"over {MAX_TABLES} sub-queries", hint=hint)
         return f"r{self.count}"
 
-    def known(self, found: Relation) -> Known:
+    def known(self, found: Relation) -> ShellTable:
         """A relation as a table of the shell; measured if it is a SELECT over private rows."""
-        if isinstance(found, Known):
+        if isinstance(found, ShellTable):
             return found
-        if isinstance(found, Leaf):
+        if isinstance(found, MeasuredSelect):
             return self.measured(found)
         if isinstance(found, PublicTable):
             return self.public_table(found)
         refuse_rows(found.source, self.locate)
 
-    def measured(self, leaf: Leaf) -> Known:
+    def measured(self, leaf: MeasuredSelect) -> ShellTable:
         for other, known in self.queries:
             if other.query == leaf.query:
                 return known
@@ -118,7 +118,7 @@ class Tables:
         if [name_of(item) for item in leaf.node.expressions] == [t.name for t in traits]:
             unique += ranked(leaf.node)
         listed = partial(_listed, select)
-        known = Known(name, traits, rows, True, unique, chosen, (number,), listed)
+        known = ShellTable(name, traits, rows, True, unique, chosen, (number,), listed)
         self.queries.append((leaf, known))
         self.selects.append(select)
         if sum(each.rows * len(each.query.shell.outputs) for each in self.selects) > (
@@ -138,10 +138,10 @@ class Tables:
         self.kinds[name] |= dict.fromkeys(known.slope_names(), "DOUBLE")
         return known
 
-    def public_table(self, found: PublicTable) -> Known:
+    def public_table(self, found: PublicTable) -> ShellTable:
         name = f"p_{list(self.compiler.catalog.tables).index(found.table.name.casefold())}"
         columns = self.public(found.table)
-        traits = tuple(Trait(column, kind) for column, (kind, _) in columns.items())
+        traits = tuple(ShellColumn(column, kind) for column, (kind, _) in columns.items())
         count = len(next(iter(columns.values()))[1]) if columns else 0
         if name not in self.cells:
             filled = {f"c{k}": each for k, each in enumerate(columns.values())}
@@ -150,7 +150,7 @@ class Tables:
             self.kinds[name] = {column: kind for column, (kind, _) in filled.items()}
         unique = keys_among([values for _, values in columns.values()])
         listed = {k: values for k, (_, values) in enumerate(columns.values())}
-        return Known(name, traits, count, False, unique, listed=lambda: listed)
+        return ShellTable(name, traits, count, False, unique, listed=lambda: listed)
 
     def aliased(self, found: Relation, alias: exp.Expr | None) -> Relation:
         """Rename columns after ``name(a, b)``."""
@@ -164,32 +164,34 @@ class Tables:
         traits = tuple(replace(t, name=n) for n, t in zip(names, known.traits, strict=True))
         return replace(known, traits=traits)
 
-    def keys(self, element: Element, relation: Relation) -> Given | None:
+    def keys(self, element: FromElement, relation: Relation) -> Given | None:
         """The columns of public rows in FROM by case-folded name; None for what is private."""
-        if isinstance(relation, PrivateRows | Leaf):
+        if isinstance(relation, PrivateRows | MeasuredSelect):
             return None
         relation = self.aliased(relation, element.node.args.get("alias"))
         if isinstance(relation, PublicTable):
             return {name.casefold(): each for name, each in self.public(relation.table).items()}
-        if not isinstance(relation, Known) or relation.private:
+        if not isinstance(relation, ShellTable) or relation.private:
             return None
         rows, traits = self.rows_of(relation), relation.traits
         return {t.name.casefold(): (t.kind, [row[k] for row in rows]) for k, t in enumerate(traits)}
 
     def beside(
-        self, known: Known, columns: Sequence[tuple[str, list[Any]]], node: exp.Expr
-    ) -> Known:
+        self, known: ShellTable, columns: Sequence[tuple[str, list[Any]]], node: exp.Expr
+    ) -> ShellTable:
         """A table of the shell with more rows, which are public."""
         name, count = self.fresh(), len(columns[0][1])
         filled = {f"c{k}": each for k, each in enumerate(columns)}
         self.cells[name] = PublicCells(name, {**filled, "i": ("BIGINT", range(count))})
         self.kinds[name] = {c: kind for c, (kind, _) in self.cells[name].columns.items()}
-        traits = tuple(Trait(t.name, k) for t, (k, _) in zip(known.traits, columns, strict=True))
-        rows, both = Known(name, traits, count, False), exp.Union(distinct=False)
+        traits = tuple(
+            ShellColumn(t.name, k) for t, (k, _) in zip(known.traits, columns, strict=True)
+        )
+        rows, both = ShellTable(name, traits, count, False), exp.Union(distinct=False)
         text, found = set_operation(both, self.fresh(), known, rows, self.locate)
         return self.add(text, found, node)
 
-    def values(self, node: exp.Values) -> Known:
+    def values(self, node: exp.Values) -> ShellTable:
         """A VALUES list as a table of the shell."""
         rows = rows_of(node)
         width = len(rows[0])
@@ -209,10 +211,10 @@ class Tables:
         name = self.fresh()
         text = f"{name} AS MATERIALIZED (SELECT * FROM (VALUES {lines}) AS v({columns}, i))"
         names = renamed([f"col{k}" for k in range(width)], node.args.get("alias"), self.locate)
-        traits = [Trait(each, "") for each in names]
-        return self.add(text, Known(name, tuple(traits), len(rows), False), node)
+        traits = [ShellColumn(each, "") for each in names]
+        return self.add(text, ShellTable(name, tuple(traits), len(rows), False), node)
 
-    def add(self, text: str, known: Known, node: exp.Expr) -> Known:
+    def add(self, text: str, known: ShellTable, node: exp.Expr) -> ShellTable:
         """A table of the shell by its SQL: rehearsed without rows, so that it is refused here.
 
         Those that it is made of are tables without rows by then, and are not bound again; but for
@@ -234,12 +236,12 @@ class Tables:
         traits = tuple(replace(t, kind=k) for t, k in zip(known.traits, kinds, strict=False))
         return replace(known, traits=traits)
 
-    def text(self, known: Known) -> str:
+    def text(self, known: ShellTable) -> str:
         """The SQL of a table of the shell, in the order of its rows."""
         items = f"WITH {', '.join(self.texts)} " if self.texts else ""
         return f"{items}SELECT {', '.join(_columns(known))} FROM {known.name} ORDER BY i"
 
-    def rows_of(self, known: Known) -> list[tuple[Any, ...]]:
+    def rows_of(self, known: ShellTable) -> list[tuple[Any, ...]]:
         """The rows of a table that is made of public rows alone."""
         sealed = self.compiler.evaluator.sealed
         for name, kinds in self.kinds.items():
@@ -247,7 +249,7 @@ class Tables:
             sealed.fill(name, filled or {column: (kind, ()) for column, kind in kinds.items()})
         return sealed.run(self.text(known))
 
-    def literals(self, known: Known, query: exp.Expr) -> list[exp.Expr]:
+    def literals(self, known: ShellTable, query: exp.Expr) -> list[exp.Expr]:
         """The first column of a table of public rows alone, as literals that IN lists.
 
         Raises: ProgrammingError (E_TOO_LARGE).
@@ -263,7 +265,7 @@ class Tables:
         values = [as_literal(row[0]) for row in rows]
         return [value for value in values if value is not None]
 
-    def outside(self, known: Known) -> Outside:
+    def outside(self, known: ShellTable) -> OuterSql:
         """The outer shell of the whole statement."""
         repeats = _repeats(known)
         known = _told(known)
@@ -284,7 +286,7 @@ class Tables:
             )
             for index, trait in enumerate(known.traits)
         )
-        return Outside(
+        return OuterSql(
             self.text(known),
             tuple(trait.name for trait in known.traits),
             tuple(trait.noisy for trait in known.traits),
@@ -297,13 +299,13 @@ class Tables:
         )
 
 
-def _columns(known: Known) -> list[str]:
+def _columns(known: ShellTable) -> list[str]:
     """The columns of a table of the shell: values, errors, slopes and the cells they are of."""
     errors = [f"e{index}" for index, trait in enumerate(known.traits) if trait.error]
     return [*(f"c{index}" for index in range(len(known.traits))), *errors, *known.traces()]
 
 
-def _repeats(known: Known) -> frozenset[tuple[int, int]] | None:
+def _repeats(known: ShellTable) -> frozenset[tuple[int, int]] | None:
     """The aggregates that are columns of their own; None where rows are chosen, as by HAVING."""
     if any(trait.error and not trait.slopes for trait in known.traits):
         return None
@@ -311,26 +313,28 @@ def _repeats(known: Known) -> frozenset[tuple[int, int]] | None:
     return frozenset((known.origins[each.origin], each.aggregate) for each in single if each.one)
 
 
-def _told(known: Known) -> Known:
+def _told(known: ShellTable) -> ShellTable:
     """A table whose slopes are only those that standard errors are still to be computed from."""
     traits = tuple(replace(t, slopes=()) if t.error else t for t in known.traits)
     origins = known.origins if any(trait.slopes for trait in traits) else ()
     return replace(known, traits=traits, origins=origins)
 
 
-def traits_of(outputs: Sequence[Output], origins: Sequence[tuple[str, int]]) -> tuple[Trait, ...]:
+def traits_of(
+    outputs: Sequence[Output], origins: Sequence[tuple[str, int]]
+) -> tuple[ShellColumn, ...]:
     """Result columns as those of a table, of types that are not known yet.
 
     ``origins`` are the columns that number the cells that slopes are of, each with its select.
     """
     return tuple(
-        Trait(
+        ShellColumn(
             each.name,
             "",
             each.noisy,
             each.stddev is not None,
             tuple(
-                Slope(origins.index(number[:2]), number[2], sql == "1")
+                ColumnDerivative(origins.index(number[:2]), number[2], sql == "1")
                 for number, sql in each.slopes
             ),
             each.whole,

@@ -16,7 +16,7 @@ from dpsql.records import dataclass, field
 from dpsql.sql.functions import SETS
 from dpsql.sql.groups.key_sets import has_sets, keys_of
 from dpsql.sql.names import find_alias, written_key
-from dpsql.sql.relations import Element
+from dpsql.sql.relations import FromElement
 from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import (
     all_of,
@@ -29,7 +29,7 @@ from dpsql.sql.rewrites.tree_parts import (
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import split_test
 from dpsql.sql.subqueries.optional_terms import OptionalTerms
-from dpsql.sql.subqueries.rows_and_answers import RowsAndAnswers, Unlike, choosing, outwards
+from dpsql.sql.subqueries.rows_and_answers import NotExpressible, RowsAndAnswers, choosing, outwards
 from dpsql.sql.subqueries.running_totals import ROWS, Comparison
 
 UNKNOWN = ("windows", "laterals", "pivots", "sample")
@@ -74,14 +74,14 @@ def _written(select: exp.Select, binder: SubqueryBinder) -> exp.Select | None:
         if sides is None:
             return None
         compared = Comparison.of(sides)
-        written = None if compared is None else Beside(sides, select, compared).written()
-        return Beside(sides, select).written() if written is None else written
-    except (Unlike, ProgrammingError):
+        written = None if compared is None else EagerAggregation(sides, select, compared).written()
+        return EagerAggregation(sides, select).written() if written is None else written
+    except (NotExpressible, ProgrammingError):
         return None
 
 
 @dataclass(slots=True)
-class Beside:
+class EagerAggregation:
     """Writes one SELECT over rows and answers; ``carried`` and ``sums`` are asked of the rows.
 
     ``compared`` is the condition that running totals meet. It is ``single`` where a group of rows
@@ -101,12 +101,12 @@ class Beside:
     def written(self) -> exp.Select | None:
         """The SELECT outside; None where running totals do not have all that is asked for.
 
-        Raises: Unlike.
+        Raises: NotExpressible.
         """
         self.groups = [self.key(node) for node in self.keys()]
         left = [test for tests in self.sides.on.values() for test in tests]
         if any(self.sides.asks(node) for node in self.groups):
-            raise Unlike
+            raise NotExpressible
         for test in (*self.outer, *left, *self.asked):
             self.test(test)
         for node in self.groups:
@@ -135,7 +135,7 @@ class Beside:
         if group.args.get("all"):
             return [i.unalias() for i in self.select.expressions if not has_aggregates(i)]
         if any(value for name, value in group.args.items() if name != "expressions"):
-            raise Unlike
+            raise NotExpressible
         return list(dict.fromkeys(key for each in group.expressions for key in keys_of(each)))
 
     def key(self, node: exp.Expr) -> exp.Expr:
@@ -201,7 +201,7 @@ class Beside:
             out.set("where", exp.Where(this=all_of(tests)))
         return out
 
-    def joined(self, each: Element) -> exp.Join:
+    def joined(self, each: FromElement) -> exp.Join:
         """An answer beside the counted rows, by what compares it with them and those before."""
         node = each.node.copy()
         if each.alias in self.sides.on:
@@ -268,7 +268,7 @@ class Beside:
         if self.sides.is_of_rows(node) and not self.is_of_keys(node):
             is_part = not isinstance(node.parent, exp.Alias | exp.Select | exp.Group | exp.Ordered)
             if isinstance(node, exp.Column) and is_part and self.sides.is_coarse(node):
-                raise Unlike
+                raise NotExpressible
             return _of_rows(f"k{self.place(node)}")
         return self.inside(node)
 
@@ -326,7 +326,7 @@ class Beside:
         called = node.this if isinstance(node, exp.Filter) else node
         inner = called.this
         if isinstance(inner, exp.Distinct):
-            raise Unlike
+            raise NotExpressible
         if isinstance(called, exp.Count | exp.CountIf):
             total = self.total(node)
             zero = exp.Literal.number(0)
@@ -335,7 +335,7 @@ class Beside:
             return self.total(node)
         if isinstance(called, exp.Avg):
             return divided(*(self.total(another(node, kind)) for kind in (exp.Sum, exp.Count)))
-        raise Unlike
+        raise NotExpressible
 
     def total(self, node: exp.Expr) -> exp.Expr:
         """A sum of the rows as one of counted rows."""
@@ -359,14 +359,14 @@ class Beside:
                 called.set("this", value.copy())
                 return self.filtered(called, exp.and_(*tests))
         if isinstance(node, exp.Filter | exp.WithinGroup) or isinstance(inner, exp.Distinct):
-            raise Unlike
+            raise NotExpressible
         if not isinstance(inner, exp.Expr) or self.sides.parts(inner, exp.AggFunc):
-            raise Unlike
+            raise NotExpressible
         if isinstance(node, exp.Sum):
             weighted = self.weighted(inner)
             return weighted if self.single else exp.Sum(this=weighted)
         if not self.sides.is_plain(inner) or not isinstance(node, _ONE_VALUE):
-            raise Unlike
+            raise NotExpressible
         if self.single:
             return exp.paren(self.over(inner))
         counted = self.counted_as(count_rows())
@@ -384,9 +384,9 @@ class Beside:
             sides = (another(called, kind) for kind in (exp.Sum, exp.Count))
             return divided(*(self.filtered(each, test) for each in sides))
         if self.sides.mentions(called) or not isinstance(called, exp.Count | exp.Sum):
-            raise Unlike
+            raise NotExpressible
         if isinstance(called.this, exp.Distinct):
-            raise Unlike
+            raise NotExpressible
         shown = exp.If(this=self.over(test), true=self.counted_as(called))
         total = exp.Case(ifs=[shown]) if self.single else exp.Sum(this=exp.Case(ifs=[shown]))
         if isinstance(called, exp.Count):
@@ -432,7 +432,7 @@ class Beside:
             return exp.Mul(
                 this=exp.paren(self.over(node)), expression=self.counted_as(count_rows())
             )
-        raise Unlike
+        raise NotExpressible
 
     def of_terms(self, terms: OptionalTerms) -> exp.Expr:
         """The sum over the rows of which no term is NULL."""

@@ -32,7 +32,7 @@ from dpsql.relation.unit_local import (
     scanned,
 )
 from dpsql.sql.cells.cell_tests import as_test
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, Relation, column_of, read_from
 from dpsql.sql.scope import conjuncts
@@ -75,7 +75,7 @@ class SemiJoins:
     ``relation`` says what a query stands for, ``names`` what is in the FROM of one.
     """
 
-    flat: Flat
+    flat: FlatFrom
     statement: Statement
     compiler: Compiler
     relation: Callable[[exp.Expr], Relation]

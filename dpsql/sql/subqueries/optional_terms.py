@@ -8,7 +8,7 @@ from functools import reduce
 from sqlglot import exp
 
 from dpsql.records import dataclass
-from dpsql.sql.subqueries.rows_and_answers import RowsAndAnswers, Unlike
+from dpsql.sql.subqueries.rows_and_answers import NotExpressible, RowsAndAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class OptionalTerms:
     def read(cls, node: exp.Expr, sides: RowsAndAnswers) -> OptionalTerms | None:
         """Tell the terms of a sum apart; None where none of those about rows may be NULL.
 
-        Raises: Unlike, where a term is about both.
+        Raises: NotExpressible, where a term is about both.
         """
         terms = list(_terms(node))
         plain = [term for term in terms if sides.is_plain(term)]
@@ -32,7 +32,7 @@ class OptionalTerms:
         if not optional:
             return None
         if any(map(sides.mentions, rows)):
-            raise Unlike
+            raise NotExpressible
         return cls(_sum(rows), _sum(optional), _sum(plain) if plain else None)
 
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpsql.sql.functions import SETS
 from dpsql.sql.groups.keys import UNCERTAINTY
-from dpsql.sql.inline import Flat, aliased
+from dpsql.sql.inline import FlatFrom, aliased
 from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.expressions import name_of
@@ -30,13 +30,13 @@ def needs_split(select: exp.Select) -> bool:
     return any(part.find(exp.Query) for part in parts if part is not None)
 
 
-def split(flat: Flat, select: exp.Select) -> tuple[exp.Select, exp.Select]:
+def split(flat: FlatFrom, select: exp.Select) -> tuple[exp.Select, exp.Select]:
     """The SELECT of keys and aggregates, named v0, v1, ..., and the one over its result."""
     return _Split(flat, select).parts()
 
 
 class _Split:
-    def __init__(self, flat: Flat, select: exp.Select) -> None:
+    def __init__(self, flat: FlatFrom, select: exp.Select) -> None:
         self.flat = flat
         self.select = select
         self.items = select.expressions

@@ -14,7 +14,7 @@ from dpsql.logical.facts import PlanFacts, unique_columns
 from dpsql.records import dataclass, field
 from dpsql.sql.functions import has
 from dpsql.sql.names import find_alias
-from dpsql.sql.relations import Element, Join, read_from
+from dpsql.sql.relations import FromElement, Join, read_from
 from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import set_where
 from dpsql.sql.scope import conjuncts
@@ -30,7 +30,7 @@ MOST_MOVES = 20
 _Part = TypeVar("_Part", bound=exp.Expr)
 
 
-class Unlike(Exception):
+class NotExpressible(Exception):
     """A SELECT that cannot be said over counted rows."""
 
 
@@ -48,8 +48,8 @@ class RowsAndAnswers:
     names: SubqueryNames
     facts: Mapping[str, PlanFacts]
     coarse: frozenset[ColumnId]
-    rows: list[Element]
-    answers: list[Element]
+    rows: list[FromElement]
+    answers: list[FromElement]
     inner: list[exp.Expr] = field(default_factory=list)
     outer: list[exp.Expr] = field(default_factory=list)
     on: dict[str, list[exp.Expr]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class RowsAndAnswers:
     def read(cls, select: exp.Select, binder: SubqueryBinder) -> RowsAndAnswers | None:
         """Tell rows from answers; None where there are not both, or it is not known.
 
-        Raises: Unlike; ProgrammingError where a name may stand for several columns.
+        Raises: NotExpressible; ProgrammingError where a name may stand for several columns.
         """
         names = binder.names(select)
         if names is None:
@@ -159,7 +159,7 @@ class RowsAndAnswers:
         if first.join is not None:
             self.sort_join(first, first.join)
         if any(e.join.on is not None and self.mentions(e.join.on) for e in others if e.join):
-            raise Unlike
+            raise NotExpressible
         for each in self.answers:
             if each.join is not None:
                 self.sort_join(each, each.join)
@@ -168,10 +168,10 @@ class RowsAndAnswers:
         for test in tests:
             (self.outer if self.mentions(test) else self.inner).append(test)
 
-    def sort_join(self, each: Element, join: Join) -> None:
+    def sort_join(self, each: FromElement, join: Join) -> None:
         """The conditions by which an answer is joined, or rows to answers before them."""
         if not join.is_plain or join.side not in ("", "LEFT"):
-            raise Unlike
+            raise NotExpressible
         tests = [] if join.on is None else conjuncts(join.on)
         for name in join.using:
             before = self.source(exp.column(name.copy()))
@@ -184,7 +184,7 @@ class RowsAndAnswers:
         elif each in self.answers:
             self.on[each.alias] = tests
         else:
-            raise Unlike
+            raise NotExpressible
 
     def owners(self, test: exp.Expr) -> list[int]:
         """The numbers of the answers that a condition compares."""
@@ -228,7 +228,7 @@ class RowsAndAnswers:
         same = (key for key in named if self.names.column(key) == number)
         return node if number is None else next(same, node)
 
-    def is_unique(self, each: Element) -> bool:
+    def is_unique(self, each: FromElement) -> bool:
         """True if all keys of an answer equal something of the rows."""
         if self.facts[each.alias].rows == 1:
             return True
@@ -293,7 +293,7 @@ def _asking(select: exp.Select, binder: SubqueryBinder) -> RowsAndAnswers | None
         return None
     try:
         sides = RowsAndAnswers.read(select, binder)
-    except (Unlike, ProgrammingError):
+    except (NotExpressible, ProgrammingError):
         return None
     return sides if sides is not None and any(map(sides.asks, sides.outer)) else None
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, nearest, printable
 from dpsql.records import dataclass, field
-from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
 from dpsql.sql.functions import names
 from dpsql.sql.shell.language import locate
 from dpsql.sql.text.lexemes import Fragment, Lexeme, blanked
@@ -55,7 +55,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
             example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
             raise _refused(fragment, clause, "the OPTIONS clause is malformed", example)
         end = words.index(")", start)
-        found.append(read_options(fragment, lexemes[start + 4 : end + 1], Taker.SELECT))
+        found.append(read_options(fragment, lexemes[start + 4 : end + 1], OptionPlace.SELECT))
         if found[-1] != found[0]:
             what = "the OPTIONS of one statement differ: they hold for all of it"
             hint = "give them once, or the same ones everywhere"
@@ -73,7 +73,9 @@ def _refuse_alone(fragment: Fragment, lexemes: Sequence[Lexeme], words: Sequence
         raise _refused(fragment, lexemes[alone[0] : alone[0] + 1], why, example)
 
 
-def read_options(fragment: Fragment, lexemes: Sequence[Lexeme], taker: Taker) -> dict[str, str]:
+def read_options(
+    fragment: Fragment, lexemes: Sequence[Lexeme], taker: OptionPlace
+) -> dict[str, str]:
     """Read name = value, ...) with its parenthesis: every name must be taken, and given once.
 
     Raises: ProgrammingError (E_PARSE, E_SETTING); NotSupportedError (E_SETTING); DataError

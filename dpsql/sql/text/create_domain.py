@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from dpsql.errors import printable
 from dpsql.records import dataclass
-from dpsql.settings.table import SETTINGS, Taker
+from dpsql.settings.table import SETTINGS, OptionPlace
 from dpsql.sql.text.clauses import read_options
 from dpsql.sql.text.lexemes import Fragment, Lexeme
 
@@ -63,7 +63,7 @@ def parse_search(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Search:
     if len(words) > len(form):
         if words[8:10] != ["options", "("] or words[-1] != ")":
             _refuse(fragment, lexemes, 8, what)
-        options = read_options(fragment, lexemes[10:], Taker.FIND)
+        options = read_options(fragment, lexemes[10:], OptionPlace.FIND)
         _check(fragment, lexemes[10:], options)
     names = (lexemes[2].name, lexemes[4].name, lexemes[6].name)
     given = tuple(options.items())

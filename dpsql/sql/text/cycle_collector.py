@@ -10,7 +10,7 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from dpsql.forks import fresh, in_child
-from dpsql.interrupts import Anywhere
+from dpsql.interrupts import AsyncInterrupts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def uncollected() -> Iterator[None]:
 
 
 def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
-    """Let another thread end a function at any bytecode: see ``Anywhere``.
+    """Let another thread end a function at any bytecode: see ``AsyncInterrupts``.
 
     No cycles are looked for meanwhile: the end would come to what others do when they are let go.
     """
@@ -45,7 +45,7 @@ def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
     @wraps(work)
     def ended(*given: P.args, **named: P.kwargs) -> T:
         with uncollected():
-            within = Anywhere()
+            within = AsyncInterrupts()
             try:
                 with within:
                     return work(*given, **named)

@@ -45,7 +45,7 @@ from dpsql.sql.text.lexemes import (
     split_statements,
 )
 from dpsql.sql.text.misspelled_words import refuse_statement
-from dpsql.sql.text.prepared_statements import KnownParts, TextParts, cut_up
+from dpsql.sql.text.prepared_statements import StatementParts, TextParts, cut_up
 from dpsql.sql.text.set_show import parse_set, parse_show
 from dpsql.sql.text.synthetic import parse_create, parse_materialize, refuse_change
 from dpsql.sql.text.token_rewrites import TooManyArgumentsError, parse_tokens
@@ -129,7 +129,7 @@ class Statement:
 
 
 @ended_anywhere
-def parse(fragment: Fragment, known: KnownParts | None = None) -> Statement:
+def parse(fragment: Fragment, known: StatementParts | None = None) -> Statement:
     """Recognise one statement; one of ``known`` parts is not parsed again.
 
     Raises: ProgrammingError (E_PARSE, E_CONTROL_CHAR, E_TOO_LARGE, E_TOO_COMPLEX, E_LITERAL,

@@ -60,7 +60,7 @@ def cut_up(text: str) -> TextParts | None:
     return TextParts((before, after), each) if len(each) <= MOST_TESTS else None
 
 
-class KnownParts:
+class StatementParts:
     """The parts of statements read in full: texts that were parsed, and what was bound of them."""
 
     def __init__(self) -> None:

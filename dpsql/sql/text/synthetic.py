@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, replace
-from dpsql.settings.table import SETTINGS, Taker, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
 from dpsql.sql.text.clauses import read_options
 from dpsql.sql.text.lexemes import Fragment, Lexeme, split_statements
 
@@ -75,7 +75,7 @@ def parse_create(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Creation:
             workload = _statements(fragment, start, lexemes[end].start)
         elif words[place] != "for" and not options:
             inner = lexemes[place + 2 : end + 1]
-            options = tuple(read_options(fragment, inner, Taker.CREATE).items())
+            options = tuple(read_options(fragment, inner, OptionPlace.CREATE).items())
             _check_words(fragment, inner, dict(options))
         else:
             _refuse(fragment, lexemes, place)
@@ -136,7 +136,7 @@ def _first_wrong(words: Sequence[str], form: Sequence[str | None]) -> int | None
 def _check_words(fragment: Fragment, lexemes: Sequence[Lexeme], options: dict[str, str]) -> None:
     """Refuse values of options that are none of the words known."""
     texts = [lexeme.text.lower() for lexeme in lexemes]
-    for name in [name for name in taken_by(Taker.CREATE) if name in options]:
+    for name in [name for name in taken_by(OptionPlace.CREATE) if name in options]:
         if SETTINGS[name].kind.known:
             found = lexemes[texts.index(name) + 2]
             SETTINGS[name].read(options[name], span=fragment.at(found), error=ProgrammingError)

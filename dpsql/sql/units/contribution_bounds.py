@@ -28,7 +28,7 @@ from dpsql.relation.unit_local import (
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.functions import SETS
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.text.parse import Statement
 from dpsql.sql.units.contribution_limits import GROUPS, ROWS, ContributionLimits
@@ -51,7 +51,7 @@ def groups_of(table: Table) -> int:
 
 
 def keep_groups(
-    flat: Flat,
+    flat: FlatFrom,
     select: exp.Select,
     limits: ContributionLimits,
     statement: Statement,
@@ -92,7 +92,7 @@ def keep_groups(
     return bare
 
 
-def refuse_sets(flat: Flat, keys: Sequence[exp.Expr]) -> None:
+def refuse_sets(flat: FlatFrom, keys: Sequence[exp.Expr]) -> None:
     """Refuse CUBE and its like, which put a row in several groups."""
     for key in keys:
         if isinstance(key, SETS):
@@ -101,7 +101,7 @@ def refuse_sets(flat: Flat, keys: Sequence[exp.Expr]) -> None:
             flat.refuse(key, "E_AGGREGATE", what, hint)
 
 
-def _keys(flat: Flat, select: exp.Select, columns: FlatColumns) -> tuple[str, ...]:
+def _keys(flat: FlatFrom, select: exp.Select, columns: FlatColumns) -> tuple[str, ...]:
     """The columns, by case-folded name, whose cells tell the groups of a SELECT apart."""
     found = []
     for key in group_keys(flat, select):

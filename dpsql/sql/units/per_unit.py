@@ -34,7 +34,7 @@ from dpsql.relation.unit_local import (
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.functions import SETS, find
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.measures.column_hints import remedy
 from dpsql.sql.names import written_key
 from dpsql.sql.products import Compiler
@@ -75,12 +75,12 @@ def refuse_units(node: exp.Expr, locate: Locate) -> NoReturn:
     )
 
 
-def table_under(flat: Flat, compiler: Compiler) -> Table:
+def table_under(flat: FlatFrom, compiler: Compiler) -> Table:
     """The private table that a flat SELECT is over."""
     return compiler.catalog.find(flat.rows.source.name.casefold())
 
 
-def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
+def is_per_unit(flat: FlatFrom, select: exp.Select, table: Table) -> bool:
     """True if a SELECT has one row for each unit and group, by GROUP BY or by DISTINCT."""
     if table.unit.column is None or table.synthetic:
         return False
@@ -88,7 +88,7 @@ def is_per_unit(flat: Flat, select: exp.Select, table: Table) -> bool:
     return any(is_unit(key, table) or is_stored_key(key, table) for key in keys)
 
 
-def group_keys(flat: Flat, select: exp.Select) -> list[exp.Expr]:
+def group_keys(flat: FlatFrom, select: exp.Select) -> list[exp.Expr]:
     """The grouping keys of a SELECT, positions and aliases written out; its items if DISTINCT."""
     group, items = select.args.get("group"), select.expressions
     if group is None:
@@ -107,7 +107,7 @@ def _aggregated(select: exp.Select) -> bool:
     return any(item.find(exp.AggFunc) for item in select.expressions)
 
 
-def _key(flat: Flat, node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+def _key(flat: FlatFrom, node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
     if not isinstance(node, SETS):
         return written_key(node, items, flat.names.find)
     node = node.copy()
@@ -139,7 +139,7 @@ def _bases(table: Table) -> tuple[Table, ...]:
 class UnitRows:
     """Makes the relation of one such SELECT, and the rows that a SELECT around it sees."""
 
-    flat: Flat
+    flat: FlatFrom
     table: Table
     statement: Statement
     compiler: Compiler

@@ -15,7 +15,7 @@ from dpsql.records import dataclass, replace
 from dpsql.relation.row_number_columns import rows_of_number
 from dpsql.relation.unit_local import AllOf, Among, DerivedTable, FilterRows, Test
 from dpsql.sql.cells.cell_tests import as_test
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.text.parse import Statement
@@ -27,7 +27,7 @@ from dpsql.sql.units.per_unit import table_under
 class RowNumbers:
     """Moves such conditions of one SELECT over private rows into the relation of its rows."""
 
-    flat: Flat
+    flat: FlatFrom
     statement: Statement
     compiler: Compiler
 

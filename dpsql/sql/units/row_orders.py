@@ -11,7 +11,7 @@ from sqlglot import exp
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import AllOf, FilterRows, InOrder
 from dpsql.sql.cells.cell_tests import in_order
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.units.local_tables import named_source, relation_of, table_of
@@ -22,7 +22,7 @@ from dpsql.sql.units.per_unit import table_under
 class RowOrders:
     """Moves such conditions of one SELECT over private rows into the relation of its rows."""
 
-    flat: Flat
+    flat: FlatFrom
     compiler: Compiler
 
     def taken(self, select: exp.Select) -> exp.Select:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpsql.logical.bind.subqueries import SubqueryNames
-from dpsql.sql.cells.column_differences import Differences
+from dpsql.sql.cells.column_differences import DifferenceColumns
 from dpsql.sql.dialects.time_zones import Zones
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.joins.known_keys import KnownKeys
 from dpsql.sql.measures.ranked_columns import RankedColumns
 from dpsql.sql.products import Compiler
@@ -28,7 +28,7 @@ from dpsql.sql.units.stepped_sums import SteppedSums
 
 
 def over_own_columns(
-    flat: Flat,
+    flat: FlatFrom,
     select: exp.Select,
     statement: Statement,
     compiler: Compiler,
@@ -44,6 +44,6 @@ def over_own_columns(
     zones = Zones(table_under(flat, compiler), flat.names.find, flat.locate)
     select = RowNumbers(flat, statement, compiler).taken(zones.written(select))
     select = KnownKeys(flat, compiler).written(RowOrders(flat, compiler).taken(select))
-    select = Differences(flat, statement, compiler).written(select)
+    select = DifferenceColumns(flat, statement, compiler).written(select)
     select = RankedColumns(flat, statement, compiler).written(select)
     return SteppedSums(flat, compiler).written(select)

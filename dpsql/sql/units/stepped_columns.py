@@ -45,7 +45,7 @@ from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.sql.shell.language import Locate, check_scalar
 from dpsql.sql.units.local_tables import named_source, table_of
-from dpsql.sql.units.steps import MOST_STEPS, Dividing, TooManyStepsError, probes_of
+from dpsql.sql.units.steps import MOST_STEPS, StepSearch, TooManyStepsError, probes_of
 
 _MOST_DIGITS = 6
 _FINE = 2.0**-38
@@ -177,7 +177,7 @@ class SteppedColumns:
             return self.compiler.evaluator.combined.values(text, [given], {}, span)
 
         try:
-            cuts = Dividing(grid.first, grid.last, values).cut(probes)
+            cuts = StepSearch(grid.first, grid.last, values).cut(probes)
         except TooManyStepsError:
             raise ProgrammingError(
                 "E_TOO_LARGE",

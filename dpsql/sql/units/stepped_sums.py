@@ -9,7 +9,7 @@ from sqlglot import exp
 from dpsql.errors import Error
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.groups.key_sets import keys_of
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.units.per_unit import group_keys, table_under
@@ -22,7 +22,7 @@ _CLAUSES = ("where", "group", "having", "qualify", "order")
 class SteppedSums:
     """Makes such columns in one SELECT over private rows; expressions are as they are written."""
 
-    flat: Flat
+    flat: FlatFrom
     compiler: Compiler
     steps: SteppedColumns = field(init=False)
     keys: Sequence[exp.Expr] = ()

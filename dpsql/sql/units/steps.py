@@ -117,7 +117,7 @@ def is_monotone(node: exp.Expr) -> bool:
 
 
 @dataclass(slots=True)
-class Dividing:
+class StepSearch:
     """Finds where monotone expressions change between two whole numbers, inclusive.
 
     ``values`` evaluates an expression on some of them.

@@ -24,7 +24,7 @@ from dpsql.relation.unit_local import FRAMED, FilterRows, FramedRows, RowOrder, 
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.functions import find, has
-from dpsql.sql.inline import Flat
+from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, column_of
 from dpsql.sql.scope import conjuncts
@@ -101,7 +101,7 @@ class _Over:
 class UnitWindows:
     """Makes the relation of one such SELECT, and the rows that a SELECT around it sees."""
 
-    flat: Flat
+    flat: FlatFrom
     table: Table
     statement: Statement
     compiler: Compiler

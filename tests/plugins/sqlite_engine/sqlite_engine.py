@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dpsql.catalog import Table
 from dpsql.privacy.vault.data_engine import (
     VERSION,
-    Asked,
     Batch,
+    RequestedColumn,
     Values64,
     fingerprint,
     unavailable,
@@ -63,7 +63,7 @@ class SQLiteTable:
         logs = [path for path in (self.paths[0] + "-wal",) if os.path.exists(path)]
         return fingerprint([*self.paths, *logs], self.columns)
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         wanted = [each.column for each in asked] + ([] if unit is None else [unit])
         for rows in self._rows(wanted):
             values: list[tuple[Any, ...]] = list(zip(*rows, strict=True))
@@ -97,7 +97,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def convert(asked: Asked, values: Sequence[Any]) -> Values64:
+def convert(asked: RequestedColumn, values: Sequence[Any]) -> Values64:
     """Convert each value by itself; what has not the form is unknown."""
     places = {text: place for place, text in enumerate(asked.texts)}
     found = [number(asked.form, places, value) for value in values]

@@ -26,7 +26,7 @@ from dpsql.privacy.budget.accounting import Policy, gaussian_cost, laplace_cost
 from dpsql.privacy.budget.ledger import Ledger
 from dpsql.privacy.doors import exact_counts, look
 from dpsql.privacy.doors.exact_products import apply_unbounded
-from dpsql.privacy.doors.look import Looks, open_handle
+from dpsql.privacy.doors.look import TableHandle, open_handle
 from dpsql.privacy.doors.privacy_filter import Run
 from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.noise.samplers import SAMPLERS
@@ -282,7 +282,7 @@ def test_the_noise_that_is_drawn_costs_no_more_than_the_amount(
     assert len(set(scales)) > 10
 
 
-BAD: list[Callable[[Looks], object]] = [
+BAD: list[Callable[[TableHandle], object]] = [
     lambda h: h.select([], [], amount=ONE),
     lambda h: h.measure([], ONE),
     lambda h: h.measure(marginals(), 1.0),  # type: ignore[arg-type]
@@ -307,7 +307,9 @@ BAD: list[Callable[[Looks], object]] = [
 
 
 @pytest.mark.parametrize("ask", BAD)
-def test_looks_that_make_no_sense_are_free_and_see_nothing(ask: Callable[[Looks], object]) -> None:
+def test_looks_that_make_no_sense_are_free_and_see_nothing(
+    ask: Callable[[TableHandle], object],
+) -> None:
     world = World(DOMAIN, COUNTS)
     handle = world.opened(1)
     with pytest.raises(InternalError, match="E_INTERNAL"):
@@ -439,7 +441,7 @@ def test_no_true_answer_is_reachable_from_what_is_returned() -> None:
     found = [chosen, handle.measure(marginals(), ONE), handle.total(ONE)]
     true = {int(v) for each in marginals() for v in dense(each, DOMAIN) @ counts.ravel()}
     items = reachable(found)
-    assert not any(isinstance(item, Looks | World) for item in items)
+    assert not any(isinstance(item, TableHandle | World) for item in items)
     arrays = [item for item in items if isinstance(item, np.ndarray)]
     numbers = {v for each in arrays for v in each.ravel().tolist()}
     assert len(arrays) >= 5

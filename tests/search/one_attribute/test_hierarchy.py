@@ -16,7 +16,7 @@ from dpsql.algebra.operator import Operator
 from dpsql.plan import Workload, select
 from dpsql.search.one_attribute import hierarchy
 from dpsql.search.one_attribute.hierarchy import (
-    AskedOfAxis,
+    AxisWorkload,
     best_levels,
     counts_of,
     fading_bases,
@@ -76,7 +76,7 @@ def test_energies_are_traces(count: int) -> None:
 @pytest.mark.parametrize("branching", [2, 3])
 def test_weights_are_the_best_there_are(noise: Noise, branching: int) -> None:
     n = branching**4
-    asked = AskedOfAxis((Prefix(n), Identity(n)), (1.0, 3.0), 2.0)
+    asked = AxisWorkload((Prefix(n), Identity(n)), (1.0, 3.0), 2.0)
     counts = counts_of(n, branching)
     found = weigh(asked, counts, noise)
     G = Prefix(n).gram() + 3 * np.eye(n) + 2
@@ -137,7 +137,7 @@ def test_many_widths_of_ranges_are_not_forecast_from_fading_sums(
     monkeypatch.setattr(fading_axis, "WORK", 100 * LARGE)
     lo = np.arange(1, LARGE // 2)
     ranges = Ranges(LARGE, lo, LARGE - lo)
-    assert fading_bases(AskedOfAxis((ranges,), (1.0,), 0.0), "gaussian") == []
+    assert fading_bases(AxisWorkload((ranges,), (1.0,), 0.0), "gaussian") == []
     workload = Workload({"a": LARGE}, [{"a": ranges}])
     assert select(workload, "gaussian").forecast([1.0]).supports(workload.products[0])
     running = select(Workload({"a": LARGE}, [{"a": "prefix"}]), "gaussian")
@@ -147,7 +147,7 @@ def test_many_widths_of_ranges_are_not_forecast_from_fading_sums(
 
 
 def test_a_draw_of_very_many_intervals_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = AskedOfAxis((Prefix(6000),), (1.0,), 0.0)
+    asked = AxisWorkload((Prefix(6000),), (1.0,), 0.0)
     whole = best_levels(asked, "laplace")
     monkeypatch.setattr(hierarchy, "SAMPLE", 2000)
     drawn = best_levels(asked, "laplace")

@@ -16,7 +16,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import parse_script
 from dpsql.errors import ProgrammingError
-from dpsql.plan.request import Planned, Request, make_plan
+from dpsql.plan.request import PlannedRequest, Request, make_plan
 from dpsql.plan.target import reading_variance
 from dpsql.privacy.vault.unit.rows import fits
 from dpsql.search.symmetry.opposite_cells import in_threes, opposite_rows
@@ -163,7 +163,7 @@ def test_residual_rows_of_lower_rank_must_sum_to_zero() -> None:
         residual_axis(4, np.array([[1, -1, 0, 0], [0, 0, 1, 0]]))
 
 
-def planned(connection: Connection, script: str) -> Planned:
+def planned(connection: Connection, script: str) -> PlannedRequest:
     compiled = connection.engine.compile(parse_script(script))
     return make_plan(Request(compiled, Fraction(1), Fraction(0), "laplace"))
 

@@ -13,7 +13,7 @@ from dpsql.search import laplace
 from dpsql.search.one_attribute import opt0
 from dpsql.search.problem import Problem
 from dpsql.search.select import select
-from dpsql.search.unions.joint import Found, Objective, Union, descend, realise
+from dpsql.search.unions.joint import FoundUnion, Objective, Union, descend, realise
 from dpsql.search.unions.kron_union import Family
 from dpsql.workload.workload import Workload
 
@@ -155,11 +155,11 @@ def test_no_start_is_left_out_for_those_that_ended_worse(winner: int) -> None:
     Whichever random start wins, it is made; what is found again and again ends a search.
     """
     problem, _, union = example(None)
-    best = Found(1.0, union)
-    ends = [Found(3.0 + i, union) for i in range(2 + winner - 1)] + [best] * 20
+    best = FoundUnion(1.0, union)
+    ends = [FoundUnion(3.0 + i, union) for i in range(2 + winner - 1)] + [best] * 20
     with (
         mock.patch.object(laplace, "_joint", side_effect=ends) as started,
-        mock.patch.object(laplace.Room, "joint_starts", return_value=13),
+        mock.patch.object(laplace.SearchLimits, "joint_starts", return_value=13),
         mock.patch.object(laplace, "polish", side_effect=lambda _, found: found) as polished,
         mock.patch.object(laplace, "realise"),
     ):

@@ -418,10 +418,10 @@ def test_what_is_accepted_is_the_same_on_all_of_a_cell(world: World) -> None:
     "missing",
     [
         "cells.cell_edges._check_days",
-        "cells.cell_constants.Steadiness.check",
-        "cells.cell_constants.Steadiness.cut",
-        "cells.cell_constants.Steadiness.part",
-        "cells.cell_constants.Steadiness.equal",
+        "cells.cell_constants.CellConstantCheck.check",
+        "cells.cell_constants.CellConstantCheck.cut",
+        "cells.cell_constants.CellConstantCheck.part",
+        "cells.cell_constants.CellConstantCheck.equal",
     ],
 )
 def test_a_missing_check_is_found(world: World, missing: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import dpsql
 from dpsql.errors import ProgrammingError, Span
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.sql.cells.cell_classes import grid_of
 from dpsql.sql.cells.combinations import Combinations, Given
 from dpsql.sql.query import Expression
@@ -31,7 +31,7 @@ def test_grids_have_all_combinations_in_order(seed: int) -> None:
     grid = grid_of(parts, names, SPAN)
     axes = grid.axes((f"x{k}", part) for k, part in enumerate(parts))
     written = "100 * x0" + "".join(f" + {10**k} * x{k}" for k in range(1, len(names)))
-    combined = Combinations(Sealed())
+    combined = Combinations(SealedConnection())
     found = combined.values(written, axes, {}, SPAN)
     different = [list(dict.fromkeys(each)) for each in cells.values()]
     want = [
@@ -48,7 +48,7 @@ def test_grids_have_all_combinations_in_order(seed: int) -> None:
 
 
 def test_different_values_are_the_first_of_each_and_no_list_of_many() -> None:
-    combined = Combinations(Sealed())
+    combined = Combinations(SealedConnection())
     axes: list[Given] = [
         {"x0": ("DOUBLE", [-0.0, 0.0, 1.0])},
         {"x1": ("DOUBLE", [1.0, -1.0]), "x2": ("VARCHAR", ["p", None])},
@@ -63,7 +63,7 @@ def test_different_values_are_the_first_of_each_and_no_list_of_many() -> None:
 def test_what_fails_on_some_combination_says_where_it_was_written() -> None:
     axes = [{"x0": ("VARCHAR", ["1", "2"])}, {"x1": ("VARCHAR", ["3", "p"])}]
     with pytest.raises(ProgrammingError) as refused:
-        Combinations(Sealed()).values("(x0 || x1)::INT", axes, {}, SPAN)
+        Combinations(SealedConnection()).values("(x0 || x1)::INT", axes, {}, SPAN)
     assert refused.value.code == "E_DOMAIN_EVAL"
     assert refused.value.span == SPAN
 
@@ -74,7 +74,7 @@ def test_a_list_meets_the_combinations_that_each_of_its_rows_meets() -> None:
         {"x1": ("VARCHAR", ["r", None, "p", "q"])},
     ]
     listed = ["pr", None, "qq", "none of these"]
-    combined = Combinations(Sealed())
+    combined = Combinations(SealedConnection())
     for sql in ("x0 || x1 IS NOT DISTINCT FROM y", "x0 < y", "x0 = x1 AND y IS NULL"):
         rows, places = combined.met(sql, axes, {"y": ("VARCHAR", listed)}, SPAN)
         found = np.zeros((4, 12), dtype=np.bool_)
@@ -90,13 +90,13 @@ def test_values_of_a_key_over_several_columns_are_compared_together(
 ) -> None:
     """One by one, as many queries as values were each as long as there are combinations."""
     asked: list[str] = []
-    executed = Sealed._executed
+    executed = SealedConnection._executed
 
-    def noted(self: Sealed, sql: str, *more: Any) -> Any:
+    def noted(self: SealedConnection, sql: str, *more: Any) -> Any:
         asked.append(sql)
         return executed(self, sql, *more)
 
-    monkeypatch.setattr(Sealed, "_executed", noted)
+    monkeypatch.setattr(SealedConnection, "_executed", noted)
     counts = []
     with duckdb.connect() as scribe:
         columns = ", ".join(f"'x' AS c{j}" for j in range(6))

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from sqlglot import parse_one
 
-from dpsql.sealed import Sealed
+from dpsql.sealed import SealedConnection
 from dpsql.sql.shell import derivative
-from dpsql.sql.shell.derivative import FEW, Needed, stddev_sql
+from dpsql.sql.shell.derivative import FEW, CovarianceTerms, stddev_sql
 
 POINT = {"a0": 120.0, "a1": 45.0}
 COVARIANCE = {(0, 0): 9.0, (0, 1): 2.5, (1, 1): 4.0}
 
 
-def evaluate(sealed: Sealed, sql: str, point: dict[str, float]) -> float:
+def evaluate(sealed: SealedConnection, sql: str, point: dict[str, float]) -> float:
     items = ", ".join(f"CAST({value} AS DOUBLE) AS {name}" for name, value in point.items())
     items += ", " + ", ".join(f"{v} AS c{i}_{j}" for (i, j), v in COVARIANCE.items())
     return float(sealed.run(f"SELECT {sql} FROM (SELECT {items}, 7 AS k0)")[0][0])
@@ -45,8 +45,8 @@ def evaluate(sealed: Sealed, sql: str, point: dict[str, float]) -> float:
     ],
 )
 def test_stddev_is_the_delta_method(sql: str) -> None:
-    sealed = Sealed()
-    needed = Needed()
+    sealed = SealedConnection()
+    needed = CovarianceTerms()
     text = stddev_sql(parse_one(sql, read="duckdb"), needed)
     assert text is not None
     assert needed.pairs <= set(COVARIANCE)
@@ -67,7 +67,9 @@ def covariances(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     return np.asarray(factors @ factors.T)
 
 
-def columns_of(needed: Needed, shared: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+def columns_of(
+    needed: CovarianceTerms, shared: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+) -> str:
     """The columns of covariances as the cells have them."""
     items = [f"{float(shared[i, j])!r}::DOUBLE AS c{i}_{j}" for i, j in sorted(needed.pairs)]
     for group, place in needed.groups.items():
@@ -80,11 +82,13 @@ def columns_of(needed: Needed, shared: np.ndarray[tuple[int, ...], np.dtype[np.f
 def test_many_terms_are_added_up_with_all_their_covariances(count: int) -> None:
     shared = covariances(count)
     tree = parse_one(" + ".join(f"a{i}" for i in range(count)), read="duckdb")
-    needed = Needed()
+    needed = CovarianceTerms()
     text = stddev_sql(tree, needed)
     assert text is not None
     assert len(needed.pairs) == (count * (count + 1) // 2 if count <= FEW else 0)
-    found = Sealed().run(f"SELECT {text} FROM (SELECT {columns_of(needed, shared)})")[0][0]
+    found = SealedConnection().run(f"SELECT {text} FROM (SELECT {columns_of(needed, shared)})")[0][
+        0
+    ]
     assert found == pytest.approx(math.sqrt(shared.sum()), rel=1e-9)
 
 
@@ -97,12 +101,12 @@ def test_lists_of_covariances_say_what_columns_of_them_do(
     form: str, a0: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of values, of what has none, and of what cannot be told at all."""
-    count, found, sealed = 9, [], Sealed()
+    count, found, sealed = 9, [], SealedConnection()
     sql = form.format(sum=" + ".join(f"{i + 1} * a{i}" for i in range(count)))
     numbers = ", ".join(f"{3.0 * i}::DOUBLE AS a{i}" for i in range(1, count))
     for few in (4, 20):
         monkeypatch.setattr(derivative, "FEW", few)
-        needed = Needed()
+        needed = CovarianceTerms()
         text = stddev_sql(parse_one(sql, read="duckdb"), needed)
         assert text is not None
         assert bool(needed.groups) == (few == 4)
@@ -116,7 +120,9 @@ def test_lists_of_covariances_say_what_columns_of_them_do(
 def test_slopes_are_not_sought_among_the_columns_of_a_table(count: int) -> None:
     """DuckDB compares ``d.s0`` with the name of every column, to say which one was meant."""
     names = [f"a{j}" for j in range(count)]
-    text = stddev_sql(parse_one(f"sqrt(({' + '.join(names)}) / ({' * '.join(names)}))"), Needed())
+    text = stddev_sql(
+        parse_one(f"sqrt(({' + '.join(names)}) / ({' * '.join(names)}))"), CovarianceTerms()
+    )
     assert text is not None
     assert "lambda d" in text
     assert not re.search(r"\bd\.", text)
@@ -127,7 +133,7 @@ def test_the_text_of_an_error_grows_as_the_sum_does() -> None:
     lengths = []
     for count in (50, 100, 200):
         tree = parse_one(" + ".join(f"{i} * a{i}" for i in range(count)), read="duckdb")
-        text = stddev_sql(tree, Needed())
+        text = stddev_sql(tree, CovarianceTerms())
         assert text is not None
         lengths.append(len(text))
     assert lengths[2] < 2.2 * lengths[1] < 2.2**2 * lengths[0]
@@ -137,11 +143,11 @@ def test_the_text_of_an_error_grows_as_the_sum_does() -> None:
     "sql", ["ln(a0)", "greatest(a0, a1)", "a0 % 7", "CASE WHEN a0 > 1 THEN a0 ELSE a1 END"]
 )
 def test_unknown_forms_have_no_stddev(sql: str) -> None:
-    assert stddev_sql(parse_one(sql, read="duckdb"), Needed()) is None
+    assert stddev_sql(parse_one(sql, read="duckdb"), CovarianceTerms()) is None
 
 
 def test_keys_have_no_error() -> None:
-    assert stddev_sql(parse_one("k0 + 1", read="duckdb"), Needed()) == "0.0"
+    assert stddev_sql(parse_one("k0 + 1", read="duckdb"), CovarianceTerms()) == "0.0"
 
 
 RATIO = "(a0 - a1) / nullif(a0 + a1, 0) + sqrt(a1) / a0"
@@ -154,10 +160,10 @@ def test_slopes_that_are_written_once_are_those_that_are_repeated(
 ) -> None:
     """Of values, of what has none, and of what cannot be told at all."""
     known = "120.0 AS a0, 9.0 AS c0_0, 2.5 AS c0_1, 4.0 AS c1_1"
-    found, sealed = [], Sealed()
+    found, sealed = [], SealedConnection()
     for long in (0, 1 << 20):
         monkeypatch.setattr(derivative, "LONG", long)
-        text = stddev_sql(parse_one(sql, read="duckdb"), Needed())
+        text = stddev_sql(parse_one(sql, read="duckdb"), CovarianceTerms())
         assert text is not None
         assert ("lambda d" in text) == (long == 0)
         asked = f"SELECT TRY({text}) FROM (SELECT {known}, CAST({a1} AS DOUBLE) AS a1)"
@@ -177,13 +183,13 @@ def test_slopes_that_are_written_once_are_those_that_are_repeated(
     ],
 )
 def test_an_error_that_is_not_defined_is_unknown_and_not_zero(sql: str, a0: float) -> None:
-    text = stddev_sql(parse_one(sql, read="duckdb"), Needed())
+    text = stddev_sql(parse_one(sql, read="duckdb"), CovarianceTerms())
     items = (
         "CAST(? AS DOUBLE) AS a0, CAST(45 AS DOUBLE) AS a1, 9.0 AS c0_0, 2.5 AS c0_1, 4.0 AS c1_1"
     )
     for point, known in ((a0, False), (120.0, True)):
         placed = items.replace("?", str(point))
-        ((found,),) = Sealed().run(f"SELECT {text} FROM (SELECT {placed})")
+        ((found,),) = SealedConnection().run(f"SELECT {text} FROM (SELECT {placed})")
         assert (found is not None) is known
 
 
@@ -193,6 +199,6 @@ def test_an_error_that_is_not_defined_is_unknown_and_not_zero(sql: str, a0: floa
 )
 def test_an_error_that_doubles_do_not_keep_is_unknown(shared: float, error: float | None) -> None:
     """Before: where covariances took more than all of it away, it was told as zero."""
-    text = stddev_sql(parse_one("a0 - a1", read="duckdb"), Needed())
+    text = stddev_sql(parse_one("a0 - a1", read="duckdb"), CovarianceTerms())
     items = f"5.0 AS a0, 4.0 AS a1, 1.0 AS c0_0, CAST({shared!r} AS DOUBLE) AS c0_1, 1.0 AS c1_1"
-    assert Sealed().run(f"SELECT {text} FROM (SELECT {items})")[0][0] == error
+    assert SealedConnection().run(f"SELECT {text} FROM (SELECT {items})")[0][0] == error

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from sqlglot import parse_one
 
-from dpsql.sql.relations import Known, Trait
+from dpsql.sql.relations import ShellColumn, ShellTable
 from dpsql.sql.shell.join_bounds import ColumnPlace, JoinBound, most_of
 from dpsql.sql.shell.table_joins import keys_among
 from dpsql.sql.units.ranked_rows import ranked
@@ -17,13 +17,13 @@ from dpsql.sql.units.ranked_rows import ranked
 Rows = list[tuple[int, ...]]
 
 
-def known(rows: Rows, told: list[int]) -> Known:
+def known(rows: Rows, told: list[int]) -> ShellTable:
     """A table of these rows that tells the values of some of its columns."""
     columns = list(zip(*rows, strict=True))
-    traits = tuple(Trait(f"c{k}", "BIGINT") for k in range(len(columns)))
+    traits = tuple(ShellColumn(f"c{k}", "BIGINT") for k in range(len(columns)))
     listed = {k: columns[k] for k in told}
     unique = keys_among(columns) if len(told) % 2 else ()
-    return Known("t", traits, len(rows), True, unique, listed=lambda: listed)
+    return ShellTable("t", traits, len(rows), True, unique, listed=lambda: listed)
 
 
 def draw_rows(draw: random.Random) -> Rows:

@@ -10,7 +10,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 from dpsql.sql.units import steps
-from dpsql.sql.units.steps import Dividing, TooManyStepsError, probes_of
+from dpsql.sql.units.steps import StepSearch, TooManyStepsError, probes_of
 from tests.support.tables import own_database
 
 
@@ -76,7 +76,7 @@ def test_values_between_cuts_are_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert probes is not None, tree.sql()
         first = draw.randrange(-90, 0)
         last = first + draw.randrange(1, 200)
-        cuts = Dividing(first, last, values).cut(probes)
+        cuts = StepSearch(first, last, values).cut(probes)
         every = values(tree, range(first, last + 1))
         changes = [
             n for n in range(first + 1, last + 1) if every[n - first] != every[n - 1 - first]
@@ -101,6 +101,6 @@ def test_what_is_not_in_steps_is_told(sql: str) -> None:
 
 def test_too_many_steps_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "MOST_STEPS", 10)
-    dividing = Dividing(0, 100, lambda tree, numbers: list(numbers))
+    dividing = StepSearch(0, 100, lambda tree, numbers: list(numbers))
     with pytest.raises(TooManyStepsError):
         dividing.cut([parse_one("FLOOR(x)")])

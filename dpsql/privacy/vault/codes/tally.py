@@ -36,7 +36,7 @@ Chunk = slice | Counts
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
+class AxisPlaces:
     """The places of some rows on an axis: in one cell each, or between the nodes of a number.
 
     ``cells`` has the cell of every row, once for each node; outside is < 0. ``part`` says where
@@ -50,7 +50,7 @@ class Fall:
 WHOLE = Weights(1, (), 0, Fraction(0))
 """The weights where no axis has nodes: a row counts one."""
 
-Spread = Callable[[Chunk], Fall]
+Spread = Callable[[Chunk], AxisPlaces]
 """A function to the places of some rows."""
 
 Axis = Callable[[int], Spread]
@@ -76,11 +76,11 @@ def axis_of_cells(codes: Sequence[Codes], cells: Cells) -> Axis:
 def _looked_up(
     lookups: list[Counts], codes: Sequence[Codes], joint: Counts | None = None
 ) -> Spread:
-    def spread(rows: Chunk) -> Fall:
+    def spread(rows: Chunk) -> AxisPlaces:
         found = lookups[0][codes[0][rows]]
         for lookup, code in zip(lookups[1:], codes[1:], strict=True):
             found += lookup[code[rows]]
-        return Fall([found if joint is None else joint[np.maximum(found, -1)]])
+        return AxisPlaces([found if joint is None else joint[np.maximum(found, -1)]])
 
     return spread
 
@@ -99,9 +99,9 @@ def axis_of_unions(codes: Sequence[Codes], unions: Unions) -> Axis:
     def axis(stride: int) -> Spread:
         places = strided(found, stride)
 
-        def spread(rows: Chunk) -> Fall:
+        def spread(rows: Chunk) -> AxisPlaces:
             (cell,) = cells(rows).cells
-            return Fall([places[np.maximum(cell, -1)]])  # the last one is outside
+            return AxisPlaces([places[np.maximum(cell, -1)]])  # the last one is outside
 
         return spread
 
@@ -159,7 +159,7 @@ def add_ones(tally: Counts, places: Counts) -> None:
 
 
 def _split(
-    falls: Sequence[Fall], places: Counts, weight: Counts | int
+    falls: Sequence[AxisPlaces], places: Counts, weight: Counts | int
 ) -> Iterator[tuple[Counts, Counts | int]]:
     """Yield the cells of rows, and how much of a weight, for every combination of nodes."""
     if not falls:
@@ -366,9 +366,9 @@ def axis_of_steps(numbers: Floats, steps: Steps) -> Axis:
     levels = np.array([float(level) for level in steps.levels[:-1]])
 
     def spread_for(stride: int) -> Spread:
-        def spread(rows: Chunk) -> Fall:
+        def spread(rows: Chunk) -> AxisPlaces:
             found = np.searchsorted(levels, numbers[rows], side="left") * stride
-            return Fall([np.where(np.isfinite(numbers[rows]), found, OUTSIDE)])
+            return AxisPlaces([np.where(np.isfinite(numbers[rows]), found, OUTSIDE)])
 
         return spread
 
@@ -393,10 +393,12 @@ def _axis(
     def spread_for(stride: int) -> Spread:
         lookups = [strided(each, stride) for each in places]
 
-        def spread(rows: Chunk) -> Fall:
+        def spread(rows: Chunk) -> AxisPlaces:
             where = interval(rows)
             is_value = where < nodes.intervals
-            return Fall([lookup[where] for lookup in lookups], np.where(is_value, part(rows), 0.0))
+            return AxisPlaces(
+                [lookup[where] for lookup in lookups], np.where(is_value, part(rows), 0.0)
+            )
 
         return spread
 

@@ -25,8 +25,8 @@ from dpsql.privacy.vault.codes.byte_texts import ByteTexts
 from dpsql.privacy.vault.codes.prefetch import read_ahead
 from dpsql.privacy.vault.data_engine import (
     VERSION,
-    Asked,
     Batch,
+    RequestedColumn,
     Unreadable,
     find,
     fingerprint,
@@ -63,7 +63,7 @@ from dpsql.privacy.vault.files.source import (
 from dpsql.privacy.vault.files.stores import find_objects
 from dpsql.privacy.vault.files.table_folders import Version
 from dpsql.privacy.vault.files.view_plans import require_streamed
-from dpsql.privacy.vault.sealed_errors import CHANGED, FAILED, Unread, unread
+from dpsql.privacy.vault.sealed_errors import CHANGED, FAILED, UnreadableRows, unread
 from dpsql.privacy.vault.servers.versions import stated_version
 from dpsql.records import dataclass, field, replace
 
@@ -178,7 +178,7 @@ class FileTable:
         text = json.dumps([[] if self.is_stated else facts, self.source.columns])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         with self._reopened() as connection:
             batches = fetch_rows(connection, self.source, asked, unit)
             alone = 0 if self.is_vouched else ALONE  # a view may work for long before its first row
@@ -197,7 +197,7 @@ class FileTable:
                 written = self.source.written
                 known = self._found() if self.source.objects else None
                 if open_source(connection, *named, self.version, written, known) != self.source:
-                    raise Unread(self.name, self.source.declared, *CHANGED)
+                    raise UnreadableRows(self.name, self.source.declared, *CHANGED)
                 yield connection
         except FAILED as error:
             raise unread(self.name, self.source.declared, error) from None
@@ -255,7 +255,10 @@ def written_of(table: Table) -> Delimited:
 
 
 def fetch_rows(
-    connection: duckdb.DuckDBPyConnection, source: Source, asked: Sequence[Asked], unit: str | None
+    connection: duckdb.DuckDBPyConnection,
+    source: Source,
+    asked: Sequence[RequestedColumn],
+    unit: str | None,
 ) -> Iterator[Batch]:
     """Yield all rows of open files; see :class:`dpsql.privacy.vault.data_engine.StoredTable`."""
     places = [_position(source, each.column) for each in asked]

@@ -19,12 +19,12 @@ import duckdb
 
 from dpsql.forks import fresh, in_child
 from dpsql.privacy.vault.files.source import connect, harden
-from dpsql.sealed import Ahead, end
+from dpsql.sealed import PrefetchedConnection, end
 
 KEPT = 4
 """Instances that wait for a reader; each has threads of its own."""
 
-ahead = Ahead(connect)
+ahead = PrefetchedConnection(connect)
 
 _idle: OrderedDict[tuple[str, ...], duckdb.DuckDBPyConnection] = OrderedDict()
 _taking = fresh(Lock())

@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Floats, Form, Values64
+from dpsql.privacy.vault.data_engine import Counts, Flags, Floats, Form, RequestedColumn, Values64
 from dpsql.privacy.vault.files.csv_patterns import pattern
 from dpsql.privacy.vault.files.source import SHORT, family, literal
 from dpsql.records import dataclass, field
@@ -141,7 +141,7 @@ def read_number(fetched: Floats, state: npt.NDArray[Any] | None = None) -> Value
     return Values64(fetched, np.isnan(fetched) & ~unknown, np.asarray(unknown, dtype=np.bool_))
 
 
-def fetch_column(asked: Asked, raw: str, stored: str) -> Fetch:
+def fetch_column(asked: RequestedColumn, raw: str, stored: str) -> Fetch:
     """Fetch an asked column; ``raw`` is its quoted name and ``stored`` its type."""
     is_text = family(stored) == "text"
     match asked.form:

@@ -61,7 +61,7 @@ MAGIC = {
 MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
-class Text(io.RawIOBase):
+class Utf8Reader(io.RawIOBase):
     """The bytes of a file in UTF-8. Whatever a damaged file makes of its reader is an OSError."""
 
     def __init__(self, file: Any, encoding: str) -> None:
@@ -99,7 +99,7 @@ def open_text(path: str, encoding: str = "utf-8") -> io.BufferedIOBase:
     found = _unpacked(path)
     if encoding == "utf-8" and isinstance(found, io.BufferedReader):
         return found
-    return io.BufferedReader(Text(found, encoding), CHUNK)
+    return io.BufferedReader(Utf8Reader(found, encoding), CHUNK)
 
 
 def refuse_foreign(path: str, encoding: str) -> None:
@@ -194,7 +194,7 @@ NONE = "dpsql.none"
 codecs.register_error(NONE, lambda error: ("\udcff", getattr(error, "end", 0)))
 
 
-class Lines:
+class LineDecoder:
     """Lines in an encoding of several bytes a character, each put in UTF-8 by itself.
 
     What is no character becomes a byte that no UTF-8 has. Of a line that is too long to be a row
@@ -230,7 +230,7 @@ def _turner(encoding: str) -> Callable[[bytes], bytes]:
 
         return turn
     if encoding in OF_BYTES:
-        return Lines(encoding).turn
+        return LineDecoder(encoding).turn
     decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
 
     def turn_wide(found: bytes) -> bytes:

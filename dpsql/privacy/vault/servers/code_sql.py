@@ -27,7 +27,7 @@ from dpsql.catalog.domain import (
 )
 from dpsql.privacy.vault.codes.encode import SLACK, WHOLE, count_ticks, tick_of
 from dpsql.privacy.vault.codes.tally import PLACES
-from dpsql.privacy.vault.data_engine import Asked
+from dpsql.privacy.vault.data_engine import RequestedColumn
 from dpsql.privacy.vault.dialect import Dialect, OwnerSql
 from dpsql.privacy.vault.unit.rows import declared
 from dpsql.privacy.vault.unit.unit_numbers import KEY
@@ -58,7 +58,7 @@ class CodeSql:
     table: Table
     dialect: Dialect
     relation: str
-    asked: Sequence[tuple[Asked, str]]
+    asked: Sequence[tuple[RequestedColumn, str]]
     owner: OwnerSql | None
     key: str
 

@@ -20,8 +20,8 @@ from dpsql.catalog.catalog import Table
 from dpsql.interrupts import check, ended_by
 from dpsql.privacy.vault.data_engine import (
     VERSION,
-    Asked,
     Batch,
+    RequestedColumn,
     Values64,
     find,
     unavailable,
@@ -91,7 +91,7 @@ WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relisp
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class TableDescription:
     """A table in the system catalogs: where it is, and its columns with native types."""
 
     schema: str
@@ -133,7 +133,7 @@ class PostgresTable:
 
     declared: Table
     address: str = field(repr=False)
-    described: Described
+    described: TableDescription
     kind = "postgresql"
     table = ""
     untyped = False
@@ -154,7 +154,7 @@ class PostgresTable:
         found = told(self.declared, lambda: _describe(self.declared, self.address))
         return hashlib.sha256(repr((found.paths, found.types)).encode()).hexdigest()
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         sent = SentColumns.of(self.described, asked, unit)
         with self._session() as seen:
             for found in rows_sent(self.address, seen, sent.select, sent.as_bytes):
@@ -175,7 +175,7 @@ class PostgresTable:
         return held(("postgresql", self.address), lambda: session(self.address))
 
 
-def _describe(table: Table, address: str) -> Described:
+def _describe(table: Table, address: str) -> TableDescription:
     """Read what the system catalogs say, in the request's snapshot. Raises: DataUnavailable."""
     name = table.option("table") or ""
     name = name if "." in QUOTED.sub("", name) else f"public.{name}"
@@ -195,7 +195,7 @@ def _describe(table: Table, address: str) -> Described:
         problem = "a part of it is a foreign table, which may join rows; view = true vouches for it"
         unavailable(table.name, table.source, problem)
     place = f"postgresql://{system}/{database}/"
-    found = Described(
+    found = TableDescription(
         schema,
         relation,
         tuple(f"{place}{one}.{two}" for one, two, _ in relatives),
@@ -231,7 +231,7 @@ def _fault(table: Table, kind: str, is_filtered: bool, encoding: str, version: i
     return None if kind in (*TABLES, *VIEWS) else "it is no table"
 
 
-def _check_rights(table: Table, found: Described) -> None:
+def _check_rights(table: Table, found: TableDescription) -> None:
     names = [each.name for each in table.columns.values()]
     names += [*table.keys, *([table.unit.column] if table.unit.column else [])]
     for name in names:
@@ -249,13 +249,15 @@ class SentColumns:
     """
 
     select: str
-    asked: Sequence[Asked]
+    asked: Sequence[RequestedColumn]
     owners: Sequence[tuple[str, str]]
     as_bytes: Sequence[str]
     by_unit: bool
 
     @classmethod
-    def of(cls, described: Described, asked: Sequence[Asked], unit: str | None) -> SentColumns:
+    def of(
+        cls, described: TableDescription, asked: Sequence[RequestedColumn], unit: str | None
+    ) -> SentColumns:
         """Write the SELECT: v0, v1, ... of values; o0, k0, ... of keys, and of the unit."""
         types = dict(described.types)
         plain = [each for each in asked if each.form != "key"]
@@ -294,7 +296,7 @@ def _sent(found: FetchedSql, kind: str) -> str:
     return f"CASE WHEN {found.missing} THEN {low} ELSE {value} END"
 
 
-def _values(asked: Asked, numbers: npt.NDArray[Any]) -> Values64:
+def _values(asked: RequestedColumn, numbers: npt.NDArray[Any]) -> Values64:
     """Values with flags for NaN, or for the two least of a type."""
     if asked.form == "number":
         return Values64(numbers, np.isnan(numbers), np.zeros(len(numbers), dtype=np.bool_))

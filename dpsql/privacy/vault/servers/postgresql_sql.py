@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from dpsql.privacy.vault.data_engine import NESTED, Asked
+from dpsql.privacy.vault.data_engine import NESTED, RequestedColumn
 from dpsql.privacy.vault.dialect import Dialect, FetchedSql, OwnerSql
 from dpsql.privacy.vault.files.database import quote
 from dpsql.privacy.vault.files.source import literal
@@ -59,7 +59,7 @@ class PostgresDialect(Dialect):
     def double(self, value: float) -> str:
         return f"CAST('{value!r}' AS float8)"
 
-    def fetch(self, asked: Asked, column: str, stored: str) -> FetchedSql:
+    def fetch(self, asked: RequestedColumn, column: str, stored: str) -> FetchedSql:
         missing = f"({column} IS NULL)"
         match asked.form:
             case "place":

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField
 
 from dpsql.catalog.catalog import Table
-from dpsql.privacy.vault.data_engine import VERSION, Asked, Batch, Values64, unavailable
+from dpsql.privacy.vault.data_engine import VERSION, Batch, RequestedColumn, Values64, unavailable
 from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.servers.spark_delta import DeltaView, view_of_delta
 from dpsql.privacy.vault.servers.spark_footers import refuse_times
@@ -109,7 +109,7 @@ class SparkTable:
         found = told(self.declared, lambda: _describe(self.declared, session))
         return hashlib.sha256(repr((found.place, found.types)).encode()).hexdigest()
 
-    def read(self, asked: Sequence[Asked], unit: str | None) -> Iterator[Batch]:
+    def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         sent = SentRows.of(self.schema, asked, unit)
         for columns in _fetched(self._session(), sent.select):
             yield sent.batch(columns)
@@ -240,12 +240,14 @@ class SentRows:
     """The values sent of each row, with whether they are missing, then owners; as a batch."""
 
     select: str
-    asked: Sequence[Asked]
+    asked: Sequence[RequestedColumn]
     owners: Sequence[type]
     by_unit: bool
 
     @classmethod
-    def of(cls, schema: SparkSchema, asked: Sequence[Asked], unit: str | None) -> SentRows:
+    def of(
+        cls, schema: SparkSchema, asked: Sequence[RequestedColumn], unit: str | None
+    ) -> SentRows:
         """Write the SELECT: two columns for every value, and two for every key and the unit."""
         types = dict(schema.types)
         plain = [each for each in asked if each.form != "key"]
@@ -280,7 +282,7 @@ class SentRows:
         return Batch(rows, columns, units, has_unit, keys)
 
 
-def _values(values: pa.Array, missing: pa.Array, asked: Asked) -> Values64:
+def _values(values: pa.Array, missing: pa.Array, asked: RequestedColumn) -> Values64:
     """Values, missing ones, and those that are unknown: NULL whatever is stored."""
     kind: type[np.float64 | np.int64] = np.float64 if asked.form == "number" else np.int64
     is_missing = _flags(missing)

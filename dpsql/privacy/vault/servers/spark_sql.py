@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.privacy.vault.data_engine import NESTED, Asked
+from dpsql.privacy.vault.data_engine import NESTED, RequestedColumn
 from dpsql.privacy.vault.dialect import TREE, Dialect, FetchedSql, OwnerSql
 
 STORED_IN = {
@@ -66,7 +66,7 @@ class SparkDialect(Dialect):
     def whole(self, value: int) -> str:
         return f"{value}L" if value >= 0 else f"({value}L)"
 
-    def fetch(self, asked: Asked, column: str, stored: str) -> FetchedSql:
+    def fetch(self, asked: RequestedColumn, column: str, stored: str) -> FetchedSql:
         missing = f"({column} IS NULL)"
         match asked.form:
             case "place":

@@ -31,7 +31,14 @@ from dpsql.privacy.vault.codes.distinct_integers import (
 )
 from dpsql.privacy.vault.codes.encode import EPOCH
 from dpsql.privacy.vault.codes.spill import SpillRoom
-from dpsql.privacy.vault.data_engine import Asked, Counts, Flags, Form, StoredTable, Values64
+from dpsql.privacy.vault.data_engine import (
+    Counts,
+    Flags,
+    Form,
+    RequestedColumn,
+    StoredTable,
+    Values64,
+)
 from dpsql.privacy.vault.unit.unit_numbers import (
     Digest,
     UnitNumbers,
@@ -117,8 +124,8 @@ def read_pairs(
     """
     form: Form = {"text": "key", "date": "day"}.get(column.type, "whole")  # type: ignore[assignment]
     units, found = UnitNumbers(SpillRoom()), []
-    for batch in stored.read([Asked(name, form)], unit):
-        batch.check([Asked(name, form)], unit is not None)
+    for batch in stored.read([RequestedColumn(name, form)], unit):
+        batch.check([RequestedColumn(name, form)], unit is not None)
         if batch.units is not None and batch.owned is not None:
             units.add(batch.units, batch.owned)
         found += [(values, known, ~known) for values, known in batch.keys]
@@ -268,8 +275,8 @@ def _values(stored: StoredTable, column: Column, name: str) -> Iterator[Part]:
             yield plain, is_text & ~is_missing, is_missing
         return
     form: Form = "day" if column.type == "date" else "whole"
-    for batch in stored.read([Asked(name, form)], None):
-        batch.check([Asked(name, form)], False)
+    for batch in stored.read([RequestedColumn(name, form)], None):
+        batch.check([RequestedColumn(name, form)], False)
         (values,) = batch.columns
         yield _with_flags(values)
 

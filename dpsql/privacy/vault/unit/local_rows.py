@@ -16,15 +16,15 @@ from dpsql.interrupts import check
 from dpsql.privacy.vault.codes.spill import SpillRoom
 from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.unit.relation_frame import (
+    EncodedColumn,
     Frame,
     Key,
-    Lane,
     holds,
     map_cells,
     tell_apart,
     work_out,
 )
-from dpsql.privacy.vault.unit.rows import Parts, Rows, declared
+from dpsql.privacy.vault.unit.rows import EncodedRows, Rows, declared
 from dpsql.privacy.vault.unit.shared_units import NOBODY, SharedUnits, number_together
 from dpsql.privacy.vault.unit.unit_joins import join_rows, label, meet_rows
 from dpsql.privacy.vault.unit.unit_numbers import Digest, Units, count_rows, edges_of, share_units
@@ -51,7 +51,7 @@ from dpsql.relation.unit_local import (
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class UnitTables:
     """The rows of some tables of one privacy unit, by case-folded name, and their units.
 
     Rows without a unit are NOBODY's.
@@ -65,7 +65,7 @@ class Stock:
         frames = self.frames.items()
         return {name: frame.take(np.flatnonzero(frame.units != NOBODY)) for name, frame in frames}
 
-    def shares(self, relation: UnitLocal, room: SpillRoom) -> Iterator[tuple[int, Stock]]:
+    def shares(self, relation: UnitLocal, room: SpillRoom) -> Iterator[tuple[int, UnitTables]]:
         """Yield the rows of some units after the other: the first of them, and all of theirs.
 
         No step of the relation makes more than GATHERED rows of them, or they are one unit. What is
@@ -84,7 +84,7 @@ class Stock:
         }
         for i, (first, last) in enumerate(pairwise(edges)):
             some = {name: _from(f.take(shares[name].rows(i)), first) for name, f in frames.items()}
-            yield first, Stock(some, self.people.some(first, last))
+            yield first, UnitTables(some, self.people.some(first, last))
 
 
 def _from(frame: Frame, first: int) -> Frame:
@@ -95,7 +95,7 @@ def _pairs_of_unit(left: Counts, right: Counts) -> Counts:
     return np.minimum(left * np.maximum(right, 1), MOST_OF_UNIT)
 
 
-def take_stock(tables: Sequence[Table], rows: Mapping[str, Rows], digest: Digest) -> Stock:
+def take_stock(tables: Sequence[Table], rows: Mapping[str, Rows], digest: Digest) -> UnitTables:
     """Number the units of tables together, and find those of rows that refer to others.
 
     Tables that refer stand after those they refer to.
@@ -115,25 +115,27 @@ def take_stock(tables: Sequence[Table], rows: Mapping[str, Rows], digest: Digest
             own = [frame.keys[one.casefold()] for one, _ in way.on]
             their = [owner.keys[other.casefold()] for _, other in way.on]
             frames[table.name.casefold()] = label(frame, own, owner, their)
-    return Stock(frames, people)
+    return UnitTables(frames, people)
 
 
 def _frame(table: Table, rows: Rows, units: Counts) -> Frame:
     lanes = {
-        key: Lane(column, rows.codes.get(key), rows.places.get(key), rows.numbers.get(key))
+        key: EncodedColumn(column, rows.codes.get(key), rows.places.get(key), rows.numbers.get(key))
         for key, column in declared(table).items()
     }
     return Frame(units, lanes, rows.keys)
 
 
-def rows_of(table: Table, relation: UnitLocal, stock: Stock, room: SpillRoom | None = None) -> Rows:
+def rows_of(
+    table: Table, relation: UnitLocal, stock: UnitTables, room: SpillRoom | None = None
+) -> Rows:
     """Return all rows of a relation as those of its table: worked out for some units at a time.
 
     Guarantee: as each step goes unit by unit, they are those of all units together.
     Raises: MemoryError; OSError for a disk that is full.
     """
     columns, count = declared(table), 0
-    parts = Parts(room)
+    parts = EncodedRows(room)
     units = parts.room.spill()
     for first, some in stock.shares(relation, parts.room):
         frame = evaluate(relation, some)
@@ -146,7 +148,7 @@ def rows_of(table: Table, relation: UnitLocal, stock: Stock, room: SpillRoom | N
     return parts.rows(count, owners)
 
 
-def evaluate(relation: UnitLocal, stock: Stock) -> Frame:
+def evaluate(relation: UnitLocal, stock: UnitTables) -> Frame:
     """Return the rows of a relation, all of them."""
     check()
     match relation:
@@ -185,13 +187,13 @@ def _together(frames: Sequence[Frame]) -> Frame:
     return Frame(np.concatenate([each.units for each in frames]), lanes, keys)
 
 
-def _joined(given: Sequence[Lane]) -> Lane:
+def _joined(given: Sequence[EncodedColumn]) -> EncodedColumn:
     column = reduce(united_column, [each.column for each in given])
     lanes = [_as(column, each) for each in given]
     codes = [each.codes for each in lanes if each.codes is not None]
     places = [each.places for each in lanes if each.places is not None]
     numbers = [each.numbers for each in lanes if each.numbers is not None]
-    return Lane(
+    return EncodedColumn(
         column,
         np.concatenate(codes) if codes else None,
         np.concatenate(places) if places else None,
@@ -199,7 +201,7 @@ def _joined(given: Sequence[Lane]) -> Lane:
     )
 
 
-def _as(column: Column, lane: Lane) -> Lane:
+def _as(column: Column, lane: EncodedColumn) -> EncodedColumn:
     """Return a lane as one of a column that may take NULL besides."""
     if column.null == lane.column.null:
         return replace(lane, column=column)

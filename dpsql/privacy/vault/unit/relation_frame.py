@@ -45,7 +45,7 @@ Key = tuple[Counts, Flags]
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class EncodedColumn:
     """One column: the cell of every row, its place in a bin, its value as a measure.
 
     Each is None where the column has no such thing; see
@@ -57,30 +57,30 @@ class Lane:
     places: Codes | None = None
     numbers: Floats | None = None
 
-    def take(self, rows: Counts) -> Lane:
+    def take(self, rows: Counts) -> EncodedColumn:
         """Return the lane of the rows at these places (any length), in order."""
-        return Lane(
+        return EncodedColumn(
             self.column,
             None if self.codes is None else self.codes[rows],
             None if self.places is None else self.places[rows],
             None if self.numbers is None else self.numbers[rows],
         )
 
-    def take_any(self, rows: Counts) -> Lane:
+    def take_any(self, rows: Counts) -> EncodedColumn:
         """Return the lane of the rows at these places, undeclared at -1."""
 
         def found(values: Any, none: float) -> Any:
             return None if values is None else np.append(values, values.dtype.type(none))[rows]
 
         codes, places = found(self.codes, self.column.size), found(self.places, 0)
-        return Lane(self.column, codes, places, found(self.numbers, OUTSIDE))
+        return EncodedColumn(self.column, codes, places, found(self.numbers, OUTSIDE))
 
-    def cells(self) -> Lane:
+    def cells(self) -> EncodedColumn:
         """Return the lane of cells alone, without what tells apart the values in one."""
         places = None if self.places is None else np.zeros_like(self.places)
-        return Lane(replace(self.column, bounds=None), self.codes, places)
+        return EncodedColumn(replace(self.column, bounds=None), self.codes, places)
 
-    def nullable(self, column: Column, missing: Flags) -> Lane:
+    def nullable(self, column: Column, missing: Flags) -> EncodedColumn:
         """Return the lane of a column that takes NULL besides; ``missing`` (rows,) have it."""
         places, numbers = self.places, self.numbers
         codes = None if self.codes is None else self.codes.astype(code_type(column.size + 1))
@@ -91,7 +91,7 @@ class Lane:
             places = np.where(missing, 0, places).astype(places.dtype)
         if numbers is not None:
             numbers = np.where(missing, np.nan, numbers)
-        return Lane(column, codes, places, numbers)
+        return EncodedColumn(column, codes, places, numbers)
 
     def content(self) -> list[Counts]:
         """Whole numbers, (rows,) each, that tell apart what the view tells apart."""
@@ -150,7 +150,7 @@ def _day(day: dt.date) -> float:
     return float((day - EPOCH).days)
 
 
-def lane_of(column: Column, numbers: Floats, known: Flags) -> Lane:
+def lane_of(column: Column, numbers: Floats, known: Flags) -> EncodedColumn:
     """Return the lane of worked out numbers: in the cells, bins and bounds that are declared.
 
     ``numbers`` and ``known`` have shape (rows,); numbers are in units of the column.
@@ -163,7 +163,7 @@ def lane_of(column: Column, numbers: Floats, known: Flags) -> Lane:
     if column.type == "integer":
         numbers = np.rint(numbers)
     values = Values64(numbers, ~known, np.zeros(len(numbers), dtype=np.bool_))
-    lane = Lane(column)
+    lane = EncodedColumn(column)
     if column.bounds is not None:
         lane = replace(lane, numbers=clip(column, values))
     if column.domain is not None:
@@ -183,7 +183,7 @@ class Frame:
     """
 
     units: Counts
-    lanes: Mapping[str, Lane]
+    lanes: Mapping[str, EncodedColumn]
     keys: Mapping[str, Key]
 
     @property
@@ -233,16 +233,16 @@ def _holds(test: Test, frame: Frame) -> Flags:
 _ORDERS = {"<": np.less, "<=": np.less_equal, "=": np.equal, "<>": np.not_equal}
 
 
-def _in_order(left: Lane, sign: Sign, right: Lane) -> Flags:
+def _in_order(left: EncodedColumn, sign: Sign, right: EncodedColumn) -> Flags:
     (one, known), (other, both) = left.values(), right.values()
     return np.asarray(_ORDERS[sign](one, other) & known & both)
 
 
-def _among(lanes: Sequence[Lane], cells: bytes, rows: int) -> Flags:
+def _among(lanes: Sequence[EncodedColumn], cells: bytes, rows: int) -> Flags:
     return np.asarray(np.frombuffer(cells, dtype=np.uint8)[_combination(lanes, rows)] != 0)
 
 
-def _combination(lanes: Sequence[Lane], rows: int) -> Counts:
+def _combination(lanes: Sequence[EncodedColumn], rows: int) -> Counts:
     """Number the combinations of cells that rows have; an undeclared one is taken for the first."""
     sizes = [lane.column.size for lane in lanes]
     place = np.zeros(rows, dtype=np.int64)
@@ -261,7 +261,7 @@ def map_cells(mapped: MapRows, frame: Frame) -> Frame:
         values = np.frombuffer(mapped.cells, dtype=VALUES)[places]
         for lane in lanes:
             values = np.where(lane.is_declared(), values, OUTSIDE)
-        measured = {column.name.casefold(): Lane(column, numbers=values)}
+        measured = {column.name.casefold(): EncodedColumn(column, numbers=values)}
         return Frame(frame.units, {**frame.lanes, **measured}, frame.keys)
     cells = np.frombuffer(mapped.cells, dtype=CELLS)
     found = cells[places] if mapped.listed is None else _listed(mapped, lanes, places)
@@ -270,7 +270,7 @@ def map_cells(mapped: MapRows, frame: Frame) -> Frame:
     inside = None
     if isinstance(column.domain, Bins):
         inside = np.zeros(frame.count, dtype=np.uint32)
-    lane = Lane(column, found.astype(code_type(column.size + 1)), inside)
+    lane = EncodedColumn(column, found.astype(code_type(column.size + 1)), inside)
     return Frame(frame.units, {**frame.lanes, column.name.casefold(): lane}, frame.keys)
 
 
@@ -285,7 +285,7 @@ def tell_apart(differ: DifferRows, frame: Frame) -> Frame:
     assert isinstance(column.domain, IntegerRange)
     codes = np.where(known & both, one - other - column.domain.lo, column.domain.size)
     codes = np.where(declared, codes, column.size).astype(code_type(column.size + 1))
-    lanes = {**frame.lanes, column.name.casefold(): Lane(column, codes)}
+    lanes = {**frame.lanes, column.name.casefold(): EncodedColumn(column, codes)}
     return Frame(frame.units, lanes, frame.keys)
 
 
@@ -319,7 +319,7 @@ def work_out(formula: FormulaRows, frame: Frame) -> Frame:
     return Frame(frame.units, {**frame.lanes, column.name.casefold(): lane}, frame.keys)
 
 
-def _listed(mapped: MapRows, lanes: Sequence[Lane], places: Counts) -> Counts:
+def _listed(mapped: MapRows, lanes: Sequence[EncodedColumn], places: Counts) -> Counts:
     """Return the cells of combinations of which some are listed: of the others, NULL."""
     keys = numbered(mapped, [lane.column.size for lane in lanes])
     if not len(keys):

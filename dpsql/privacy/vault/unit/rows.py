@@ -29,12 +29,12 @@ from dpsql.privacy.vault.codes.tally import (
 )
 from dpsql.privacy.vault.codes.tally import fits as fits_nodes
 from dpsql.privacy.vault.data_engine import (
-    Asked,
     Batch,
     Codes,
     Counts,
     Flags,
     Floats,
+    RequestedColumn,
     Room,
     Values64,
 )
@@ -85,7 +85,7 @@ class Rows:
         )
 
 
-class Parts:
+class EncodedRows:
     """The rows encoded so far, one pile per column."""
 
     def __init__(self, room: SpillRoom | None = None) -> None:
@@ -157,31 +157,33 @@ def declared(table: Table) -> dict[str, Column]:
     return {key: each for key, each in table.columns.items() if each.domain or each.bounds}
 
 
-def ask(column: Column, name: str, family: str) -> Asked:
+def ask(column: Column, name: str, family: str) -> RequestedColumn:
     """Say in which form a declared column is asked for, by its declaration and what is stored."""
     if column.type == "text":
         if not isinstance(column.domain, Values):
             raise ValueError("a column of text has a list of values")
         if not isinstance(column.domain, Labels):
-            return Asked(name, "place", tuple(map(str, column.domain.values)))
+            return RequestedColumn(name, "place", tuple(map(str, column.domain.values)))
         if not column.domain.is_numeric:
-            return Asked(name, "place", tuple(map(str, column.domain.codes)))
-        return Asked(name, "whole" if family == "integer" else "number")
+            return RequestedColumn(name, "place", tuple(map(str, column.domain.codes)))
+        return RequestedColumn(name, "whole" if family == "integer" else "number")
     if column.type == "date":
-        return Asked(name, "day")
+        return RequestedColumn(name, "day")
     if column.type == "time":
-        return Asked(name, "time")
+        return RequestedColumn(name, "time")
     if isinstance(column.domain, Spans):
-        return Asked(name, "clock", zone=column.domain.zone)
+        return RequestedColumn(name, "clock", zone=column.domain.zone)
     if column.type == "boolean" and family != "integer":
-        return Asked(name, "boolean")
+        return RequestedColumn(name, "boolean")
     is_exact = family == "integer" and column.bounds is None
-    return Asked(name, "whole" if is_exact and not isinstance(column.domain, Bins) else "number")
+    return RequestedColumn(
+        name, "whole" if is_exact and not isinstance(column.domain, Bins) else "number"
+    )
 
 
 def load_rows(batches: Iterable[Batch], table: Table, room: SpillRoom | None = None) -> Rows:
     """Encode all rows of a table; ``batches`` have its declared columns, in order."""
-    parts, count = Parts(room), 0
+    parts, count = EncodedRows(room), 0
     columns = declared(table)
     for key, column in columns.items():
         parts.add(key, column, _nothing())  # so that there is an array where there is no batch

@@ -13,7 +13,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column
 from dpsql.privacy.vault.codes.distinct_integers import find_distinct, in_groups
 from dpsql.privacy.vault.data_engine import Counts, Flags
-from dpsql.privacy.vault.unit.relation_frame import Frame, Key, Lane, holds
+from dpsql.privacy.vault.unit.relation_frame import EncodedColumn, Frame, Key, holds
 from dpsql.privacy.vault.unit.shared_units import SharedUnits, together
 from dpsql.relation.header import joined_column, partner_column
 from dpsql.relation.unit_local import MOST_OF_UNIT, JoinRows, MeetRows, columns_of_test
@@ -35,7 +35,7 @@ def join_rows(join: JoinRows, left: Frame, right: Frame, people: SharedUnits) ->
         lanes[column.name.casefold()] = _beside(lane, column, partner, join.outer)
     if join.outer:
         found = (partner >= 0).astype(np.uint8)
-        lanes[join.partner_of.casefold()] = Lane(partner_column(join), found)
+        lanes[join.partner_of.casefold()] = EncodedColumn(partner_column(join), found)
     for name, key in right.keys.items():
         keys[f"{join.name.casefold()}.{name}"] = _key_beside(key, partner)
     return Frame(kept.units, lanes, keys)
@@ -56,15 +56,15 @@ def meet_rows(meet: MeetRows, left: Frame, right: Frame, people: SharedUnits) ->
             lanes[beside] = lane.take(partner)
     found = np.zeros(left.count, dtype=np.uint8)
     found[rows[holds(meet.where, Frame(left.units[rows], lanes, {}))]] = 1
-    column = Lane(partner_column(meet), found)
+    column = EncodedColumn(partner_column(meet), found)
     return Frame(left.units, {**left.lanes, meet.partner_of.casefold(): column}, left.keys)
 
 
-def _beside(lane: Lane, column: Column, partner: Counts, outer: bool) -> Lane:
+def _beside(lane: EncodedColumn, column: Column, partner: Counts, outer: bool) -> EncodedColumn:
     """Return a lane of the right beside rows of the left; -1 is no partner, of outer joins."""
     taken = lane.take_any(partner)
     if not outer:
-        return Lane(column, taken.codes, taken.places, taken.numbers)
+        return EncodedColumn(column, taken.codes, taken.places, taken.numbers)
     return taken.nullable(column, partner < 0)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dpsql.catalog.catalog import Column
 from dpsql.privacy.vault.codes.distinct_integers import find_distinct
 from dpsql.privacy.vault.data_engine import Counts, Flags, Floats
-from dpsql.privacy.vault.unit.relation_frame import Frame, Lane, holds, lane_of
+from dpsql.privacy.vault.unit.relation_frame import EncodedColumn, Frame, holds, lane_of
 from dpsql.privacy.vault.unit.shared_units import SharedUnits
 from dpsql.records import dataclass
 from dpsql.relation.header import taken_from
@@ -48,7 +48,7 @@ def _parts(rows: Frame, by: Sequence[str], keys: Sequence[str] = ()) -> tuple[Co
     return find_distinct(*columns)
 
 
-def _summary(summary: Summary, rows: Frame, ids: Counts, count: int) -> Lane:
+def _summary(summary: Summary, rows: Frame, ids: Counts, count: int) -> EncodedColumn:
     chosen = np.ones(rows.count, dtype=np.bool_)
     if summary.where is not None:
         chosen &= holds(summary.where, rows)
@@ -81,14 +81,14 @@ def _times(ids: Counts, count: int) -> Floats:
     return np.bincount(ids, minlength=count).astype(np.float64)
 
 
-def _different(lane: Lane, chosen: Flags, ids: Counts, count: int) -> Floats:
+def _different(lane: EncodedColumn, chosen: Flags, ids: Counts, count: int) -> Floats:
     """Count the different cells of every group."""
     assert lane.codes is not None
     ids = ids[chosen]
     return _times(ids[find_distinct(ids, lane.codes[chosen].astype(np.int64))[0]], count)
 
 
-def _once(lane: Lane, chosen: Flags, ids: Counts) -> Flags:
+def _once(lane: EncodedColumn, chosen: Flags, ids: Counts) -> Flags:
     """Choose one row of every group for each cell."""
     assert lane.codes is not None
     places = np.flatnonzero(chosen)
@@ -99,7 +99,7 @@ def _once(lane: Lane, chosen: Flags, ids: Counts) -> Flags:
     return found
 
 
-def _total(lane: Lane, chosen: Flags, ids: Counts, count: int) -> tuple[Floats, Counts]:
+def _total(lane: EncodedColumn, chosen: Flags, ids: Counts, count: int) -> tuple[Floats, Counts]:
     """Add up the known values of every group; also how many there are."""
     values, known = lane.values()
     chosen = chosen & known
@@ -142,7 +142,7 @@ def _one_of(
     chosen: Flags,
     ids: Counts,
     count: int,
-) -> Lane:
+) -> EncodedColumn:
     """Return the value of the first row of every group, in an order; NULL where there is none."""
     lane, (values, known) = rows.lanes[summary.of or ""], rows.lanes[order].values()
     places = np.flatnonzero(chosen & known)
@@ -155,7 +155,7 @@ def _one_of(
     return _at(lane, found, summary.column.name)
 
 
-def _at(lane: Lane, found: Counts, name: str) -> Lane:
+def _at(lane: EncodedColumn, found: Counts, name: str) -> EncodedColumn:
     """Return the lane of some rows, NULL where there is none."""
     missing, column = found < 0, taken_from(lane.column, name)
     return lane.take_any(found).nullable(column, missing)
@@ -178,7 +178,7 @@ def add_window(window: WindowRows, rows: Frame, people: SharedUnits) -> Frame:
     return Frame(rows.units, lanes, rows.keys)
 
 
-def _number_parts(window: WindowRows, rows: Frame, people: SharedUnits) -> Lane:
+def _number_parts(window: WindowRows, rows: Frame, people: SharedUnits) -> EncodedColumn:
     """Number the parts of every unit's rows, by lot.
 
     Guarantee: the lots depend on the salt and on the cells that the unit's own parts have.
@@ -265,7 +265,7 @@ def _ends(changes: Flags) -> tuple[Counts, Counts]:
     return first[run], last[run]
 
 
-def _taken(window: WindowRows, rows: Frame, order: Counts, places: Places) -> Lane:
+def _taken(window: WindowRows, rows: Frame, order: Counts, places: Places) -> EncodedColumn:
     """Return the value of another row of the group, NULL where there is none."""
     found, lane = np.full(rows.count, -1), rows.lanes[window.of or ""]
     low, high = places.around(window, rows, order)
@@ -282,7 +282,9 @@ def _taken(window: WindowRows, rows: Frame, order: Counts, places: Places) -> La
     return _at(lane, found, window.column.name)
 
 
-def _least(lane: Lane, is_greatest: bool, order: Counts, low: Counts, high: Counts) -> Counts:
+def _least(
+    lane: EncodedColumn, is_greatest: bool, order: Counts, low: Counts, high: Counts
+) -> Counts:
     """Return the row with the least, or greatest, value between two places; -1 without any."""
     values, known = lane.values()
     ranked = np.lexsort((*lane.content(), -values if is_greatest else values))
@@ -296,7 +298,7 @@ def _least(lane: Lane, is_greatest: bool, order: Counts, low: Counts, high: Coun
     return np.asarray(np.append(ranked, -1)[found])
 
 
-def _numbered(window: WindowRows, rows: Frame, order: Counts, places: Places) -> Lane:
+def _numbered(window: WindowRows, rows: Frame, order: Counts, places: Places) -> EncodedColumn:
     """Return a number that is worked out from rows of a group around each row."""
     place, known = places.place, np.ones(rows.count, dtype=np.bool_)
     match window.kind:
@@ -357,7 +359,9 @@ def _in_order(
     return order, ties
 
 
-def _running(lane: Lane, order: Counts, low: Counts, high: Counts) -> tuple[Floats, Counts]:
+def _running(
+    lane: EncodedColumn, order: Counts, low: Counts, high: Counts
+) -> tuple[Floats, Counts]:
     """Add up known values between two places; also how many there are."""
     values, known = lane.values()
     grid = Grain.of(lane.column)
@@ -368,7 +372,7 @@ def _running(lane: Lane, order: Counts, low: Counts, high: Counts) -> tuple[Floa
     return grid.numbers(total), times[high + 1] - times[low]
 
 
-def _since(lane: Lane, order: Counts, is_first: Flags) -> tuple[Floats, Flags]:
+def _since(lane: EncodedColumn, order: Counts, is_first: Flags) -> tuple[Floats, Flags]:
     """Return by how much a value exceeds that of the row before."""
     found, is_known = lane.values()
     values, known = found[order], is_known[order]

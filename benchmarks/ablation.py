@@ -84,7 +84,7 @@ SWITCHES: dict[str, tuple[Entry, ...]] = {
     "symmetric queries": ((low_rank, "find_alike", nothing),),
     "few queries": tuple((each, "read_few", nothing) for each in (laplace, gaussian, opt_plus)),
     "neighbourhood": ((AnswerWeights, "near", nothing),),
-    "shares": ((shares, "share_anew", nothing), (shares, "mix", nothing)),
+    "shares": ((shares, "reweight", nothing), (shares, "mix", nothing)),
     "coarse noise": ((drawn_variance, "_coarse_of", empty), (BestByBudget, "winners", empty)),
     "interchange": ((interchangeable_cells, "symmetric_optimum", nothing),),
     "groups of products": ((opt_plus, "separate_strategy", nothing),),

@@ -20,7 +20,7 @@ from dpsql.privacy.budget.accounting import rho_for
 from dpsql.privacy.doors.discovery import CountedDiscovery, Discovery
 from dpsql.privacy.doors.find_keys import _choose, _count, choose_counted, choose_weighed
 from dpsql.privacy.noise.entropy import Bits
-from dpsql.privacy.noise.partition_selection import WEIGHT_BITS, least_shown, weight
+from dpsql.privacy.noise.partition_selection import WEIGHT_BITS, count_threshold, weight
 from dpsql.privacy.noise.samplers import discrete_laplace
 from dpsql.privacy.vault.unit import key_counts
 from dpsql.strategy.noise_law import GAUSSIAN, LAPLACE, Noise
@@ -79,7 +79,7 @@ def counted(pairs: Pairs, epsilon: Fraction, delta: Fraction, most: int) -> int:
     counts = np.bincount(pairs[1], minlength=KEYS)
     scale = most / (epsilon * (1 - OTHERS))
     noise = discrete_laplace(Bits(), scale, KEYS)
-    level = least_shown("laplace", scale, delta, most)
+    level = count_threshold("laplace", scale, delta, most)
     return int(((counts + noise >= level) & (counts > 0)).sum())
 
 

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from dpsql.forks import fresh
-from dpsql.interrupts import AllowInterrupts, check, is_cancellable, tried_until
+from dpsql.interrupts import AllowInterrupts, check, is_cancellable, retry_until
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -111,10 +111,10 @@ _BY_NAME = {
 }
 
 
-def trouble_of(error: Exception) -> FileTrouble | None:
+def file_trouble(error: Exception) -> FileTrouble | None:
     """Return the trouble of the operating system or SQLite; None where it is what is in a file.
 
-    >>> trouble_of(OSError(errno.ENOSPC, "")).what, trouble_of(ValueError())
+    >>> file_trouble(OSError(errno.ENOSPC, "")).what, file_trouble(ValueError())
     ('the disk is full', None)
     """
     if isinstance(error, OSError):
@@ -376,7 +376,7 @@ if sys.platform == "win32":
 
     def _wait_for_lock(fd: int) -> None:
         """Ask again and again: Windows gives up by itself after ten seconds."""
-        tried_until(lambda: _try_lock(fd))
+        retry_until(lambda: _try_lock(fd))
 
     def _unlock(fd: int) -> None:
         os.lseek(fd, 0, os.SEEK_SET)
@@ -399,7 +399,7 @@ else:
     def _wait_for_lock(fd: int) -> None:
         """Queue in the kernel where a signal ends that; a thread that is asked to end looks."""
         if is_cancellable():
-            tried_until(lambda: _try_lock(fd))
+            retry_until(lambda: _try_lock(fd))
         else:
             fcntl.flock(fd, fcntl.LOCK_EX)
 

@@ -230,7 +230,7 @@ class AsyncInterrupts:
 
     It is for what shares nothing with others that could be left half done: no lock in Python, no
     state of a session but what is written whole, and no collection of cycles, which would run what
-    others have to do at their end (``dpsql.sql.text.cycle_collector.ended_anywhere``).
+    others have to do at their end (``dpsql.sql.text.cycle_collector.interruptible_anywhere``).
     Raises: KeyboardInterrupt, at the beginning and at the end if it was asked for before.
     """
 
@@ -404,7 +404,7 @@ def is_cancellable() -> bool:
     return _cancellation() is not None
 
 
-def tried_until(succeeds: Callable[[], bool]) -> None:
+def retry_until(succeeds: Callable[[], bool]) -> None:
     """Try something again and again until it succeeds, after ever longer pauses.
 
     Raises: KeyboardInterrupt, within .05 s of being asked to end.

@@ -58,7 +58,7 @@ class EvaluationError(Exception):
     """DuckDB could not evaluate an expression; the text is DuckDB's own, about public values."""
 
 
-def hush(connection: duckdb.DuckDBPyConnection) -> None:
+def disable_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
     """Draw no progress bar: it tells how many rows there are.
 
     In a Jupyter kernel without ipywidgets DuckDB has none, and refuses to be told so.
@@ -169,7 +169,7 @@ _clock = _Clock()
 
 def _connect() -> duckdb.DuckDBPyConnection:
     connection = open_duckdb(config=_CONFIG)
-    hush(connection)
+    disable_progress_bar(connection)
     for setting in (
         "SET temp_directory = ''",
         # What TRY() holds would be computed outside of it, and fail there, if it stood twice.

@@ -19,7 +19,7 @@ MOST = 8
 """Cores that work on one array at most: each has memory of its own."""
 
 
-def share_out(work: Callable[[Sequence[Piece]], None], pieces: Sequence[Piece]) -> None:
+def run_on_cores(work: Callable[[Sequence[Piece]], None], pieces: Sequence[Piece]) -> None:
     """Do the work of all pieces, a share of them on every core: NumPy lets other threads run.
 
     ``work`` is given several pieces to do one after another. Pieces must share nothing that is

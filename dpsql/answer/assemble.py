@@ -13,7 +13,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.answer.codec import Release
 from dpsql.answer.postprocess import reprocess
 from dpsql.answer.result import CostInfo, ReceiptInfo, Result
-from dpsql.answer.shell import NoisySelect, build_result, whole_columns
+from dpsql.answer.shell import NoisySelect, build_result, integer_columns
 from dpsql.answer.sql_types import told
 from dpsql.plan.request import Request
 from dpsql.plan.target import (
@@ -74,7 +74,7 @@ def assemble_results(
     whole = whole_places(readings, forecasts)
     answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, readings, forecasts)
-    settle(answers, variances, whole)
+    round_residue(answers, variances, whole)
     known = synthetics or {}
     models = _models_of(request, release, estimates)
     own = by_statement(readings)
@@ -86,7 +86,7 @@ def assemble_results(
         apart = {place: r for place, r in read.items() if place not in changed}
         filled = _fill(index, item, answers, variances, apart, forecasts, cost)
         known_whole = frozenset() if asked else whole.intersection(apart)
-        exact = whole_columns(item, fractions_of(index, item, answers, known_whole))
+        exact = integer_columns(item, fractions_of(index, item, answers, known_whole))
         paid, proof = (None, None) if item.is_static else (cost, receipt)
         if asked and item.is_modelled:
             paid, proof = released(asked[0])
@@ -201,7 +201,7 @@ def find_errors(
     whole = whole_places(readings, {at: each.forecast for at, each in estimates.items()})
     answers = read_answers(request, readings, estimates, whole)
     variances = read_variances(request, places, forecasts)
-    settle(answers, variances, whole)
+    round_residue(answers, variances, whole)
     for index, item in enumerate(request.statements):
         _ask_models(index, item, synthetics, None, answers, variances)
     every = range(len(request.statements))
@@ -289,7 +289,7 @@ def read_answers(
     return answers
 
 
-def settle(
+def round_residue(
     answers: dict[Place, Floats],
     variances: Mapping[Place, Floats],
     whole: AbstractSet[Place] = frozenset(),

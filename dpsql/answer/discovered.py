@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsql.catalog import Column, Table
 from dpsql.catalog.composite_keys import joint_column, joint_columns, parts_of
-from dpsql.catalog.discovery import tell_apart
+from dpsql.catalog.discovery import distinct_keys
 from dpsql.catalog.domain import Periods, Values, count_periods
 from dpsql.catalog.read_calendar import MAX_CELLS
 from dpsql.errors import LedgerError, ProgrammingError, decimal_text, printable
@@ -93,10 +93,10 @@ class Discovered:
             return replace(column, bounds=self.bounds, released=self.head)
         found = replace(column, released=self.head)
         if column.type == "text":
-            texts = tell_apart(self.keys, column.other, room_of(column))
+            texts = distinct_keys(self.keys, column.other, room_of(column))
             return replace(found, domain=Values(tuple(map(str, texts))))
         if column.type == "integer":
-            listed = tell_apart(self.keys, column.other, room_of(column))
+            listed = distinct_keys(self.keys, column.other, room_of(column))
             numbers = tuple(key for key in listed if isinstance(key, int))
             is_empty = not numbers and column.other is None and not column.null
             return found if is_empty else replace(found, domain=Values(numbers))

@@ -20,7 +20,7 @@ from dpsql.algebra.operator import Floats, Operator
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Bins, Periods, Spans
 from dpsql.errors import NotSupportedError, OperationalError, ProgrammingError, printable
-from dpsql.files import FileTrouble, new_file, trouble_of
+from dpsql.files import FileTrouble, file_trouble, new_file
 from dpsql.pgm.linear import whole_marginal
 from dpsql.pgm.measurements import Candidate, Model, Query
 from dpsql.pgm.tree import DEFAULT_CAP
@@ -238,7 +238,7 @@ def write_rows(columns: Mapping[str, list[Any]], path: Path) -> None:
             write(columns, file)
     except OSError as error:
         taken = isinstance(error, FileExistsError)
-        raise _unwritable(path, taken, trouble_of(error)) from None
+        raise _unwritable(path, taken, file_trouble(error)) from None
 
 
 def _unwritable(path: Path, taken: bool, trouble: FileTrouble | None = None) -> OperationalError:

@@ -44,10 +44,10 @@ class ReceiptInfo:
     head: str
 
 
-def told_errors(errors: Vector, values: Vector, kind: str) -> Vector:
+def reported_errors(errors: Vector, values: Vector, kind: str) -> Vector:
     """The standard errors of noisy values as they are told: NaN beside a number that has none.
 
-    >>> told_errors(Vector.of([1.5, None, None]), Vector.of([7, 8, None]), "number")
+    >>> reported_errors(Vector.of([1.5, None, None]), Vector.of([7, 8, None]), "number")
     (1.5, nan, None)
     """
     is_known = errors.missing is None and isinstance(errors.values, np.ndarray)
@@ -141,7 +141,7 @@ class Numbers:
         ``None`` where there is no number.
         """
         return tuple(
-            None if errors is None else told_errors(errors, values, kind)
+            None if errors is None else reported_errors(errors, values, kind)
             for errors, values, kind in zip(self.stddev, self.vectors, self.types, strict=True)
         )
 

@@ -33,10 +33,10 @@ def decimals_for(stddevs: Iterable[float | None]) -> int:
     return min(MAX_DECIMALS, max(0, 1 - math.floor(math.log10(min(finite)))))
 
 
-def fixed(value: float, decimals: int) -> str:
+def fixed_decimals(value: float, decimals: int) -> str:
     """Write a number with a fixed number of decimals and without a negative zero.
 
-    >>> fixed(-0.04, 1), fixed(1203.37, 1)
+    >>> fixed_decimals(-0.04, 1), fixed_decimals(1203.37, 1)
     ('0.0', '1203.4')
     """
     text = f"{value:.{decimals}f}"
@@ -51,7 +51,7 @@ def short(value: float) -> str:
     """
     if math.isnan(value):
         return NOT_KNOWN
-    return fixed(value, 0) if abs(value) >= 1000 else f"{value:.4g}"
+    return fixed_decimals(value, 0) if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def for_spreadsheets(text: str) -> str:
@@ -126,7 +126,7 @@ def error_text(stddev: float | None, decimals: int) -> str:
     """
     if stddev is None:
         return ""
-    return NOT_KNOWN if math.isnan(stddev) else fixed(stddev, decimals)
+    return NOT_KNOWN if math.isnan(stddev) else fixed_decimals(stddev, decimals)
 
 
 def _exact_cells(values: Sequence[object], null: str) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def _exact_cells(values: Sequence[object], null: str) -> tuple[str, ...]:
     return tuple(
         null
         if value is None
-        else fixed(value, decimals).rstrip("0").rstrip(".")
+        else fixed_decimals(value, decimals).rstrip("0").rstrip(".")
         if isinstance(value, float) and decimals and math.isfinite(value)
         else printable(plain(value))
         for value in values
@@ -147,5 +147,5 @@ def _noisy(value: object, stddev: float | None, decimals: int, null: str) -> str
     if value is None:
         return null
     if isinstance(value, float) and stddev is not None:
-        return fixed(value, decimals)
+        return fixed_decimals(value, decimals)
     return printable(plain(value))

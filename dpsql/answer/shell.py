@@ -100,7 +100,7 @@ def build_result(
     return replace(result, notes=(*notes, *clipped, *item.decided))
 
 
-def whole_columns(item: Compiled, fractions: Sequence[AbstractSet[int]]) -> tuple[bool, ...]:
+def integer_columns(item: Compiled, fractions: Sequence[AbstractSet[int]]) -> tuple[bool, ...]:
     """Mark integers to SQL that the plan makes whole: rounding them adds nothing to their errors.
 
     ``fractions`` are, by select, the aggregates whose numbers it does not make whole. A column of

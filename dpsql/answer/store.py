@@ -26,11 +26,11 @@ from dpsql.errors import DataError, LedgerError, OperationalError
 from dpsql.files import (
     FAILING,
     copy_database,
+    file_trouble,
     is_read_only,
     journal_of,
     keep_private,
     patient_connections,
-    trouble_of,
 )
 from dpsql.forks import awaited, fresh
 from dpsql.interrupts import AGAIN, InterruptibleLock
@@ -121,7 +121,7 @@ class File:
             *(sqlite3.Error, OSError),
             *(ValueError, KeyError, TypeError, zipfile.BadZipFile),
         ) as error:
-            trouble = trouble_of(error)
+            trouble = file_trouble(error)
             if trouble is not None:
                 what = f"the store of {self.content} {self.path.name} cannot be read"
                 raise LedgerError(
@@ -156,7 +156,7 @@ class File:
         except sqlite3.IntegrityError:
             raise
         except (sqlite3.Error, OSError) as error:
-            trouble = trouble_of(error) or FAILING
+            trouble = file_trouble(error) or FAILING
             raise LedgerError(
                 "E_LEDGER_IO",
                 f"{problem.format(self.path.name)}: {trouble.what}",

@@ -47,14 +47,14 @@ class Sought:
         return "CREATE DOMAIN" if self.what == "keys" else "CREATE BOUNDS"
 
 
-def tell_apart(keys: Iterable[Key], label: object, room: int) -> tuple[Key, ...]:
+def distinct_keys(keys: Iterable[Key], label: object, room: int) -> tuple[Key, ...]:
     """Return the first keys that differ from each other, and from a label, beyond doubt.
 
     Texts that differ in nothing but spaces around them or their Unicode form are one.
 
-    >>> tell_apart(["caf\\u00e9", "cafe\\u0301", "other", "tea", "tea "], "other", 9)
+    >>> distinct_keys(["caf\\u00e9", "cafe\\u0301", "other", "tea", "tea "], "other", 9)
     ('caf\u00e9', 'tea')
-    >>> tell_apart([1, 2, 3], 2, 1)
+    >>> distinct_keys([1, 2, 3], 2, 1)
     (1,)
     """
     kept: dict[object, Key] = {_fold(label): ""}

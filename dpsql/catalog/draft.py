@@ -253,10 +253,10 @@ def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
-def proposed(kind: str) -> str:
+def propose_type(kind: str) -> str:
     """The words with which a column of a type may be declared.
 
-    >>> proposed("text")
+    >>> propose_type("text")
     'domain = ["a", "b"], or domain_file = "values.txt"'
     """
     declared, _, words = _facts("float" if kind == "number" else kind).partition(" # ")

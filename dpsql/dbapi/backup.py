@@ -8,7 +8,7 @@ from pathlib import Path
 from dpsql.answer.store import Store
 from dpsql.catalog.read import read_catalog
 from dpsql.errors import LedgerError, UsageError, printable
-from dpsql.files import FAILING, ScratchFolder, replace_file, sync_directory, trouble_of
+from dpsql.files import FAILING, ScratchFolder, file_trouble, replace_file, sync_directory
 from dpsql.privacy.budget.curator_acts import backup_ledger
 from dpsql.privacy.budget.status import Status as BudgetStatus
 
@@ -32,7 +32,7 @@ def backup(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Budg
             os.rename(made, target)
             sync_directory(target.parent)
     except OSError as error:
-        trouble = trouble_of(error) or FAILING
+        trouble = file_trouble(error) or FAILING
         what = f"a backup cannot be written: {trouble.what}"
         raise LedgerError("E_LEDGER_IO", what, hint=trouble.hint) from None
     return status

@@ -68,7 +68,7 @@ from dpsql.privacy.budget.ledger import Entry as LedgerEntry
 from dpsql.privacy.budget.ledger import Status as BudgetStatus
 from dpsql.privacy.doors.vaults import refuse_unreadable, share_room
 from dpsql.records import replace
-from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of
 from dpsql.sql.text.lexemes import MAX_STATEMENT, split_statements
 from dpsql.sql.text.lexemes import split_script as _split_script
 from dpsql.sql.text.parse import QUERY, Statement
@@ -582,7 +582,7 @@ class Cursor(Fetching):
 
     def _terms_with(self, options: dict[str, object]) -> Terms:
         known = {
-            key: value for key, value in options.items() if key in taken_by(OptionPlace.EXECUTE)
+            key: value for key, value in options.items() if key in options_of(OptionPlace.EXECUTE)
         }
         refuse_unknown({key: value for key, value in options.items() if key not in known})
         return self.connection.terms.with_values(known)

@@ -12,7 +12,7 @@ from dpsql.engine.statements import explain_workload
 from dpsql.engine.terms import Terms
 from dpsql.errors import InterfaceError, ProgrammingError, decimal_text
 from dpsql.records import replace
-from dpsql.settings.table import BOTH, SETTINGS, taken_by
+from dpsql.settings.table import BOTH, SETTINGS, options_of
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.text.cycle_collector import uncollected
 from dpsql.sql.text.lexemes import lex, split_statements
@@ -212,7 +212,7 @@ def gathered(
 def _own_terms(terms: Terms, statement: Statement) -> Terms:
     """The terms of one statement, the OPTIONS that a workload shares included."""
     for name, text in statement.options:
-        if name in taken_by(BOTH):
+        if name in options_of(BOTH):
             terms = terms.with_text(name, text)
     return terms
 

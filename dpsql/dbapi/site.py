@@ -135,7 +135,7 @@ def _time_of(path: Path) -> int:
         return 0
 
 
-def leaves_alone(before: Catalog, after: Catalog) -> bool:
+def keeps_tables(before: Catalog, after: Catalog) -> bool:
     """Say whether all tables and views of a catalog are the same in another, but for budgets.
 
     There may be more of them.

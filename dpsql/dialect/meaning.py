@@ -142,7 +142,7 @@ class PostgresMeaning:
         pattern = node.expression
         if not isinstance(pattern, exp.Literal):
             raise self._refuse(node, "SIMILAR TO of this pattern is not supported", "a text")
-        found = exp.Literal.string(regular(pattern.name))
+        found = exp.Literal.string(similar_to_regex(pattern.name))
         return exp.Anonymous(this="REGEXP_FULL_MATCH", expressions=[node.this, found])
 
     def _like(self, node: exp.Expr) -> exp.Expr:
@@ -278,10 +278,10 @@ class PostgresMeaning:
         return node
 
 
-def regular(pattern: str) -> str:
+def similar_to_regex(pattern: str) -> str:
     """A pattern of SIMILAR TO as a regular expression for the whole of a text.
 
-    >>> regular("a(b|c)_%"), regular("a.b\\\\%")
+    >>> similar_to_regex("a(b|c)_%"), similar_to_regex("a.b\\\\%")
     ('a(b|c).(?s:.)*', 'a\\\\.b%')
     """
     out, inside, escaped = [], False, False

@@ -371,7 +371,7 @@ def plan_clipping(item: Compiled, terms: Terms) -> ClippingJob:
     Raises: NotSupportedError, ProgrammingError; DataError (E_EPSILON, E_DELTA).
     """
     assert item.truncation is not None
-    contradict(item, terms.mechanism)
+    refuse_conflicts(item, terms.mechanism)
     if item.reconstruct is not None:
         _refuse_beside(item, "reconstruct")
     table, summed = read_summed(item, item.truncation)
@@ -389,7 +389,7 @@ def plan_clipping(item: Compiled, terms: Terms) -> ClippingJob:
     return ClippingJob(item, table, summed, algorithm, rule, *facts)
 
 
-def contradict(item: Compiled, mechanism: str = "auto") -> None:
+def refuse_conflicts(item: Compiled, mechanism: str = "auto") -> None:
     """Refuse what a threshold that is chosen privately leaves no meaning for.
 
     Raises: ProgrammingError (E_SETTING).

@@ -26,9 +26,9 @@ from dpsql.engine.clip import (
     THE_ERROR,
     UNCLIPPED,
     WORST,
-    contradict,
     describe_choice,
     make_rule,
+    refuse_conflicts,
     rules_before,
 )
 from dpsql.engine.clip_column import groups_of, read_column, refuse, summing, worst_ratio
@@ -372,7 +372,7 @@ def read_level(item: Compiled) -> Cut | None:
     if clip is None or item.is_static:
         return None
     if clip.rule in CHOSEN:
-        contradict(item)
+        refuse_conflicts(item)
     if clip.rule not in ("given", *CHOSEN) or clip.mechanism is not None:
         if clip.rule == "none" and clip.mechanism is None:
             return None
@@ -396,7 +396,7 @@ def plan_cutting(request: Request, noise: Noise, reuse: str = "auto") -> Thresho
     """
     asked = [item for item in request.statements if chooses(item)]
     for item in asked:
-        contradict(item, request.mechanism)
+        refuse_conflicts(item, request.mechanism)
     found = {(table.name, column.name) for table, column in map(read_column, asked)}
     rules = {item.truncation.rule for item in asked if item.truncation is not None}
     if len(found) > 1 or len(rules) > 1:

@@ -26,7 +26,7 @@ from dpsql.engine.disk_space import PLENTY, refuse_full
 from dpsql.engine.granted_files import NOTHING, GrantedFiles
 from dpsql.engine.job import Charge, Job, Price, Step
 from dpsql.engine.planner import Planner, Versions
-from dpsql.engine.request_locks import turn
+from dpsql.engine.request_locks import lock_request
 from dpsql.engine.statements import explain_workload, read_job
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, OperationalError
@@ -159,7 +159,7 @@ class Engine(Planner):
             return self._pay(step), False
         found = step.known(self)
         if found is None:
-            with turn(step.shelf(self).file.path, step.key(self)):
+            with lock_request(step.shelf(self).file.path, step.key(self)):
                 found = step.find(self)
                 if found is None:
                     return self._pay(step), False

@@ -39,7 +39,7 @@ from dpsql.sealed import SealedConnection
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.compose import compile_statement
 from dpsql.sql.products import Compiler
-from dpsql.sql.text.clauses import Cut, read_own, read_truncation
+from dpsql.sql.text.clauses import Cut, read_option_values, read_truncation
 from dpsql.sql.text.cycle_collector import uncollected
 from dpsql.sql.text.lexemes import Fragment, StatementReader
 from dpsql.sql.text.parse import Statement, parse, reparse
@@ -337,7 +337,7 @@ class Planner(ABC):
         if (text, cut, reader) not in self._compiled:
             options = statement.options
             bound = self._bound(statement)
-            weight, most, part, how = read_own(
+            weight, most, part, how = read_option_values(
                 options, "weight", "max_stddev", "within", "reconstruct"
             )
             found = self._compiled[text, cut, reader] = replace(
@@ -355,7 +355,7 @@ class Planner(ABC):
 
     def _bound(self, statement: Statement) -> Compiled:
         """A statement, compiled; where it wants keys to be found, as if each column had one."""
-        if read_own(statement.options, "keys") != ["private"]:
+        if read_option_values(statement.options, "keys") != ["private"]:
             return self._formed(statement, self.compiler)
         compiler = Compiler(self._supposing(with_one_key(self.known.tables)))
         try:

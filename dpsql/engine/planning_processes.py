@@ -38,7 +38,7 @@ from dpsql.catalog import Catalog
 from dpsql.dialect.reading import PostgresReader
 from dpsql.engine.defects import unexpected
 from dpsql.errors import Error, InternalError, OperationalError
-from dpsql.interrupts import check, ended_by, tried_until
+from dpsql.interrupts import check, ended_by, retry_until
 from dpsql.records import complete, dataclass, field, replace
 from dpsql.relation.derive import derive
 from dpsql.relation.unit_local import DerivedTable, scanned
@@ -265,7 +265,7 @@ def _derived(found: Any, catalog: Catalog) -> Iterator[DerivedTable]:
             yield table
 
 
-def work_at(pipe: Pipe, room: int) -> None:
+def run_worker(pipe: Pipe, room: int) -> None:
     """Work in a process of its own, which ends with the one that it works for.
 
     Args:
@@ -464,7 +464,7 @@ class PlanningProcesses:
     @contextmanager
     def _lent(self, whose: object) -> Iterator[_Worker]:
         """A process for one piece of work: that which was last at work, else a new one."""
-        tried_until(partial(self._has_place, whose))
+        retry_until(partial(self._has_place, whose))
         worker = None
         try:
             worker = self._idle_one() or self._start()
@@ -498,7 +498,7 @@ class PlanningProcesses:
 
     def _start(self) -> _Worker:
         here, there = self._context.Pipe()
-        process = self._context.Process(target=work_at, args=(there, self.room), daemon=True)
+        process = self._context.Process(target=run_worker, args=(there, self.room), daemon=True)
         try:
             process.start()
         except (OSError, EOFError, RuntimeError) as error:

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dpsql.errors import LedgerError
-from dpsql.files import FAILING, exclusive, trouble_of
+from dpsql.files import FAILING, exclusive, file_trouble
 
 _mine: set[tuple[int, int, Path]] = set()
 """Turns held by threads of this process: one that asks again, in a callback, must not wait."""
 
 
 @contextmanager
-def turn(store: Path, name: str) -> Iterator[None]:
+def lock_request(store: Path, name: str) -> Iterator[None]:
     """Be the only one, process or thread, that works out what is stored under a name.
 
     The kernel gives a turn up when its process dies, and a forked child does not have it. Other
@@ -35,7 +35,7 @@ def turn(store: Path, name: str) -> Iterator[None]:
                 fd = held.enter_context(exclusive(path))
                 is_current = _is_at(fd, path)
             except OSError as error:
-                trouble = trouble_of(error) or FAILING
+                trouble = file_trouble(error) or FAILING
                 raise LedgerError(
                     "E_LEDGER_IO",
                     f"nothing can be stored beside {store.name}: {trouble.what}; nothing was"

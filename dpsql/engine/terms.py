@@ -13,7 +13,7 @@ from dpsql.plan.request import Request
 from dpsql.records import dataclass, field, replace
 from dpsql.sealed import SealedConnection
 from dpsql.settings.rounds import Rounds
-from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of
 from dpsql.sql.compiled import Compiled
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class SettingAttribute(Generic[T]):
 
 
 def _defaults() -> dict[str, Any]:
-    session = [SETTINGS[name] for name in taken_by(OptionPlace.SET)]
+    session = [SETTINGS[name] for name in options_of(OptionPlace.SET)]
     return {each.name: each.default for each in session if not each.kept}
 
 
@@ -86,7 +86,7 @@ class Terms:
         """
         if not isinstance(text, str):
             raise InterfaceError("E_SETTING", f"{name} is set by text", hint="SET epsilon = 0.5")
-        if name not in taken_by(OptionPlace.SET):
+        if name not in options_of(OptionPlace.SET):
             what = f"{name} = {printable(text)}"
             raise ProgrammingError("E_SETTING", what, hint=f"SET {name} = on, or off")
         setting = SETTINGS[name]
@@ -109,7 +109,7 @@ class Terms:
 
     def display(self) -> dict[str, str]:
         """The settings as SHOW prints them."""
-        session = [SETTINGS[name] for name in taken_by(OptionPlace.SET)]
+        session = [SETTINGS[name] for name in options_of(OptionPlace.SET)]
         return {each.name: each.kind.show(self.values[each.key]) for each in session}
 
 

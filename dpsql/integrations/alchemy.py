@@ -19,7 +19,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from dpsql.dbapi.reflection import columns_of, comment_of, view_text
 from dpsql.errors import nearest
-from dpsql.settings.table import OptionPlace, taken_by
+from dpsql.settings.table import OptionPlace, options_of
 
 TYPES: dict[str, type[types.TypeEngine[Any]]] = {
     "integer": types.BigInteger,
@@ -95,7 +95,7 @@ class DpsqlDialect(DefaultDialect):
         """A connection with the options as texts of SET. Raises: dpsql.Error."""
         import dpsql  # as above
 
-        words = {k: v for k, v in cparams.items() if k not in taken_by(OptionPlace.SET)}
+        words = {k: v for k, v in cparams.items() if k not in options_of(OptionPlace.SET)}
         connection = dpsql.connect(*cargs, **words)
         try:
             for name in cparams.keys() - words.keys():
@@ -186,7 +186,7 @@ class DpsqlDialect(DefaultDialect):
 
 def options() -> Sequence[str]:
     """Return the options of a URL: keywords of ``connect`` but ``paramstyle``, all of SET."""
-    names = (*taken_by(OptionPlace.CONNECT), *taken_by(OptionPlace.SET))
+    names = (*options_of(OptionPlace.CONNECT), *options_of(OptionPlace.SET))
     return [name for name in dict.fromkeys(names) if name != "paramstyle"]
 
 

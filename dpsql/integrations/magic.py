@@ -17,7 +17,7 @@ from IPython.display import display
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, connect
 from dpsql.errors import ProgrammingError, UsageError
-from dpsql.settings.table import OptionPlace, taken_by
+from dpsql.settings.table import OptionPlace, options_of
 
 
 class Options(argparse.ArgumentParser):
@@ -116,7 +116,7 @@ class DpsqlMagics(Magics):
 
 def _set_terms(connection: Connection, given: argparse.Namespace) -> None:
     """Set what requests cost, as far as it is given. Raises: DataError."""
-    for name in taken_by(OptionPlace.EXECUTE):
+    for name in options_of(OptionPlace.EXECUTE):
         if getattr(given, name, None) is not None:
             connection.set(name, getattr(given, name))
 

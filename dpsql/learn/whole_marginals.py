@@ -126,10 +126,12 @@ class Mixture:
         return bool(np.prod([float(self.domain[a]) for a in new]) <= self.cap)
 
 
-def admitted(domain: Mapping[str, int], cliques: Sequence[Clique], cap: int = DEFAULT_CAP) -> int:
+def count_admitted(
+    domain: Mapping[str, int], cliques: Sequence[Clique], cap: int = DEFAULT_CAP
+) -> int:
     """Return how many cliques, each next to all single attributes, fit under a cap.
 
-    >>> admitted({"a": 2, "b": 3, "c": 9}, [("a", "b"), ("b", "c")], cap=20)
+    >>> count_admitted({"a": 2, "b": 3, "c": 9}, [("a", "b"), ("b", "c")], cap=20)
     1
     """
     return sum(model_cells(domain, [clique]) <= cap for clique in cliques)

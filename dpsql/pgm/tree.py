@@ -160,7 +160,7 @@ def propagate(tree: JunctionTree, potentials: Mapping[Clique, Floats]) -> Belief
     Each potential is a tensor of logarithms over its clique; parts of the tree that share no
     attribute multiply. Source: Lauritzen and Spiegelhalter 1988 (collect, then distribute).
     """
-    logs = gather(tree, potentials)
+    logs = gather_potentials(tree, potentials)
     given = logs[:]
     for i in reversed(range(len(logs))):
         clique, separator, parent = tree.cliques[i], tree.separators[i], tree.parents[i]
@@ -184,7 +184,7 @@ def propagate(tree: JunctionTree, potentials: Mapping[Clique, Floats]) -> Belief
     return Beliefs(tuple(tables), tuple(given))
 
 
-def gather(tree: JunctionTree, potentials: Mapping[Clique, Floats]) -> list[Floats]:
+def gather_potentials(tree: JunctionTree, potentials: Mapping[Clique, Floats]) -> list[Floats]:
     """Return one log table per maximal clique, the sum of the potentials it is home to.
 
     A potential has an axis for each attribute of its clique, in its order; so have the tables.

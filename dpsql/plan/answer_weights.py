@@ -256,12 +256,12 @@ class AnswerWeights:
         self, start: CandidatePlan, emphasis: Mapping[Place, float], reach: Reach
     ) -> CandidatePlan | None:
         """Return the strategy with other shares, where those can be found by themselves."""
-        from dpsql.search.shares import share_anew  # searches that most requests do without
+        from dpsql.search.shares import reweight  # searches that most requests do without
 
         if law(self.noise).norm == 2 or len(start.layout.workload.domain) == 1:
             return None
         layout = start.layout
-        found = share_anew(start.strategy, emphasised(layout, emphasis), CELL_LIMIT, reach)
+        found = reweight(start.strategy, emphasised(layout, emphasis), CELL_LIMIT, reach)
         try:
             return None if found is None else self.rated(layout, found, 0.0)
         except ProgrammingError:  # what something needs came to weigh nothing beside the rest

@@ -115,14 +115,14 @@ def count_units(target: Target, noise: Noise) -> CandidatePlan:
     Different values do, each of them a union that has a row: so many change with a unit that it
     may be better to measure each, or what they add up to.
     """
-    from dpsql.workload.unions import added_up  # few count units
+    from dpsql.workload.unions import sum_coefficients  # few count units
 
     (layout,) = target.layouts
     workload, resolutions = layout.workload, layout.resolutions
     names = workload.attributes
     reach = unit_reach([resolutions[name] for name in names], target.rows_per_unit)
     found = []
-    for rows in ({}, *([added_up(workload)] if target.occupied else [])):
+    for rows in ({}, *([sum_coefficients(workload)] if target.occupied else [])):
         strategy = assemble(workload.domain, rows, {names: 1.0}, noise, "one count per group")
         moved = int(reach ** law(noise).norm) if rows else reach
         times = law(noise).squared(moved)

@@ -26,7 +26,7 @@ from dpsql.strategy.base import Forecast
 from dpsql.strategy.noise_law import Noise
 from dpsql.workload.cells import Cells, Nodes, resolution_bytes
 from dpsql.workload.facets import is_splittable, split
-from dpsql.workload.layout import Layout, Place, WeightedAnswer, lay_out, lay_out_together
+from dpsql.workload.layout import Layout, Place, WeightedAnswer, lay_out_together, make_layout
 from dpsql.workload.term import Term
 from dpsql.workload.workload import Product
 
@@ -92,7 +92,7 @@ class Target:
 
         Facets of dropped cells could not be summed over.
         """
-        own = partial(lay_out, self.table, self.asked, joint=joint)
+        own = partial(make_layout, self.table, self.asked, joint=joint)
         layout = own()
         if is_splittable(layout, layout.workload.pinned):
             whole = own(drop=False)

@@ -19,7 +19,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.records import dataclass, replace
 from dpsql.search.problem import Problem
 from dpsql.search.search_cache import SearchCache
-from dpsql.search.shares import share_anew
+from dpsql.search.shares import reweight
 from dpsql.search.unions.joint import Objective, Union, descend, realise
 from dpsql.search.unions.kron_union import Family
 from dpsql.search.work_limit import portion
@@ -167,7 +167,7 @@ def plan_apart(
             attributes = tuple(names[name] for name in block.attributes)
             weights[attributes] = weights.get(attributes, 0.0) + size * float(block.share)
     found = assemble(workload.domain, full, weights, noise, "components")
-    found = share_anew(found, workload, limit, "own") or found
+    found = reweight(found, workload, limit, "own") or found
     together = _descended(found, workload)
     is_less = together and together.unit_error(workload) < found.unit_error(workload)
     return together if together and is_less else found

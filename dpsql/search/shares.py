@@ -48,7 +48,7 @@ _latest: WeakCache[Floats | None] = WeakCache(REMEMBERED)
 Reach: TypeAlias = Literal["own", "near", "far"]
 
 
-def share_anew(
+def reweight(
     strategy: Strategy, workload: Workload, limit: int, reach: Reach = "near"
 ) -> ProductStrategy | None:
     """Return the rows of a Laplace strategy with the best weights for another workload.

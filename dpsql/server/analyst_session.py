@@ -10,7 +10,7 @@ from typing import TypeVar
 from dpsql.answer.result import Result
 from dpsql.dbapi.connection import Connection, Cursor
 from dpsql.dbapi.repetitions import FreeAnswers
-from dpsql.dbapi.site import Site, leaves_alone
+from dpsql.dbapi.site import Site, keeps_tables
 from dpsql.engine.terms import Terms
 from dpsql.errors import DataUnavailable, LedgerError
 from dpsql.interrupts import Cancellation
@@ -90,7 +90,7 @@ class AnalystSession:
             return False
         after = self._site.catalog
         is_here = self._analyst in after.analysts if after.analysts else self._analyst is None
-        return not (is_here and leaves_alone(self._connection.catalog, after))
+        return not (is_here and keeps_tables(self._connection.catalog, after))
 
     def follow(self) -> None:
         """Go on with the catalog in force, between statements.

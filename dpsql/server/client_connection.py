@@ -20,12 +20,18 @@ from dpsql.server.messages import (
     read_message,
     ready,
 )
-from dpsql.server.pipelined import LONGEST_TOLD, CachedReply, ReplyCache, SimpleRequest, first_burst
+from dpsql.server.pipelined import (
+    LONGEST_TOLD,
+    CachedReply,
+    ReplyCache,
+    SimpleRequest,
+    first_request,
+)
 from dpsql.server.portals import Portals
 from dpsql.server.route import SessionCommand
 from dpsql.server.session_worker import SessionWorker
 from dpsql.server.signed_in import OUTLIVED, SessionInfo, ended
-from dpsql.server.sqlstates import DEFECT, tell, tell_cancelled
+from dpsql.server.sqlstates import DEFECT, error_message, tell_cancelled
 from dpsql.server.statements import Reply, StatementRunner
 from dpsql.server.twin_connection import TwinError
 from dpsql.server.values import BadValue
@@ -87,7 +93,7 @@ class ClientConnection:
             if told is not None:
                 self._wire.write(told)
                 continue
-            burst = first_burst(self._wire.come)
+            burst = first_request(self._wire.come)
             try:
                 if burst is not None:
                     self._serve_burst(burst)
@@ -118,7 +124,7 @@ class ClientConnection:
 
     def _repeat(self) -> bytes | None:
         """Repeat the answer to the first burst that has come, if it is known; waits for nobody."""
-        burst, stamp = first_burst(self._wire.come), self._asker.stamp()
+        burst, stamp = first_request(self._wire.come), self._asker.stamp()
         key = None if burst is None or stamp is None else self._key(burst)
         echo = None if key is None else self._remembered.find(key)
         if burst is None or echo is None or echo.stamp != stamp or self._is_ended:
@@ -189,7 +195,7 @@ class ClientConnection:
         except KeyboardInterrupt:
             told = tell_cancelled(Interrupted(), self._asker.is_late)
         except Error as error:
-            told = tell(error, self._portals.text)
+            told = error_message(error, self._portals.text)
         except TwinError as error:
             told = Notice(
                 "ERROR", error.state, error.text, error.detail, error.hint, error.position

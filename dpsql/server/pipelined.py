@@ -33,12 +33,12 @@ class SimpleRequest:
     bound: str = ""
 
 
-def first_burst(come: bytes | bytearray) -> SimpleRequest | None:
+def first_request(come: bytes | bytearray) -> SimpleRequest | None:
     """The burst that some bytes begin with; None where they begin with anything else.
 
-    >>> first_burst(b"Q" + (6).to_bytes(4, "big") + b"x" + bytes(1) + b"more")
+    >>> first_request(b"Q" + (6).to_bytes(4, "big") + b"x" + bytes(1) + b"more")
     SimpleRequest(data=b'Q\\x00\\x00\\x00\\x06x\\x00', form=b'Q', bound='')
-    >>> first_burst(b"X" + (4).to_bytes(4, "big"))
+    >>> first_request(b"X" + (4).to_bytes(4, "big"))
     """
     bodies: dict[int, bytes] = {}
     at = 0

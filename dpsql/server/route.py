@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dpsql.records import dataclass
 from dpsql.server.cursors import CursorStep
-from dpsql.settings.table import OptionPlace, taken_by
-from dpsql.sql.text.lexemes import Fragment, Lexeme, blanked, lex
+from dpsql.settings.table import OptionPlace, options_of
+from dpsql.sql.text.lexemes import Fragment, Lexeme, blank_out, lex
 from dpsql.sql.text.table_mentions import tables_of
 
 SELECTS = frozenset({"select", "with", "from", "values", "table", "pivot", "unpivot", "("})
@@ -68,7 +68,7 @@ def route(fragment: Fragment, knows: Knows) -> SessionCommand:
     if first == "show":
         if second in KEPT:
             return SessionCommand("show", fragment, "SHOW", second)
-        ours = second in SHOWN | set(taken_by(OptionPlace.SET)) or _shows_columns(words, knows)
+        ours = second in SHOWN | set(options_of(OptionPlace.SET)) or _shows_columns(words, knows)
         return SessionCommand("ask" if ours else "twin", fragment, "SHOW", second)
     if first in _TRANSACTION:
         return _transaction(fragment, first, second, words)
@@ -172,11 +172,11 @@ def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> SessionCommand:
     if first == "set" and len(rest) > 1 and rest[0].text.lower() in ("session", "local"):
         scope, part = rest[0].text.lower(), rest[0]
         start = fragment.start + part.start
-        whole = blanked(fragment.text, start, start + len(part.text))
+        whole = blank_out(fragment.text, start, start + len(part.text))
         fragment, rest = Fragment(whole, fragment.start, fragment.end), rest[1:]
     plain = [each.text for each in rest]
     name = plain[0].lower() if plain else ""
-    tag, ours = first.upper(), name in taken_by(OptionPlace.SET)
+    tag, ours = first.upper(), name in options_of(OptionPlace.SET)
     values = plain[2:] if len(plain) > 1 and plain[1].lower() in ("=", "to") else plain[1:]
     if scope == "local" and (ours or name in KEPT):
         return SessionCommand("set local", fragment, tag, name)

@@ -31,7 +31,7 @@ from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, Notice, ProtocolError
 from dpsql.server.reload import Certificate, Reload
 from dpsql.server.signed_in import SessionInfo
-from dpsql.server.sqlstates import tell
+from dpsql.server.sqlstates import error_message
 from dpsql.server.statements import StatementRunner
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings hold SQL
@@ -251,7 +251,7 @@ class Server:
         except ProtocolError as error:
             told = Notice("FATAL", error.state, str(error))
         except Error as error:
-            told = tell(error, "")
+            told = error_message(error, "")
         except Exception as error:  # of memory or of a defect; others go on
             self.events.note("defect", why=type(error).__name__, where="session")
         finally:

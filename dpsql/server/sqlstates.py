@@ -78,7 +78,7 @@ def told_of(error: Error) -> tuple[str, str]:
     return message, hint
 
 
-def tell(error: Error, text: str) -> Notice:
+def error_message(error: Error, text: str) -> Notice:
     """Return the message of an error; where it is in the client's own ``text``, with its place.
 
     Positions are counted in characters, from one. Where parameters stand, the line is shown.

@@ -25,7 +25,7 @@ from dpsql.server.events import Events
 from dpsql.server.messages import FieldDescription, Notice
 from dpsql.server.result_stream import ResultStream, ResultTable, heads_of, wire_types
 from dpsql.server.route import KEPT, SessionCommand, blank_but, route
-from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of
 from dpsql.sql.rewrites.qualified import find_key
 from dpsql.sql.text.constant_selects import is_constant
 from dpsql.sql.text.lexemes import Fragment, render_literal, split_statements
@@ -235,11 +235,11 @@ class StatementRunner:
 
     def reset(self, name: str) -> None:
         """Set a setting to what the session began with, all of them where no name is given."""
-        for each in (name,) if name else (*self._first, *taken_by(OptionPlace.SET)):
+        for each in (name,) if name else (*self._first, *options_of(OptionPlace.SET)):
             self._local.pop(each, None)
             if each in self._first:
                 self.settings[each] = self._first[each]
-            elif each in taken_by(OptionPlace.SET) and self._caller.first_terms is not None:
+            elif each in options_of(OptionPlace.SET) and self._caller.first_terms is not None:
                 self._have(each, self._caller.first_terms.values[SETTINGS[each].key])
 
     def changes_terms(self, commands: Sequence[SessionCommand]) -> list[SessionCommand]:
@@ -247,7 +247,7 @@ class StatementRunner:
         kinds = {"set local", "discard"}
         if self._local or any(each.kind == "set local" for each in commands):
             kinds |= {"commit", "rollback"}
-        terms = ("", *taken_by(OptionPlace.SET))
+        terms = ("", *options_of(OptionPlace.SET))
         return [
             each
             for each in commands
@@ -276,7 +276,7 @@ class StatementRunner:
 
     def begin(self, settings: Mapping[str, str]) -> None:
         """Set what a client begins with, as far as dpsql has such settings. Raises: Error."""
-        for name in (settings.keys() & {*taken_by(OptionPlace.SET), *KEPT}) - {"last_charge"}:
+        for name in (settings.keys() & {*options_of(OptionPlace.SET), *KEPT}) - {"last_charge"}:
             text = f"SET {name} = {render_literal(settings[name])}"
             (fragment,) = split_statements(text)
             command = self.route(fragment)

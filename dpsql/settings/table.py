@@ -440,10 +440,10 @@ FACTS = ("budget", "domains", "ledger", "tables")
 """Facts that SHOW tells beside the settings."""
 
 
-def taken_by(taker: OptionPlace) -> tuple[str, ...]:
+def options_of(taker: OptionPlace) -> tuple[str, ...]:
     """Return the names of the options that all of ``taker`` take, in order.
 
-    >>> taken_by(OptionPlace.EXECUTE)
+    >>> options_of(OptionPlace.EXECUTE)
     ('epsilon', 'delta', 'noise')
     """
     return tuple(each.name for each in SETTINGS.values() if taker in each.takers)
@@ -451,4 +451,4 @@ def taken_by(taker: OptionPlace) -> tuple[str, ...]:
 
 def shown() -> tuple[str, ...]:
     """Return what SHOW takes."""
-    return (*FACTS, *taken_by(OptionPlace.SET))
+    return (*FACTS, *options_of(OptionPlace.SET))

@@ -24,7 +24,7 @@ from dpsql.sql.relations import MeasuredSelect, PublicRows
 from dpsql.sql.rewrites.lateral_aliases import named_items
 from dpsql.sql.rewrites.qualified import unqualified
 from dpsql.sql.shell.language import locate
-from dpsql.sql.text.cycle_collector import ended_anywhere
+from dpsql.sql.text.cycle_collector import interruptible_anywhere
 from dpsql.sql.text.depth import too_deep
 from dpsql.sql.text.parse import FORM, Statement, parse
 
@@ -44,7 +44,7 @@ _SEVERAL = (exp.Subquery, exp.CTE, exp.Exists, exp.SetOperation)
 """Nodes of a statement of several queries."""
 
 
-@ended_anywhere
+@interruptible_anywhere
 def compile_statement(statement: Statement, compiler: Compiler, public: PublicRows) -> Compiled:
     """Bind and compile a statement.
 
@@ -123,9 +123,9 @@ def _written_out(tree: exp.Expr, compiler: Compiler, public: PublicRows) -> exp.
     """Return the same without look-ups by sub-queries, and conditions that relate rows."""
     if tree.find(exp.Subquery) is not None:
         from dpsql.logical.bind.subqueries import SubqueryBinder
-        from dpsql.sql.subqueries.correlated import looked_up
+        from dpsql.sql.subqueries.correlated import join_public_lookups
 
-        tree = looked_up(tree, SubqueryBinder(compiler.catalog, public))
+        tree = join_public_lookups(tree, SubqueryBinder(compiler.catalog, public))
     if tree.find(exp.Join) is not None and tree.find(exp.Max, exp.Min, exp.AnyValue) is not None:
         from dpsql.logical.bind.public_values import with_public_values
         from dpsql.logical.bind.subqueries import SubqueryBinder

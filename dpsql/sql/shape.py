@@ -46,7 +46,7 @@ from dpsql.sql.relations import (
     find_table,
 )
 from dpsql.sql.rewrites.declared_views import DeclaredView
-from dpsql.sql.rewrites.lateral_aliases import columns_of, written_out
+from dpsql.sql.rewrites.lateral_aliases import columns_of, expand_aliases
 from dpsql.sql.rewrites.natural_joins import read_sources
 from dpsql.sql.rewrites.qualified import OF_CATALOG, VIEW
 from dpsql.sql.rewrites.series import not_written_out
@@ -295,10 +295,12 @@ class Shape:
         self.tables.notes += notes
         if is_spread(node):
             # few items are about all columns
-            from dpsql.sql.rewrites.columns_items import sources_of, spread
+            from dpsql.sql.rewrites.columns_items import expand_column_lists, sources_of
 
-            node = spread(node, sources_of(found, *given), self.compiler.evaluator, self.locate)
-        node = written_out(node, lambda: columns_of(found, self.tables.public), self.locate)
+            node = expand_column_lists(
+                node, sources_of(found, *given), self.compiler.evaluator, self.locate
+            )
+        node = expand_aliases(node, lambda: columns_of(found, self.tables.public), self.locate)
         self.root = node if is_root else self.root
         private = [each for each, relation in found if isinstance(relation, PrivateRows)]
         if len(private) > 1:

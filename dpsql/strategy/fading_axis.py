@@ -45,7 +45,7 @@ class FadingAxis(StructuredAxis):
         self.totals = self.inverse.cumsum()
         squares = np.square(self.totals).cumsum()
         self.squares: Floats = np.concatenate([[0.0], squares])
-        sums = convolved(self.totals[::-1], self.inverse)
+        sums = multiply_series(self.totals[::-1], self.inverse)
         self.sums_before: Floats = np.concatenate([[0.0], sums.cumsum()])
         super().__init__(rows, sums / sums.sum(), float(self.squares[-1]))
 
@@ -100,7 +100,7 @@ class FadingAxis(StructuredAxis):
 
     def _explicit(self, Q: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the same of explicit rows, shape (rows, n)."""
-        spread = convolved(Q[:, ::-1], self.inverse)[:, ::-1]
+        spread = multiply_series(Q[:, ::-1], self.inverse)[:, ::-1]
         variances = np.square(spread).sum(axis=1)
         return Q @ np.diff(self.sums_before), variances, variances
 
@@ -110,7 +110,8 @@ class FadingAxis(StructuredAxis):
         columns = np.moveaxis(tensor, position, -1).reshape(-1, self.size)
         step = max(1, AT_ONCE // self.size)
         parts = [
-            convolved(columns[i : i + step], self.inverse) for i in range(0, len(columns), step)
+            multiply_series(columns[i : i + step], self.inverse)
+            for i in range(0, len(columns), step)
         ]
         cells = np.concatenate(parts).reshape(math.prod(before), -1, self.size).swapaxes(1, 2)
         return self._split(np.ascontiguousarray(cells)).reshape(*before, self.size + 1, *after)
@@ -120,14 +121,14 @@ def _count_widths(lo: Indices, hi: Indices) -> int:
     return len(np.unique((hi - lo)[lo > 0]))
 
 
-def convolved(numbers: Floats, series: Floats) -> Floats:
+def multiply_series(numbers: Floats, series: Floats) -> Floats:
     """Return the product of power series along the last axis, as many terms as there are numbers.
 
     Args:
         numbers: (..., n).
         series: (n,) or longer.
 
-    >>> convolved(np.array([1.0, 1.0, 0.0]), np.array([1.0, 2.0, 3.0])).round(9).tolist()
+    >>> multiply_series(np.array([1.0, 1.0, 0.0]), np.array([1.0, 2.0, 3.0])).round(9).tolist()
     [1.0, 3.0, 5.0]
     """
     n = numbers.shape[-1]
@@ -149,7 +150,7 @@ def reciprocal(series: Floats) -> Floats:
     while len(found) < n:
         more = min(n, 2 * len(found))
         padded = np.concatenate([found, np.zeros(more - len(found))])
-        error = -convolved(padded, series[:more])
+        error = -multiply_series(padded, series[:more])
         error[0] += 2
-        found = convolved(padded, error)
+        found = multiply_series(padded, error)
     return found

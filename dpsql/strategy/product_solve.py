@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.cores import share_out
+from dpsql.algebra.cores import run_on_cores
 from dpsql.algebra.kron import contract
 from dpsql.algebra.operator import Floats, Operator
 from dpsql.records import dataclass
@@ -259,7 +259,7 @@ def _in_slabs(values: NDArray[Any], kinds: Sequence[tuple[Solved, bool]], along:
         for start in starts:
             out[(*lead, slice(1 + start, 1 + start + step))] = solved(start) if start else first
 
-    share_out(put, range(0, length, step))
+    run_on_cores(put, range(0, length, step))
     _centre(out.reshape(math.prod(first.shape[:along]), length + 1, -1))
     return out
 
@@ -276,7 +276,7 @@ def _centre(slabs: Floats) -> None:
             cells.sum(axis=1, keepdims=True, out=sums)
             cells -= sums / cells.shape[1]
 
-    share_out(centre, range(0, len(slabs), step))
+    run_on_cores(centre, range(0, len(slabs), step))
 
 
 def _solve(tensor: Floats, position: int, axis: Solved, residual: bool) -> Floats:

@@ -202,7 +202,7 @@ def columnwise(left: Floats, right: Floats) -> Floats:
     return np.asarray(product.reshape(-1, product.shape[-1]))
 
 
-def rowwise(left: Floats, right: Floats) -> Floats:
+def rowwise_kron(left: Floats, right: Floats) -> Floats:
     """Return the Kronecker product of every row of one with that of the other.
 
     Args:
@@ -215,7 +215,7 @@ def rowwise(left: Floats, right: Floats) -> Floats:
 _JOINS: Mapping[tuple[bool, bool], Callable[[Floats, Floats], Floats]] = {
     (False, False): _kron,
     (False, True): columnwise,
-    (True, False): rowwise,
+    (True, False): rowwise_kron,
     (True, True): np.multiply,
 }
 """Joins of the parts of inner products, by whether rows and whether queries are in pairs."""

@@ -71,7 +71,7 @@ class SeparateStrategy(Strategy):
                 fits = rows is None or (rows.dtype == np.int64 and rows.shape[1] == n)
                 if self.domain[name] != n or not fits:
                     raise ValueError(f"the rows of {name!r} are not integers over its cells")
-                if rows is not None and not tells_apart(rows):
+                if rows is not None and not has_independent_columns(rows):
                     raise ValueError(f"the columns of {name!r} are neither equal nor independent")
 
     def sensitivity(self, block: SeparateBlock) -> int:
@@ -124,10 +124,10 @@ class SeparateStrategy(Strategy):
         return digest_of(text)
 
 
-def tells_apart(rows: Integers) -> bool:
+def has_independent_columns(rows: Integers) -> bool:
     """Say whether the distinct columns of a matrix are independent.
 
-    >>> tells_apart(np.array([[1, 1, 0], [0, 0, 1]])), tells_apart(np.array([[1, 2]]))
+    >>> has_independent_columns(np.array([[1, 1, 0], [0, 0, 1]])), has_independent_columns(np.array([[1, 2]]))
     (True, False)
     """
     classes = np.unique(classes_of(rows), return_index=True)[1]

@@ -17,7 +17,7 @@ from dpsql.algebra.kron import kron_apply
 from dpsql.algebra.operator import Floats
 from dpsql.records import cached_property, dataclass
 from dpsql.strategy.base import Forecast, check_variances
-from dpsql.strategy.queries_forecast import OUTSIDE, rowwise
+from dpsql.strategy.queries_forecast import OUTSIDE, rowwise_kron
 from dpsql.strategy.query_block import QueryBlock, dense_rows
 from dpsql.workload.workload import Product
 
@@ -95,7 +95,7 @@ class LargeQueriesForecast(Forecast):
             if name not in self.used and name not in factors:
                 continue  # inner products of totals are one
             part = (ours[name] @ seen[name].T)[self._places_of[name]]
-            found = found * part if paired else rowwise(found, part)
+            found = found * part if paired else rowwise_kron(found, part)
         return np.asarray(found)
 
     @cached_property

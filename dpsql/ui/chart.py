@@ -7,7 +7,7 @@ import math
 from dpsql.answer.rounding import error_text
 from dpsql.errors import ProgrammingError, printable, text_width
 from dpsql.records import dataclass
-from dpsql.ui.grid import Grid, clip, decimals_for, fixed, pad, plain
+from dpsql.ui.grid import Grid, clip, decimals_for, fixed_decimals, pad, plain
 
 Z95 = 1.959963984540054
 """Half a 95 % interval in standard errors, where a result tells no interval of its own."""
@@ -69,7 +69,8 @@ def draw_bars(name: str, bars: list[Bar], width: int = 80, unicode: bool = True)
     decimals = decimals_for(bar.stddev for bar in bars)
     sign = "±" if unicode else "+/-"
     notes = [
-        f"{fixed(bar.value, decimals)} {sign} {error_text(bar.stddev, decimals)}" for bar in bars
+        f"{fixed_decimals(bar.value, decimals)} {sign} {error_text(bar.stddev, decimals)}"
+        for bar in bars
     ]
     labels = [clip(bar.label, max(8, width // 3)) for bar in bars]
     left, right = max(map(text_width, labels)), max(map(len, notes))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpsql.dbapi.keywords import FUNCTIONS, KEYWORDS, STARTERS
 from dpsql.errors import Error
 from dpsql.records import dataclass
-from dpsql.settings.table import SETTINGS, OptionPlace, shown, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of, shown
 from dpsql.ui.highlight import tokens
 from dpsql.ui.vocabulary import Vocabulary, starting
 
@@ -159,14 +159,14 @@ def _options(text: str, option: re.Match[str]) -> Iterator[Candidate]:
         taker = OptionPlace.CREATE
     elif re.match(r"\s*(EXPLAIN\s+)?CREATE\b", text, re.IGNORECASE):
         taker = OptionPlace.FIND
-    names = (f"{each} = " for each in taken_by(taker))
+    names = (f"{each} = " for each in options_of(taker))
     yield from _starting(names, option["start"] or "", "option")
 
 
 def _settings(word: str, name: str | None, typed: str) -> Iterator[Candidate]:
-    options = (*shown(), "all", "columns from ") if word == "SHOW" else taken_by(OptionPlace.SET)
+    options = (*shown(), "all", "columns from ") if word == "SHOW" else options_of(OptionPlace.SET)
     if name:
-        known = name.lower() in taken_by(OptionPlace.SET)
+        known = name.lower() in options_of(OptionPlace.SET)
         options = SETTINGS[name.lower()].kind.offered() if known else ()
     yield from _starting(options, typed, "setting")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dpsql.errors import DataError, UsageError
-from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of
 from dpsql.ui.narration import tell
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def open_connection(
         from dpsql import connect as open_catalog  # slow: here Ctrl-C is told what it cost
 
         given = {name: text for name, text in options.items() if text is not None}
-        taken = {n: _argument(n, given.pop(n)) for n in taken_by(OptionPlace.CONNECT) if n in given}
+        taken = {
+            n: _argument(n, given.pop(n)) for n in options_of(OptionPlace.CONNECT) if n in given
+        }
         connection = _connect_scratch(catalog, taken) if scratch else open_catalog(catalog, **taken)
         if "files" not in taken and not scratch:  # SQL writes no file of a draft unasked
             connection.grant_here()

@@ -14,7 +14,7 @@ from dpsql.answer.rounding import error_text
 from dpsql.errors import printable
 from dpsql.records import dataclass
 from dpsql.ui.chart import Z95
-from dpsql.ui.grid import Grid, clip, decimals_for, fixed, plain
+from dpsql.ui.grid import Grid, clip, decimals_for, fixed_decimals, plain
 
 LABEL, PLOT, NOTE, LINE = 190, 430, 140, 18
 """Widths of the three columns of a chart, and the height of a line, in points of SVG."""
@@ -236,9 +236,9 @@ def draw_heat(points: Sequence[Point], down: Sequence[str], across: Sequence[str
             f'height="{LINE - 1}" fill-opacity="{0.04 + 0.86 * shade:.3f}"><title>'
             f"{escape(f'{point.label}: {_said(point, decimals)}')}</title></rect>"
         )
-        if width >= 40 and len(fixed(point.value, 0)) * 7 < width:
+        if width >= 40 and len(fixed_decimals(point.value, 0)) * 7 < width:
             kind = "deep" if shade > 0.65 else ""
-            body += _text(x + width / 2, y + 13, fixed(point.value, 0), "middle", kind)
+            body += _text(x + width / 2, y + 13, fixed_decimals(point.value, 0), "middle", kind)
     return _svg(top + LINE * len(down) + 2, body)
 
 
@@ -263,7 +263,7 @@ def draw_ratios(entries: Iterable[tuple[str, float, str]]) -> str:
 
 
 def _said(point: Point, decimals: int) -> str:
-    return f"{fixed(point.value, decimals)} ± {error_text(point.stddev, decimals)}"
+    return f"{fixed_decimals(point.value, decimals)} ± {error_text(point.stddev, decimals)}"
 
 
 def _name(text: str, y: float) -> str:

@@ -89,7 +89,7 @@ class Layout:
         return {place: reading[0][1].rows for place, reading in self.products.items()}
 
 
-def lay_out(
+def make_layout(
     table: Table,
     asked: Mapping[Place, WeightedAnswer],
     *,

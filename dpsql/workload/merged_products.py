@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpsql.algebra.blocks import simplify
 from dpsql.algebra.operator import Operator
 from dpsql.records import dataclass
-from dpsql.workload.nodes import whole
+from dpsql.workload.nodes import as_integers
 from dpsql.workload.term import normalise
 from dpsql.workload.workload import Product
 
@@ -127,7 +127,7 @@ def _add_up(lifted: Sequence[_Lifted], key: str, cells: int) -> list[_Lifted]:
         known = sums.get(name)
         if known is not None:
             rows, weight = rows + known.dense[key], max(weight, known.weight)
-        sums[name] = _Lifted(1.0, each.outside, {**rest, key: whole(rows)}, weight)
+        sums[name] = _Lifted(1.0, each.outside, {**rest, key: as_integers(rows)}, weight)
     return [
         _scaled(each.outside, each.dense, key, each.dense[key], each.weight)
         for each in sums.values()
@@ -142,7 +142,7 @@ def _scaled(
     weight: float,
 ) -> _Lifted:
     """A term with rows over one joint attribute, and by how much these were scaled."""
-    rows, scale = normalise(whole(rows))
+    rows, scale = normalise(as_integers(rows))
     return _Lifted(scale, outside, {**dense, key: rows}, weight * scale)
 
 

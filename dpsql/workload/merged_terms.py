@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsql.algebra.blocks import Total, simplify
 from dpsql.workload.cells import Nodes
-from dpsql.workload.nodes import whole
+from dpsql.workload.nodes import as_integers
 from dpsql.workload.term import normalise
 from dpsql.workload.workload import Product
 
@@ -97,7 +97,7 @@ def _in_proportion(
         rows = np.asarray(factors[name].dense(), dtype=np.float64)
         largest = float(rows.flat[np.abs(rows).argmax()])
         if len(rows) == 1 and largest:
-            factors[name] = simplify(whole(np.round(rows / largest, PLACES)))
+            factors[name] = simplify(as_integers(np.round(rows / largest, PLACES)))
             scale *= largest
     return Product(factors, product.weight), scale
 
@@ -117,5 +117,5 @@ def _added(
         scale = sum(scale for _, scale in group)
         return Product(group[0][0].factors, weight * abs(scale)), scale
     total = np.sum([scale * product.factors[name].dense() for product, scale in group], axis=0)
-    rows, scale = normalise(whole(total))
+    rows, scale = normalise(as_integers(total))
     return Product({**group[0][0].factors, name: simplify(rows)}, weight * scale), scale

@@ -251,13 +251,13 @@ def node_rows(
         rest[0] = 1.0
     row = np.array([*values, *rest])
     if factor is None:
-        return whole(row[np.newaxis])
+        return as_integers(row[np.newaxis])
     assert column.domain is not None
     starts = nodes.starts or range(nodes.intervals)
     rest_of = np.arange(column.domain.size, column.size)
     masks = np.asarray(factor.take_columns(np.array([*starts, *rest_of])).dense())
     repeated = np.repeat(masks[:, : nodes.intervals], nodes.degree + 1, axis=1)
-    return whole(np.hstack([repeated, masks[:, nodes.intervals :]]) * row)
+    return as_integers(np.hstack([repeated, masks[:, nodes.intervals :]]) * row)
 
 
 def _intervals(column: Column, nodes: Nodes) -> list[tuple[float, float]]:
@@ -307,10 +307,10 @@ def _range_rows(column: Column, nodes: Nodes, rows: NDArray[Any]) -> NDArray[Any
         c = ((second - first) / w - (last - first)) / (w - 1)
         b = last - first - c
         parts = [first, first + b / 2, last]
-    return whole(np.hstack([*parts, rows[:, n:]]))
+    return as_integers(np.hstack([*parts, rows[:, n:]]))
 
 
-def whole(rows: NDArray[Any]) -> NDArray[Any]:
+def as_integers(rows: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers as integers.
 
     Any shape; as they are where they are not whole.

@@ -17,10 +17,10 @@ MAX_DEGREE = 2
 """Highest power of a measure: what its nodes carry is enough for squares, which variances need."""
 
 
-def exact(value: Fraction) -> Exact:
+def exact_double(value: Fraction) -> Exact:
     """A number as a double where one is it.
 
-    >>> exact(Fraction(1, 2)), exact(Fraction(1, 3))
+    >>> exact_double(Fraction(1, 2)), exact_double(Fraction(1, 3))
     (0.5, Fraction(1, 3))
     """
     try:
@@ -89,7 +89,7 @@ class Polynomial:
         """
         x, y = Fraction(own), Fraction(others)
         pairs = zip(self.fractions, other.fractions, strict=True)
-        a, b, c = (exact(x * p + y * q) for p, q in pairs)
+        a, b, c = (exact_double(x * p + y * q) for p, q in pairs)
         return Polynomial(self.column, (a, b, c), own * self.null + others * other.null, self.clip)
 
     def times(self, other: Polynomial) -> Polynomial | None:
@@ -104,6 +104,6 @@ class Polynomial:
                 product[i + j] += a * b
         if any(product[MAX_DEGREE + 1 :]):
             return None
-        first, second, third = map(exact, product[: MAX_DEGREE + 1])
+        first, second, third = map(exact_double, product[: MAX_DEGREE + 1])
         null = self.null * other.null
         return Polynomial(self.column, (first, second, third), null, self.clip)

@@ -97,7 +97,7 @@ def _added_up(
     return replace(attribute, chosen=simplify(added.dense() @ attribute.chosen.dense()))
 
 
-def added_up(workload: Workload) -> dict[str, NDArray[np.int64]]:
+def sum_coefficients(workload: Workload) -> dict[str, NDArray[np.int64]]:
     """Whole coefficients (rows, unions) with which answers sum unions, for each attribute.
 
     An attribute where a union counts in two rows, a row is of none, or numbers are not whole is

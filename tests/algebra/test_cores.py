@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsql.algebra import cores
-from dpsql.algebra.cores import share_in_order, share_out
+from dpsql.algebra.cores import run_on_cores, share_in_order
 from dpsql.interrupts import Cancellation, check
 
 
@@ -28,7 +28,7 @@ def test_every_piece_is_worked_on_once(
         for piece in share:
             found[piece] += piece + 1
 
-    share_out(work, range(pieces))
+    run_on_cores(work, range(pieces))
     assert found.tolist() == list(range(1, pieces + 1))
     assert len(threads) <= max(1, min(count, pieces, cores.MOST))
 
@@ -48,7 +48,7 @@ def test_what_a_piece_raises_is_raised_when_all_have_ended(
 
     before = threading.active_count()
     with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
-        share_out(work, range(9))
+        run_on_cores(work, range(9))
     assert threading.active_count() == before
     assert {1, 2, 4, 5, 7, 8} - {failing, *range(failing, 9, 3)} <= {*ended}
 
@@ -109,7 +109,7 @@ def test_other_threads_end_at_a_look_once_their_work_is_not_wanted(
     asked = Cancellation()
     timer = threading.Timer(0.1, asked.ask)
     timer.start()
-    begun: Callable[[], object] = partial(share_out, work, range(9))
+    begun: Callable[[], object] = partial(run_on_cores, work, range(9))
     if is_in_order:
         begun = partial(next, share_in_order(work, range(9)))
     with asked, pytest.raises(KeyboardInterrupt):

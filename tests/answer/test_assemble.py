@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpsql
-from dpsql.answer.assemble import settle
+from dpsql.answer.assemble import round_residue
 from dpsql.answer.rank_values import quantile
 from dpsql.plan.target import reading_variance
 from tests.support.oracle import write_world
@@ -46,7 +46,7 @@ def test_a_mean_of_no_rows_has_no_value_and_no_error(tmp_path: Path) -> None:
 def test_answers_far_below_their_errors_are_zero() -> None:
     place = (0, 0)
     answers = {place: np.array([1e-16, -1e-12, 1e-3, 1e-16, 1e-16])}
-    settle(answers, {place: np.array([4.0, 4.0, 4.0, 0.0, np.nan])})
+    round_residue(answers, {place: np.array([4.0, 4.0, 4.0, 0.0, np.nan])})
     assert answers[place].tolist() == [0.0, 0.0, 1e-3, 1e-16, 1e-16]
 
 
@@ -58,7 +58,7 @@ def test_what_sums_in_floating_point_leave_is_not_told() -> None:
         parts = draw.normal(0, 1e3, (500, 6))
         values = parts.sum(axis=1) + (exact - parts[:, ::-1].sum(axis=1))
         answers = {place: values}
-        settle(answers, {place: np.full(500, (2e3 * step) ** 2)})
+        round_residue(answers, {place: np.full(500, (2e3 * step) ** 2)})
         assert answers[place] == pytest.approx(exact, abs=1e-5 * step)
         assert max(len(str(value)) for value in answers[place].tolist()) <= 16
     assert max(len(str(value)) for value in values.tolist()) > 16
@@ -68,7 +68,7 @@ def test_rounding_leaves_what_is_large_or_exact() -> None:
     place = (0, 0)
     values = np.array([1e300, 2.0**60, 1 / 3, -1 / 3, 12.5, np.nan])
     answers = {place: values.copy()}
-    settle(answers, {place: np.array([1.0, 1.0, 0.0, 1e-40, 1e30, 1.0])})
+    round_residue(answers, {place: np.array([1.0, 1.0, 0.0, 1e-40, 1e30, 1.0])})
     assert np.array_equal(answers[place], [1e300, 2.0**60, 1 / 3, -1 / 3, 0.0, np.nan], True)
 
 

@@ -127,7 +127,9 @@ def bound_first(patch: pytest.MonkeyPatch) -> None:
 
 def _cut(frame: Frame, most: int) -> Frame:
     order = np.argsort(frame.units, kind="stable")
-    allowed = unit_joins.cut_short(np.ones(frame.count, dtype=np.int64), frame.units[order], most)
+    allowed = unit_joins.limit_amounts(
+        np.ones(frame.count, dtype=np.int64), frame.units[order], most
+    )
     return frame.take(order[allowed > 0])
 
 
@@ -217,13 +219,13 @@ def drop_shared_keys(patch: pytest.MonkeyPatch) -> None:
 
 def beside_all_rows(patch: pytest.MonkeyPatch) -> None:
     """Work a number of a row out by how many rows there are."""
-    work_out = relation_frame.work_out
+    work_out = relation_frame.add_product_column
 
     def counted(formula: FormulaRows, rows: Frame) -> Frame:
         more = Multiple(Fraction(rows.count % 7, 4))
         return work_out(replace(formula, terms=(*formula.terms, more)), rows)
 
-    patch.setattr(local_rows, "work_out", counted)
+    patch.setattr(local_rows, "add_product_column", counted)
 
 
 FAULTS: list[tuple[Fault, UnitLocal, int]] = [

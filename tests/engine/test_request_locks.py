@@ -21,7 +21,7 @@ import pytest
 
 import dpsql
 from dpsql.engine import engine
-from dpsql.engine.request_locks import turn
+from dpsql.engine.request_locks import lock_request
 from dpsql.errors import LedgerError
 from tests.engine.test_discover import sell
 
@@ -123,7 +123,7 @@ def test_threads_take_turns_and_find(tmp_path: Path) -> None:
             made.append(len(made))
             return made[-1]
 
-        with turn(store, "a"):
+        with lock_request(store, "a"):
             found.append((made[0], True) if made else (make(), False))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
@@ -138,19 +138,19 @@ def test_threads_take_turns_and_find(tmp_path: Path) -> None:
 
 def test_other_names_are_not_held_up_and_oneself_is_not(tmp_path: Path) -> None:
     store = tmp_path / "x.releases"
-    with turn(store, "a"), turn(store, "b"), turn(store, "a"):
+    with lock_request(store, "a"), lock_request(store, "b"), lock_request(store, "a"):
         assert len(list(tmp_path.iterdir())) == 2
     assert list(tmp_path.iterdir()) == []
 
 
 def _hold(store: Path, told: object) -> None:
-    with turn(store, "a"):
+    with lock_request(store, "a"):
         told.set()  # type: ignore[attr-defined]
         time.sleep(600)
 
 
 def _pass(store: Path) -> None:
-    with turn(store, "a"):
+    with lock_request(store, "a"):
         pass
 
 
@@ -176,7 +176,7 @@ def test_a_killed_holder_gives_its_turn_up(tmp_path: Path) -> None:
 def test_a_forked_child_does_not_have_the_turn(tmp_path: Path) -> None:
     store = tmp_path / "x.releases"
     fork = multiprocessing.get_context("fork")
-    with turn(store, "a"):
+    with lock_request(store, "a"):
         idle = fork.Process(target=time.sleep, args=(600,))
         waits = fork.Process(target=_pass, args=(store,))
         idle.start()
@@ -193,14 +193,20 @@ def test_a_forked_child_does_not_have_the_turn(tmp_path: Path) -> None:
 def test_where_nothing_can_be_stored_nothing_is_charged(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(LedgerError, match="nothing was charged"), turn(tmp_path / "x", "a"):
+        with (
+            pytest.raises(LedgerError, match="nothing was charged"),
+            lock_request(tmp_path / "x", "a"),
+        ):
             raise AssertionError
     finally:
         tmp_path.chmod(0o700)
 
 
 def test_a_folder_that_is_gone_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="nothing was charged"), turn(tmp_path / "no" / "x", "a"):
+    with (
+        pytest.raises(LedgerError, match="nothing was charged"),
+        lock_request(tmp_path / "no" / "x", "a"),
+    ):
         raise AssertionError
 
 
@@ -214,10 +220,10 @@ def test_what_others_find_meanwhile_is_taken_free(tmp_path: Path, sql: str) -> N
         def late(store: Path, name: str) -> Iterator[None]:
             for each in once:
                 other.execute(each)
-            with turn(store, name):
+            with lock_request(store, name):
                 yield
 
-        with mock.patch.object(engine, "turn", late):
+        with mock.patch.object(engine, "lock_request", late):
             found = one.execute(sql).result
         searches = [entry for entry in one.entries() if "CREATE DOMAIN" in str(entry.sql)]
         assert len(searches) == 1

@@ -22,7 +22,7 @@ from dpsql.dbapi.drafting import draft_catalog
 from dpsql.errors import Error
 from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.files.duckdb import FILES
-from dpsql.privacy.vault.rejected_lines import find_unread
+from dpsql.privacy.vault.rejected_lines import find_rejected_lines
 from tests.support.dirty import ROWS, WARDS, Dirty, dirty_files
 from tests.support.effort import first_seed, one_in
 from tests.support.other_readers import read_as_drafted
@@ -221,7 +221,7 @@ def test_cases_of_other_readers(name: str, tmp_path: Path) -> None:
     assert [column for column, _ in stored.columns] == names
     columns = [[v for part in stored.texts(each) for v in part.tolist()] for each in names]
     if isinstance(rows, int):
-        assert len([*find_unread(str(path), PLAIN, None)]) == rows
+        assert len([*find_rejected_lines(str(path), PLAIN, None)]) == rows
     else:
         assert [*zip(*columns, strict=True)] == rows
 

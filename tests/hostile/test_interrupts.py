@@ -28,7 +28,7 @@ from dpsql.plan import request
 from dpsql.plan.plan import Part
 from dpsql.privacy.budget import ledger
 from dpsql.privacy.budget.ledger import Ledger
-from dpsql.privacy.vault.sealed_errors import sealed
+from dpsql.privacy.vault.sealed_errors import seal_errors
 from dpsql.sealed import SealedConnection
 from dpsql.ui.repl import run_prompt
 from dpsql.ui.session import Session
@@ -39,7 +39,7 @@ COUNT = effort(4)
 
 
 def in_the_vault() -> object:
-    return sealed(lambda: duckdb.connect(config={"threads": 1}).execute(LONG).fetchall())
+    return seal_errors(lambda: duckdb.connect(config={"threads": 1}).execute(LONG).fetchall())
 
 
 def over_public_values() -> object:

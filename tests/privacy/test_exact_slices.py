@@ -13,7 +13,7 @@ from dpsql.algebra import blocks
 from dpsql.algebra.blocks import multiply_slabs
 from dpsql.algebra.integer_rows import KronRows
 from dpsql.privacy.doors import exact_products
-from dpsql.privacy.doors.exact_products import apply_rows, room_for
+from dpsql.privacy.doors.exact_products import apply_rows, working_shape
 
 
 @pytest.mark.parametrize("free", [(0,), (1,), (2,), (0, 2)])
@@ -48,7 +48,7 @@ def test_slabs_are_exact(
     kron = KronRows(matrices, sizes)
     found = apply_rows(kron, counts.copy(), exact_products.MANY_ROWS)
     assert found.tolist() == wrapped.tolist()
-    room = np.zeros(room_for(kron) or (), dtype=np.int64)
+    room = np.zeros(working_shape(kron) or (), dtype=np.int64)
     room[:4, :5, :3] = counts
     found = apply_rows(kron, room, exact_products.MANY_ROWS)
     assert np.shares_memory(found, room)
@@ -57,9 +57,9 @@ def test_slabs_are_exact(
 
 def test_where_there_is_no_room() -> None:
     fewer, as_many = np.ones((2, 3), dtype=np.int64), np.ones((3, 3), dtype=np.int64)
-    assert room_for(KronRows((None, as_many), (2, 3))) == (2, 3)
-    assert room_for(KronRows((None, fewer), (2, 3))) is None
-    assert room_for(KronRows((as_many, as_many), (3, 3))) is None
+    assert working_shape(KronRows((None, as_many), (2, 3))) == (2, 3)
+    assert working_shape(KronRows((None, fewer), (2, 3))) is None
+    assert working_shape(KronRows((as_many, as_many), (3, 3))) is None
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])

@@ -249,13 +249,13 @@ def test_lines_of_json_that_are_no_objects_are_no_rows(tmp_path: Path) -> None:
         file.write(
             b'[1]\n{"v": 1\n\xff\n{"v": {"a": 2}}\n\n{"v": "\\ud800"}\n' + b"[" * 10**5 + b"\n"
         )
-    from dpsql.privacy.vault.rejected_lines import find_unread
+    from dpsql.privacy.vault.rejected_lines import find_rejected_lines
 
     table = Table("t", str(path), Unit(), {}, options=Delimited(header=("v",)).options())
     asked = [RequestedColumn("v", "number")]
     values = [b.columns[0] for b in FILES.open(table).read(asked, None) if b.rows]
     assert [each for v in values for each in v.unknown.tolist()] == [False, True, True]
-    assert [n for n, _, _ in find_unread(str(path), Delimited(), "json")] == [2, 3, 4, 8]
+    assert [n for n, _, _ in find_rejected_lines(str(path), Delimited(), "json")] == [2, 3, 4, 8]
 
 
 def test_files_of_one_glob_have_the_same_columns(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from dpsql.privacy.doors import find_keys
 from dpsql.privacy.doors.discovery import CountedDiscovery
 from dpsql.privacy.doors.find_keys import _count, choose_weighed
 from dpsql.privacy.noise.entropy import Bits
-from dpsql.privacy.noise.partition_selection import least_shown
+from dpsql.privacy.noise.partition_selection import count_threshold
 from dpsql.privacy.noise.samplers import SAMPLERS
 from dpsql.privacy.noise.tail_bounds import gaussian_tail, laplace_tail
 from dpsql.privacy.vault.unit.key_counts import NO_KEY, NO_VALUE, Pairs
@@ -156,7 +156,7 @@ def test_a_planted_fault_is_found(name: str) -> None:
 def test_the_threshold_is_the_least_whose_chance_is_certain(noise: str) -> None:
     tail = laplace_tail if noise == "laplace" else gaussian_tail
     for scale, most in itertools.product((Fraction(1, 3), Fraction(1), Fraction(9)), (1, 5)):
-        level = least_shown(noise, scale, DELTA, most)
+        level = count_threshold(noise, scale, DELTA, most)
         assert most * tail(scale, level - 1) <= DELTA
         assert level <= 2 or most * tail(scale, level - 2) > DELTA
 

@@ -13,7 +13,7 @@ from pyarrow import parquet
 import dpsql
 from dpsql.algebra import cores
 from dpsql.interrupts import Cancellation
-from dpsql.privacy.vault.codes.prefetch import AHEAD, read_ahead, read_apart
+from dpsql.privacy.vault.codes.prefetch import AHEAD, read_ahead, read_in_thread
 from dpsql.privacy.vault.files import lines
 
 
@@ -144,7 +144,7 @@ def test_who_is_asked_to_end_leaves_an_engine_that_is_blocked() -> None:
     watch = threading.Thread(target=ask)
     watch.start()
     with asked, pytest.raises(KeyboardInterrupt):
-        seen.extend(read_apart(batches()))
+        seen.extend(read_in_thread(batches()))
     watch.join()
     assert not closed.is_set()
     gate.set()
@@ -158,6 +158,6 @@ def test_batches_of_an_engine_stay_in_order_and_its_fault_comes_last() -> None:
 
     found = list[int]()
     with pytest.raises(OSError):
-        found.extend(read_apart(batches()))
+        found.extend(read_in_thread(batches()))
     assert found == [*range(2 * AHEAD)]
-    assert [*read_apart(iter(range(3 * AHEAD)))] == [*range(3 * AHEAD)]
+    assert [*read_in_thread(iter(range(3 * AHEAD)))] == [*range(3 * AHEAD)]

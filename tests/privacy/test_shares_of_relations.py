@@ -17,8 +17,8 @@ from dpsql.privacy.vault.codes.spill import (
     bytes_of_row,
     fit_beside,
     kept_bytes,
+    reserve_memory,
     share_room,
-    take_beside,
 )
 from dpsql.privacy.vault.data_engine import Batch, Values64
 from dpsql.privacy.vault.unit import unit_numbers
@@ -181,7 +181,7 @@ def test_memory_for_rows_of_files_is_taken_by_the_public_number() -> None:
         options = (("spill", "/scratch"),)
         bases = tuple(replace(each, options=options, room=most) for each in table.bases)
         if most == 10**6:
-            take_beside(replace(table, bases=bases))
+            reserve_memory(replace(table, bases=bases))
         else:
             with pytest.raises((MemoryError, ValueError)):
-                take_beside(replace(table, bases=bases))
+                reserve_memory(replace(table, bases=bases))

@@ -25,9 +25,9 @@ from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.files.descriptions import describe_data
 from dpsql.privacy.vault.files.refused_types import refuse_unreadable
 from dpsql.privacy.vault.files.source import connect, is_switched_off, open_source
-from dpsql.privacy.vault.sealed_errors import sealed
+from dpsql.privacy.vault.sealed_errors import seal_errors
 from dpsql.privacy.vault.vault import TableVault
-from dpsql.sealed import hush
+from dpsql.sealed import disable_progress_bar
 from tests.support.one_reader import one_reader
 from tests.support.tables import scribe
 
@@ -282,7 +282,7 @@ def test_failures_while_reading_have_one_text_and_no_trace(tmp_path: Path) -> No
         assert caught.value.__context__ is None
     assert len(texts) == 1
     with pytest.raises(InternalError) as other:
-        sealed(lambda: int("a private value"))
+        seal_errors(lambda: int("a private value"))
     assert other.value.code == "E_INTERNAL"
     assert other.value.__cause__ is None
     assert other.value.__context__ is None
@@ -422,9 +422,9 @@ def test_a_bar_that_stays_is_refused() -> None:
         connection.execute.side_effect = [duckdb.InvalidInputException("no ipywidgets"), found]
         if shown:
             with pytest.raises(InternalError, match="progress bar"):
-                hush(connection)
+                disable_progress_bar(connection)
         else:
-            hush(connection)
+            disable_progress_bar(connection)
 
 
 def test_nobody_is_told_how_far_a_reading_is() -> None:

@@ -12,7 +12,7 @@ from dpsql.algebra.operator import Floats
 from dpsql.search import shares
 from dpsql.search.laplace import BLOCK_LIMIT, room
 from dpsql.search.problem import Problem
-from dpsql.search.shares import share_anew
+from dpsql.search.shares import reweight
 from dpsql.search.unions.kron_union import Family
 from dpsql.search.unions.opt_m import LocalOptimum, WeightSearch
 from dpsql.strategy.product import NEGLIGIBLE, ProductStrategy, assemble
@@ -70,7 +70,7 @@ def test_shares_anew_are_no_worse_and_of_the_same_rows(reach: shares.Reach) -> N
     start = assemble(
         workload.domain, {}, dict(zip(names, (5.0, 1.0, 1.0), strict=True)), "laplace", "x"
     )
-    found = share_anew(start, workload, LIMIT, reach)
+    found = reweight(start, workload, LIMIT, reach)
     assert isinstance(found, ProductStrategy)
     assert found.unit_error(workload) <= start.unit_error(workload) * (1 + NEGLIGIBLE)
     assert reach != "own" or {b.attributes for b in found.blocks} <= set(names)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpsql.interrupts import tried_until
+from dpsql.interrupts import retry_until
 from dpsql.server.server import Server
 from tests.support.served import Client, served, told
 
@@ -27,7 +27,7 @@ class Stuck:
 
     def run(self, *_: Any, **__: Any) -> Any:
         self.asked.set()
-        tried_until(lambda: False)
+        retry_until(lambda: False)
 
     describe = run
 

@@ -21,7 +21,7 @@ import dpsql
 from dpsql.dbapi.connection import Connection, raise_budget
 from dpsql.dbapi.repetitions import FreeAnswers
 from dpsql.server.answer_ticks import Ticks
-from dpsql.server.pipelined import ReplyCache, first_burst
+from dpsql.server.pipelined import ReplyCache, first_request
 from dpsql.server.server import Server
 from dpsql.server.statements import StatementRunner
 from tests.support.effort import effort
@@ -373,4 +373,4 @@ def test_a_client_that_reads_slowly_gets_all_of_it(catalog: Path) -> None:
     ],
 )
 def test_what_is_no_batch_is_left_alone(data: bytes) -> None:
-    assert first_burst(data) is None
+    assert first_request(data) is None

@@ -25,7 +25,7 @@ from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.cells.evaluate import MAX_LINKS
 from dpsql.sql.rewrites.tree_parts import any_of
 from dpsql.sql.shell.derivative import MAX_TEXT, NoDerivative, gradient
-from dpsql.sql.text.cycle_collector import ended_anywhere
+from dpsql.sql.text.cycle_collector import interruptible_anywhere
 from dpsql.sql.text.growth import bound_length
 from dpsql.sql.text.lexemes import split_statements
 from dpsql.sql.text.parse import parse
@@ -398,7 +398,7 @@ def test_what_others_let_go_of_is_not_finalised_within() -> None:
         def __del__(self) -> None:
             finalised.append(True)
 
-    @ended_anywhere
+    @interruptible_anywhere
     def work() -> list[list[int]]:
         made = [[k] for k in range(10_000)]
         assert not finalised
@@ -434,7 +434,7 @@ def test_what_the_end_of_a_generator_swallows_is_thrown_again(
             reduce(lambda one, _: one, range(100))
             calls(lambda: None)
 
-    @ended_anywhere
+    @interruptible_anywhere
     def work() -> None:
         next(pieces())
         assert swallowed == [KeyboardInterrupt]
@@ -452,7 +452,7 @@ def test_an_end_that_comes_as_work_ends_reaches_no_other_thread() -> None:
     """Whenever it is asked for: nothing is thrown on, into a thread that has the place of ours."""
     draws, strays = random.Random(1), list[object]()
 
-    @ended_anywhere
+    @interruptible_anywhere
     def work(calls: int) -> None:
         for _ in range(calls):
             str(calls)

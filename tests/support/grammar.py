@@ -22,7 +22,7 @@ from dpsql.answer.synthetic_tables import check_name, find_synthetic
 from dpsql.dbapi.connection import Connection
 from dpsql.dbapi.script import plan_offered
 from dpsql.dbapi.show import describe
-from dpsql.settings.table import BOTH, taken_by
+from dpsql.settings.table import BOTH, options_of
 from dpsql.sql.compiled import Compiled
 from dpsql.sql.text.lexemes import split_statements
 from dpsql.sql.text.parse import Statement, opens_list, parse
@@ -174,7 +174,7 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
         statement: Statement = parse(fragments[0])
         if statement.kind == "select":
             for name, text in statement.options:
-                if name in taken_by(BOTH):
+                if name in options_of(BOTH):
                     connection.terms.with_text(name, text)
             return connection.engine.compile([statement])[0]
         if statement.kind == "set":
@@ -185,7 +185,7 @@ def verdict(connection: Connection, sql: str) -> dpsql.Error | Compiled | None:
             asked = split_statements(f"DESCRIBE {statement.search.table}")
             describe(connection.engine, parse(asked[0]))
             for name, text in statement.search.options:
-                if name in taken_by(BOTH):
+                if name in options_of(BOTH):
                     connection.terms.with_text(name, text)
         if statement.creation is not None:
             check_name(statement.creation.name, connection.engine.known.tables)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.search.one_attribute.dual import ConvexResult, certified
+from dpsql.search.one_attribute.dual import ConvexResult, certify
 
 
 def optimise(gram: Floats, *, maxiter: int = 5000) -> ConvexResult:
@@ -57,7 +57,7 @@ def optimise(gram: Floats, *, maxiter: int = 5000) -> ConvexResult:
             "maxfun": 4 * maxiter,
         },
     )
-    return certified(gram, best[1])
+    return certify(gram, best[1])
 
 
 def _start(gram: Floats) -> Floats:

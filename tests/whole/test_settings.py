@@ -12,7 +12,7 @@ import pytest
 import dpsql
 from dpsql.dbapi.connection import Connection
 from dpsql.settings.kinds import Kind
-from dpsql.settings.table import SETTINGS, OptionPlace, Setting, shown, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, Setting, options_of, shown
 from dpsql.ui.complete import complete_sql
 from dpsql.ui.vocabulary import Vocabulary
 
@@ -61,7 +61,7 @@ def test_no_other_module_lists_options() -> None:
 
 def test_what_python_takes_is_declared() -> None:
     keywords = [*inspect.signature(dpsql.connect).parameters][1:-1]
-    assert tuple(keywords) == taken_by(OptionPlace.CONNECT)
+    assert tuple(keywords) == options_of(OptionPlace.CONNECT)
 
 
 def test_the_documents_name_every_option() -> None:
@@ -74,7 +74,7 @@ def test_the_documents_name_every_option() -> None:
 
 def test_defaults_are_shown_and_can_be_set_again(people: Connection) -> None:
     before = people.settings
-    assert [*before] == [*taken_by(OptionPlace.SET)]
+    assert [*before] == [*options_of(OptionPlace.SET)]
     assert before["epsilon"] == "not set"
     for name, text in before.items():
         if name != "epsilon":
@@ -83,7 +83,7 @@ def test_defaults_are_shown_and_can_be_set_again(people: Connection) -> None:
 
 
 def test_what_the_prompt_offers_is_taken(people: Connection) -> None:
-    for name in taken_by(OptionPlace.SET):
+    for name in options_of(OptionPlace.SET):
         for text in SETTINGS[name].kind.offered():
             people.set(name, text.strip("'"))
             assert people.settings[name] == text.strip("'")

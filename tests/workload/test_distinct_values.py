@@ -16,7 +16,7 @@ from dpsql.privacy.vault.unit.rows import Rows, mark
 from dpsql.strategy.product import assemble
 from dpsql.workload.layout import WeightedAnswer
 from dpsql.workload.term import Term
-from dpsql.workload.unions import added_up, lay_out_units
+from dpsql.workload.unions import lay_out_units, sum_coefficients
 from tests.workload.test_unions import SIZES, answer, exact, random_terms, rows, table, without
 
 VALUES = 3
@@ -64,7 +64,7 @@ def test_values_are_counted_once_and_one_unit_moves_no_more_than_is_paid_for(noi
             Term({**t.factors, name: Dense(t.factors[name].dense()[::VALUES])}) for t in terms
         )
         np.testing.assert_array_equal(answer(layout, asked, numbers), expected.ravel(), str(seed))
-        for sums in ({}, added_up(layout.workload)):
+        for sums in ({}, sum_coefficients(layout.workload)):
             strategy = assemble(
                 layout.workload.domain, sums, {layout.workload.attributes: 1.0}, noise, "x"
             )
@@ -86,6 +86,6 @@ def test_what_has_a_row_is_measured_as_a_sum_or_cell_by_cell_whichever_errs_less
     plain = {name: Dense(np.eye(size, dtype=np.int64)) for name, size in SIZES.items()}
     wanted = WeightedAnswer((Term(plain),), distinct=("a", (1,) * SIZES["a"]))
     layout = lay_out_units(table(2), {(0, 0): wanted})
-    assert {name: each.tolist() for name, each in added_up(layout.workload).items()} == {
+    assert {name: each.tolist() for name, each in sum_coefficients(layout.workload).items()} == {
         "a": [[1] * SIZES["a"]]
     }

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpsql.catalog.codebook import BookColumn
-from dpsql.catalog.codebooks.ddl import PermittedValues, checked, narrowed, typed
-from dpsql.catalog.codebooks.values import items, listed, plain, section, text
+from dpsql.catalog.codebooks.ddl import PermittedValues, checked, narrowed, read_sql_type
+from dpsql.catalog.codebooks.values import as_json, items, read_values, section, text
 from dpsql.records import replace
 
 NAME = "schema.yml of dbt"
@@ -34,7 +34,7 @@ def read(parsed: Any) -> Iterator[tuple[str, str, BookColumn]]:
 
 def _column(said: Mapping[str, Any]) -> BookColumn | None:
     facts, null = _facts(said)
-    found = typed(text(said.get("data_type")))
+    found = read_sql_type(text(said.get("data_type")))
     if found is None and said.get("data_type") is None and facts.values:
         kind = {str: "text", int: "integer", bool: "boolean"}.get(type(facts.values[0]))
         found = None if kind is None else BookColumn(kind)
@@ -51,12 +51,12 @@ def _facts(said: Mapping[str, Any]) -> tuple[PermittedValues, bool]:
         test = named.rpartition(".")[2]
         is_known |= test in NOT_NULL
         if test in LISTS:
-            values = tuple(v for v in listed(given.get(LISTS[test])) if v is not None)
+            values = tuple(v for v in read_values(given.get(LISTS[test])) if v is not None)
             if given.get("quote") is False or test != "accepted_values":
                 values = tuple(_number(v) for v in values)
             found = found.both(PermittedValues(values or None))
         if test in RANGES:
-            least, most = plain(given.get("min_value")), plain(given.get("max_value"))
+            least, most = as_json(given.get("min_value")), as_json(given.get("max_value"))
             is_open = given.get("inclusive") is False or given.get("strictly") is True
             ends = ("above", "below") if is_open else ("least", "most")
             found = found.both(PermittedValues(**dict(zip(ends, (least, most), strict=True))))

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from dpsql.catalog.codebook import BookColumn
-from dpsql.catalog.codebooks.values import end, written
+from dpsql.catalog.codebooks.values import end, nonempty_fields
 from dpsql.records import replace
 
 NAME = "codebooks of DDI (.xml)"
@@ -31,7 +31,7 @@ def read(parsed: Any) -> Iterator[tuple[str, str, BookColumn]]:
             yield (
                 "",
                 var.get("name"),
-                replace(found, missing=written(lost), note=_said(var, "labl")),
+                replace(found, missing=nonempty_fields(lost), note=_said(var, "labl")),
             )
 
 

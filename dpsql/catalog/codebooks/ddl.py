@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from dpsql.catalog.codebook import MOST_WHOLE, BookColumn
 from dpsql.catalog.codebooks.read import Fault
-from dpsql.catalog.codebooks.values import within
+from dpsql.catalog.codebooks.values import closed_ends
 from dpsql.records import dataclass, replace
 
 NAME = "CREATE TABLE in SQL (.sql, .ddl)"
@@ -188,10 +188,10 @@ def described(stored: Any, enums: dict[str, tuple[str, ...]] | None = None) -> B
     return None if kind is None else BookColumn(kind)
 
 
-def typed(text: str) -> BookColumn | None:
+def read_sql_type(text: str) -> BookColumn | None:
     """Return a column of a type of SQL as it is written, in any dialect; None for other types.
 
-    >>> typed("varchar(3)"), typed("INT64"), typed("geometry")
+    >>> read_sql_type("varchar(3)"), read_sql_type("INT64"), read_sql_type("geometry")
     (BookColumn(type='text'...), BookColumn(type='integer'...), None)
     """
     for dialect in (*DIALECTS, "bigquery"):
@@ -227,7 +227,7 @@ def _places(stored: Any) -> int | None:
 
 def narrowed(said: BookColumn, facts: PermittedValues, places: int | None = None) -> BookColumn:
     """Return a column with the values and ends that conditions permit."""
-    least, most = within(said.type, facts.least, facts.most, facts.above, facts.below)
+    least, most = closed_ends(said.type, facts.least, facts.most, facts.above, facts.below)
     values = said.values if facts.values is None else facts.values
     found = replace(said, values=values, least=least, most=most)
     if said.type != "number" or not places or places > 6:

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpsql.catalog.codebook import BookColumn
-from dpsql.catalog.codebooks.values import items, listed, section, text, type_of, within, written
+from dpsql.catalog.codebooks.values import (
+    closed_ends,
+    items,
+    nonempty_fields,
+    read_values,
+    section,
+    text,
+    type_of,
+)
 from dpsql.records import replace
 
 NAME = "Table Schemas and datapackage.json of Frictionless"
@@ -38,7 +46,7 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, BookColumn]]:
 def _missing(said: Any) -> tuple[str, ...]:
     """Fields that are missing; version 2 may give each a label."""
     given = said if isinstance(said, list) else []
-    return written(each.get("value") if isinstance(each, dict) else each for each in given)
+    return nonempty_fields(each.get("value") if isinstance(each, dict) else each for each in given)
 
 
 def _field(each: Mapping[str, Any]) -> BookColumn | None:
@@ -47,18 +55,20 @@ def _field(each: Mapping[str, Any]) -> BookColumn | None:
     kind, null = type_of(each, "string")
     if kind is None:
         return None
-    values = listed(said.get("enum"))
+    values = read_values(said.get("enum"))
     kept = tuple(value for value in values if value is not None)
     null = null or len(kept) < len(values)
     categories = each.get("categories")
     labelled = [(x.get("value"), x.get("label")) for x in items(categories)]
     if labelled and all(isinstance(label, str) and label for _, label in labelled):
         pairs = zip(
-            written(code for code, _ in labelled), (label for _, label in labelled), strict=False
+            nonempty_fields(code for code, _ in labelled),
+            (label for _, label in labelled),
+            strict=False,
         )
         return BookColumn.labelled([(code, str(each)) for code, each in pairs], null)
-    kept = kept or tuple(x for x in listed(categories) if isinstance(x, str | int))
+    kept = kept or tuple(x for x in read_values(categories) if isinstance(x, str | int))
     kept = kept or tuple(code for code, _ in labelled if code is not None)
     keys = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-    least, most = within(kind, *(said.get(key) for key in keys))
+    least, most = closed_ends(kind, *(said.get(key) for key in keys))
     return BookColumn(kind, kept, least, most, null)

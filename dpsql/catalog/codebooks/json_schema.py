@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpsql.catalog.codebook import BookColumn
-from dpsql.catalog.codebooks.values import items, listed, section, text, type_of, within
+from dpsql.catalog.codebooks.values import closed_ends, items, read_values, section, text, type_of
 from dpsql.records import replace
 
 NAME = "JSON Schemas of a row"
@@ -58,7 +58,7 @@ def _property(whole: Mapping[str, Any], said: Mapping[str, Any]) -> BookColumn |
         pairs = [(str(code), title) for code, title in zip(consts, titles, strict=True)]
         found = BookColumn.labelled(pairs, null or is_null)
         return replace(found, note=note)
-    values = consts if is_listed else listed(known.get("enum"))
+    values = consts if is_listed else read_values(known.get("enum"))
     values = values or [known["const"]] if "const" in known else values
     kept = tuple(each for each in values if each is not None)
     if "type" not in known and kept:
@@ -67,6 +67,6 @@ def _property(whole: Mapping[str, Any], said: Mapping[str, Any]) -> BookColumn |
         return None
     keys = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
     ends = (known.get(key) for key in keys)
-    least, most = within(kind, *(None if isinstance(end, bool) else end for end in ends))
+    least, most = closed_ends(kind, *(None if isinstance(end, bool) else end for end in ends))
     null = null or is_null or len(kept) < len(values)
     return BookColumn(kind, kept, least, most, null, note=note)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpsql.catalog.codebook import BookColumn
-from dpsql.catalog.codebooks.values import items, listed, plain, section, text, within
+from dpsql.catalog.codebooks.values import as_json, closed_ends, items, read_values, section, text
 
 NAME = "schemas of pandera (.yaml)"
 SYNTAX = "tree"
@@ -39,9 +39,9 @@ def _column(said: Mapping[str, Any]) -> BookColumn | None:
     if kind is None:
         return None
     checks = _checks(said)
-    values = [each for each in listed(_value(checks.get("isin"))) if each is not None]
+    values = [each for each in read_values(_value(checks.get("isin"))) if each is not None]
     if "equal_to" in checks and "isin" not in checks:
-        values = [plain(_value(checks["equal_to"]))]
+        values = [as_json(_value(checks["equal_to"]))]
     if values and type(values[0]) is int and kind == "text":
         kind = "integer"
     between = section(checks.get("in_range") or checks.get("between"))
@@ -52,7 +52,7 @@ def _column(said: Mapping[str, Any]) -> BookColumn | None:
         if f"{end}_value" in between:
             place = i if between.get(f"include_{end}", True) else i + 2
             ends[place] = between[f"{end}_value"]
-    least, most = within(kind, *map(plain, ends))
+    least, most = closed_ends(kind, *map(as_json, ends))
     note = text(said.get("description")) or text(said.get("title"))
     return BookColumn(kind, tuple(values), least, most, said.get("nullable") is True, note=note)
 

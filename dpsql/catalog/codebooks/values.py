@@ -50,28 +50,28 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return a value as JSON would have it: days that YAML knows are texts.
 
-    >>> plain(dt.date(2024, 1, 2)), plain(3)
+    >>> as_json(dt.date(2024, 1, 2)), as_json(3)
     ('2024-01-02', 3)
     """
     return value.isoformat() if isinstance(value, dt.date | dt.time) else value
 
 
-def listed(value: Any) -> list[Any]:
+def read_values(value: Any) -> list[Any]:
     """Return the values of a list; none where it is no list.
 
-    >>> listed(["a", None]), listed("a")
+    >>> read_values(["a", None]), read_values("a")
     (['a', None], [])
     """
-    return [plain(each) for each in value] if isinstance(value, list) else []
+    return [as_json(each) for each in value] if isinstance(value, list) else []
 
 
-def written(values: Iterable[Any]) -> tuple[str, ...]:
+def nonempty_fields(values: Iterable[Any]) -> tuple[str, ...]:
     """Return fields as they are written in a file: texts that are not empty, and numbers.
 
-    >>> written(["", "NA", -9, -9.0, 0.5, True, None])
+    >>> nonempty_fields(["", "NA", -9, -9.0, 0.5, True, None])
     ('NA', '-9', '0.5')
     """
     known = (each for each in values if isinstance(each, str | int | float))
@@ -98,10 +98,10 @@ def end(value: str, kind: str) -> Any:
     return int(number) if number.is_integer() and abs(number) <= LARGEST else number
 
 
-def within(kind: str, least: Any, most: Any, above: Any, below: Any) -> tuple[Any, Any]:
+def closed_ends(kind: str, least: Any, most: Any, above: Any, below: Any) -> tuple[Any, Any]:
     """Return the ends of a range whose ends may be excluded; of whole numbers those within.
 
-    >>> within("integer", None, None, 0, 10), within("number", 0, None, None, 1.5)
+    >>> closed_ends("integer", None, None, 0, 10), closed_ends("number", 0, None, None, 1.5)
     ((1, 9), (0, 1.5))
     """
     if least is None and above is not None:

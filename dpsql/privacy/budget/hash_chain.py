@@ -416,7 +416,7 @@ class State:
         return min(spent.largest_gaussian(policy) for spent, policy in pairs)
 
 
-def followed(
+def terms_after_change(
     state: State,
     policy: Policy,
     policy_hash: str,

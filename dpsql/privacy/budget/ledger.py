@@ -48,9 +48,9 @@ from dpsql.privacy.budget.hash_chain import (
     curator_entry,
     debit_entry,
     first_state,
-    followed,
     id_of,
     read_checkpoint,
+    terms_after_change,
     terms_for,
 )
 from dpsql.privacy.budget.outcomes import Outcomes
@@ -227,7 +227,7 @@ class Ledger:
         with ledger._exclusive() as db:
             state = ledger._catch_up(db)
             budgets = ledger.nested if nested is None else nested
-            terms = followed(state, policy, policy_hash, budgets, parts)
+            terms = terms_after_change(state, policy, policy_hash, budgets, parts)
             detail = terms.to_json(state.ledger_id, note)
             ledger._append(db, state, curator_entry(state.seq + 1, "policy", detail))
         ledger._policy_hash = policy_hash
@@ -264,7 +264,7 @@ class Ledger:
         with ledger._exclusive() as db:
             state = ledger._catch_up(db)
         try:
-            followed(state, wanted.policy, wanted.policy_hash, nested, wanted.parts)
+            terms_after_change(state, wanted.policy, wanted.policy_hash, nested, wanted.parts)
         except LedgerError as error:
             return error
         return None

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpsql.errors import BudgetExceeded, DataError, LedgerError
-from dpsql.files import HELD, MANY_OPEN, trouble_of
+from dpsql.files import HELD, MANY_OPEN, file_trouble
 from dpsql.privacy.budget.accounting import Cost
 
 LONGEST_NAME = 4096
@@ -126,7 +126,7 @@ def foreign() -> LedgerError:
 
 def unwritable(error: Exception | None = None) -> LedgerError:
     """Return the error for a ledger that the operating system does not let work."""
-    trouble = None if error is None else trouble_of(error)
+    trouble = None if error is None else file_trouble(error)
     what = "the ledger cannot be read or written durably"
     hint = (
         "the folders of the catalog and of the anchor (by default in ~/.local/state, or "

@@ -20,7 +20,7 @@ from dpsql.catalog.catalog import Column, Reference, Table, Unit
 from dpsql.catalog.delimited import MISSING_WORDS, Delimited
 from dpsql.catalog.delimited import PLAIN as PLAIN_CSV
 from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
-from dpsql.catalog.draft import proposed
+from dpsql.catalog.draft import propose_type
 from dpsql.catalog.read_units import key_pairs
 from dpsql.privacy.vault.codes.encode import OUTSIDE
 from dpsql.privacy.vault.data_engine import Flags, Form, StoredTable
@@ -28,8 +28,8 @@ from dpsql.privacy.vault.files.csv_patterns import spelling
 from dpsql.privacy.vault.files.duckdb import FileTable
 from dpsql.privacy.vault.files.lines import REMEDIES
 from dpsql.privacy.vault.files.stores import one_listing
-from dpsql.privacy.vault.rejected_lines import find_unread
-from dpsql.privacy.vault.sealed_errors import sealed
+from dpsql.privacy.vault.rejected_lines import find_rejected_lines
+from dpsql.privacy.vault.sealed_errors import seal_errors
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.stored_rows import (
     ask_all,
@@ -184,7 +184,7 @@ def inspect_rows(table: Table, known: Mapping[str, Table] | None = None) -> Figu
     with one_snapshot(), one_listing():
         stored = {each.name.casefold(): open_table(_plain(each)) for each in tables}
         check_keys(tables, stored)
-        return sealed(lambda: _count(table, tables, stored))
+        return seal_errors(lambda: _count(table, tables, stored))
 
 
 def _related(table: Table, known: Mapping[str, Table]) -> list[Table]:
@@ -340,7 +340,7 @@ def _of_column(
     remedies = [Remedy(sum(each), len(each), w.replace("{}", listed)) for w, each in found.items()]
     idle = ""
     if column.domain is None and column.bounds is None:
-        idle = f"declare {proposed(column.type)}"
+        idle = f"declare {propose_type(column.type)}"
         if column.sought is not None:
             idle = f"until {column.sought.statement} finds its {column.sought.what}"
     return ColumnFigures(
@@ -407,7 +407,7 @@ def _unread(stored: StoredTable, written: Delimited) -> tuple[LostLines, ...]:
     count = Counter[str]()
     paths = stored.source.paths if isinstance(stored, FileTable) else stored.paths
     for path in paths:
-        for number, place, why in find_unread(path, written, stored.kind):
+        for number, place, why in find_rejected_lines(path, written, stored.kind):
             first.setdefault(why, (os.path.basename(path), number, place))
             count[why] += 1
     return tuple(LostLines(why, n, *first[why], REMEDIES[why]) for why, n in count.most_common())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from fractions import Fraction
 
-from dpsql.catalog.discovery import Key, Sought, tell_apart
-from dpsql.privacy.noise.partition_selection import least_shown
+from dpsql.catalog.discovery import Key, Sought, distinct_keys
+from dpsql.privacy.noise.partition_selection import count_threshold
 from dpsql.records import dataclass, fields
 from dpsql.strategy.base import round_up
 from dpsql.strategy.noise_law import Noise, law
@@ -79,11 +79,11 @@ class CountedDiscovery(Discovery):
     @property
     def level(self) -> int:
         """The least noisy count that is shown."""
-        return least_shown(self.noise, self.scale, self.delta, self.sought.max_keys)
+        return count_threshold(self.noise, self.scale, self.delta, self.sought.max_keys)
 
     def shown(self, passed: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return the keys, of those that passed, which become cells."""
-        return tell_apart(passed, self.label, self.room)
+        return distinct_keys(passed, self.label, self.room)
 
 
 @dataclass(frozen=True, slots=True)

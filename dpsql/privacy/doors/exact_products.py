@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.algebra.blocks import has_one_cell_each
-from dpsql.algebra.cores import share_out
+from dpsql.algebra.cores import run_on_cores
 from dpsql.algebra.integer_rows import (
     STRUCTURED,
     IntegerRows,
@@ -96,7 +96,7 @@ def _is_plain(array: object, columns: int | None) -> bool:
     return columns is None or (array.ndim == 2 and array.shape[1] == columns)
 
 
-def room_for(rows: KronRows) -> tuple[int, ...] | None:
+def working_shape(rows: KronRows) -> tuple[int, ...] | None:
     """The shape in which rows of many cells can take the place of their counts.
 
     None where they are not worked out slab by slab, or some axis has fewer rows than cells.
@@ -112,7 +112,7 @@ def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) ->
     """Multiply counts by integer rows; int64, exact modulo 2^64.
 
     ``counts`` has one axis per attribute of the rows, and no entry counts for more than ``most``;
-    they may be at the beginning of each axis of an array of the shape ``room_for``. The array may
+    they may be at the beginning of each axis of an array of the shape ``working_shape``. The array may
     be used up. Returns the rows, flat. Floating point multiplication is used only where every
     partial sum of any counts is below 2^53, hence exact.
     """
@@ -138,7 +138,7 @@ def apply_rows_unbounded(rows: IntegerRows, counts: NDArray[np.int64], most: int
 
 def apply_unbounded(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
     """Multiply counts by matrices, axis by axis, exactly; ``None`` is the identity."""
-    kind = np.int64 if reach(matrices) * most < WRAPS else object
+    kind = np.int64 if largest_row_sum(matrices) * most < WRAPS else object
     return _apply(matrices, counts, most, kind)
 
 
@@ -153,10 +153,10 @@ def _apply_orbits(rows: OrbitRows, counts: NDArray[np.int64], most: int) -> Valu
     return _summed((shift, rows.apply(limb)) for shift, limb in _limbs(clipped, most, width))
 
 
-def wrapped(drawn: Values) -> NDArray[np.int64]:
+def wrap_int64(drawn: Values) -> NDArray[np.int64]:
     """Integers of any size modulo 2^64, as int64.
 
-    >>> wrapped(np.array([2**64 + 3, -5, 2**63], dtype=object)).tolist()
+    >>> wrap_int64(np.array([2**64 + 3, -5, 2**63], dtype=object)).tolist()
     [3, -5, -9223372036854775808]
     """
     if drawn.dtype != object:
@@ -164,7 +164,7 @@ def wrapped(drawn: Values) -> NDArray[np.int64]:
     return np.array([(int(z) + 2**63) % 2**64 - 2**63 for z in drawn], dtype=np.int64)
 
 
-def reach(matrices: Iterable[Matrix]) -> int:
+def largest_row_sum(matrices: Iterable[Matrix]) -> int:
     """The largest sum of the magnitudes of a row of a Kronecker product; at least 1.
 
     Each matrix has shape (rows, cells) of its attribute; None is the identity.
@@ -194,7 +194,7 @@ def _apply(matrices: Matrices, counts: NDArray[np.int64], most: int, kind: type)
         return counts.astype(np.int64, copy=False).ravel()
     if any(rows is None for rows in matrices) and counts.size > PIECE and kind is np.int64:
         return _apply_slabs(matrices, counts, most)
-    width = (EXACT_FLOAT // reach(matrices)).bit_length() - 1
+    width = (EXACT_FLOAT // largest_row_sum(matrices)).bit_length() - 1
     if width < LEAST_LIMB or any(isinstance(rows, Structured) for rows in matrices):
         return _multiply_integers(matrices, np.clip(counts, -most, most), kind)
     factors = [
@@ -235,7 +235,7 @@ def _apply_slabs(matrices: Matrices, counts: NDArray[np.int64], most: int) -> Va
             np.clip(slab, -most, most, out=clipped, casting="unsafe")
             _put_rows(out[(*lead, slice(start, start + step))], clipped, most, parts, ones)
 
-    share_out(put, range(0, sizes[axis], step))
+    run_on_cores(put, range(0, sizes[axis], step))
     return out.ravel()
 
 
@@ -292,10 +292,13 @@ def _put_rows(
 
 def _contract(rows: Matrix, tensor: Values, most: int, axis: int) -> tuple[Values, int]:
     """Contract an axis with rows: what is found, as ``_put_rows`` takes it, and its bound."""
-    bound = most * reach([rows])
+    bound = most * largest_row_sum([rows])
     if isinstance(rows, np.ndarray) and tensor.dtype == np.float64 and bound < EXACT_FLOAT:
         return contract(rows.astype(np.float64), tensor, axis), bound
-    integers, width = tensor.astype(np.int64), (EXACT_FLOAT // reach([rows])).bit_length() - 1
+    integers, width = (
+        tensor.astype(np.int64),
+        (EXACT_FLOAT // largest_row_sum([rows])).bit_length() - 1,
+    )
     if width < LEAST_LIMB or not isinstance(rows, np.ndarray):
         assert rows is not None
         return contract(rows, integers, axis), ANY

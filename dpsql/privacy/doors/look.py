@@ -26,12 +26,12 @@ from dpsql.privacy.doors.sensitivity import (
     ProductRows,
     Reader,
     cut_score,
+    integer_lists,
+    integer_penalties,
+    integer_weights,
     joint_norm,
     misused,
     root_down,
-    whole_lists,
-    whole_penalties,
-    whole_weights,
 )
 from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.noise.entropy import Bits
@@ -217,9 +217,9 @@ class TableHandle(_Looker):
         epsilon^2 / 8 <= amount / count: together amount-DP, respectively amount-zCDP.
         """
         pieces = self._read(candidates)
-        factors = whole_weights(weights, len(candidates))
-        offsets = whole_penalties(penalties, len(candidates))
-        rounded = whole_lists(answers, [each[0].rows for each in pieces])
+        factors = integer_weights(weights, len(candidates))
+        offsets = integer_penalties(penalties, len(candidates))
+        rounded = integer_lists(answers, [each[0].rows for each in pieces])
         if not 0 < count <= len(candidates):
             raise misused()
         norms = [self._reader.largest_column(each) for each in pieces]
@@ -259,7 +259,7 @@ class BinSumHandle(_Looker):
 
         Guarantee: one row moves every ``count - above`` by an amount in [-1, 0].
         """
-        levels, k = self._levels(thresholds, upto), whole(count)
+        levels, k = self._levels(thresholds, upto), checked_integer(count)
         epsilon = self._charge("first_below", amount, 2)
 
         def look() -> int | None:
@@ -324,7 +324,11 @@ class BinSumHandle(_Looker):
         Guarantee: one row moves every -abs(above - count) by at most 1; what is taken off it is a
         whole number that public facts decide.
         """
-        levels, k, power = self._levels(thresholds, upto), whole(count), whole(falling)
+        levels, k, power = (
+            self._levels(thresholds, upto),
+            checked_integer(count),
+            checked_integer(falling),
+        )
         if power and levels.min() < 1:
             raise misused()
         epsilon = self._charge("quantile", amount, 8)
@@ -381,9 +385,9 @@ class BinSumHandle(_Looker):
 
     def _levels(self, thresholds: Sequence[int], upto: int | None) -> Integers:
         size = len(self._filter.run.values)
-        if len(thresholds) == 0 or not (upto is None or 0 <= whole(upto) <= size):
+        if len(thresholds) == 0 or not (upto is None or 0 <= checked_integer(upto) <= size):
             raise misused()
-        return np.array([whole(each) for each in thresholds], dtype=np.int64)
+        return np.array([checked_integer(each) for each in thresholds], dtype=np.int64)
 
     def _counts(self, upto: int | None) -> NDArray[Any]:
         (name,) = self._reader.domain
@@ -397,7 +401,7 @@ class BinSumHandle(_Looker):
         return [int(each) for each in tail[places]]
 
 
-def whole(number: int) -> int:
+def checked_integer(number: int) -> int:
     """Return a public whole number below 2^62. Raises: InternalError for anything else."""
     if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer):
         raise misused()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.algebra.cores import share_out
+from dpsql.algebra.cores import run_on_cores
 from dpsql.algebra.integer_rows import IntegerRows, KronRows, Matrix, OrbitRows
 from dpsql.algebra.largest_cell import worst_cell
 from dpsql.algebra.levels import Structured
@@ -30,8 +30,8 @@ from dpsql.privacy.doors.exact_products import (
     apply_rows_unbounded,
     checked,
     largest,
-    room_for,
-    wrapped,
+    working_shape,
+    wrap_int64,
 )
 from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.noise.entropy import Bits
@@ -274,7 +274,7 @@ def _apply(part: Part, block: Block, rows: IntegerRows, vault: Vault, unbounded:
         return multiply(rows, vault.mark(resolutions), most)
     room = None
     if isinstance(rows, KronRows) and math.prod(rows.sizes) > PIECE and not unbounded:
-        room = room_for(rows)
+        room = working_shape(rows)
     asked = (resolutions, part.units) if room is None else (resolutions, part.units, room)
     return multiply(rows, vault.tally(*asked), most)
 
@@ -298,11 +298,11 @@ def _add_noise(exact: Values, noise: Noise, scale: Fraction, wide: bool) -> Valu
         for start in starts:
             piece = exact[start : start + PIECE]
             drawn = draw(bits, scale, piece.size)
-            piece += drawn if wide else wrapped(drawn)
+            piece += drawn if wide else wrap_int64(drawn)
 
     starts = range(0, exact.size, PIECE)
     if len(starts) > 1 and noise in SAMPLERS:  # an installed sampler may be made for one thread
-        share_out(add, starts)
+        run_on_cores(add, starts)
     else:
         add(starts)
     return exact

@@ -33,10 +33,10 @@ CLIP = float(2**40)
 """Numbers of larger magnitude are cut to it."""
 
 
-def whole_weights(weights: Sequence[Fraction] | None, size: int) -> list[int]:
+def integer_weights(weights: Sequence[Fraction] | None, size: int) -> list[int]:
     """Round weights to whole numbers of at most WEIGHT_BITS bits, in proportion.
 
-    >>> whole_weights([Fraction(1), Fraction(1, 2)], 2), whole_weights(None, 2)
+    >>> integer_weights([Fraction(1), Fraction(1, 2)], 2), integer_weights(None, 2)
     ([1024, 512], [1, 1])
     """
     if weights is None:
@@ -48,26 +48,26 @@ def whole_weights(weights: Sequence[Fraction] | None, size: int) -> list[int]:
     return [round(Fraction(weight) * top / largest) for weight in weights]
 
 
-def whole_penalties(penalties: Sequence[float] | None, size: int) -> list[int]:
+def integer_penalties(penalties: Sequence[float] | None, size: int) -> list[int]:
     """Round penalties to whole numbers.
 
-    >>> whole_penalties([0.4, 2.6], 2)
+    >>> integer_penalties([0.4, 2.6], 2)
     [0, 3]
     """
     if penalties is None:
         return [0] * size
-    found = whole_answers(np.asarray(penalties, dtype=np.float64))
+    found = integer_answers(np.asarray(penalties, dtype=np.float64))
     if found.size != size:
         raise misused()
     return [int(each) for each in found]
 
 
-def whole_answers(answers: NDArray[np.float64]) -> NDArray[np.int64]:
+def integer_answers(answers: NDArray[np.float64]) -> NDArray[np.int64]:
     """Round public numbers to whole ones, flat. Raises: InternalError unless they are finite.
 
     Any shape; the result is (size,), cut off at a public magnitude.
 
-    >>> whole_answers(np.array([1.4, -2.6])).tolist()
+    >>> integer_answers(np.array([1.4, -2.6])).tolist()
     [1, -3]
     """
     found = np.asarray(answers, dtype=np.float64).ravel()
@@ -76,20 +76,20 @@ def whole_answers(answers: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(np.clip(found, -CLIP, CLIP)).astype(np.int64)
 
 
-def whole_lists(
+def integer_lists(
     answers: Sequence[NDArray[np.float64]], sizes: Sequence[int]
 ) -> list[NDArray[np.int64]]:
     """Round lists of public numbers to whole ones. Raises: InternalError unless sizes are right.
 
     ``sizes`` are the lengths that are due.
 
-    >>> [each.tolist() for each in whole_lists([np.array([0.6]), np.array([1.0, 2.4])], [1, 2])]
+    >>> [each.tolist() for each in integer_lists([np.array([0.6]), np.array([1.0, 2.4])], [1, 2])]
     [[1], [1, 2]]
     """
     flat = [np.ravel(each) for each in answers]
     if [each.size for each in flat] != list(sizes):
         raise misused()
-    together = whole_answers(np.concatenate(flat))
+    together = integer_answers(np.concatenate(flat))
     ends = np.cumsum(sizes).tolist()
     return [together[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 

@@ -126,7 +126,9 @@ class Vaults:
 
     def said_of(self, plan: Plan) -> tuple[tuple[str, str], ...]:
         """Tell, in a forecast, of tables on servers; a function of public facts alone."""
-        from dpsql.privacy.vault.servers.sent_sql import said_of  # what few catalogs need
+        from dpsql.privacy.vault.servers.sent_sql import (
+            describe_placement,  # what few catalogs need
+        )
 
         found: dict[tuple[str, str], None] = {}
         for part in plan.parts:
@@ -135,7 +137,9 @@ class Vaults:
                 if base.engine in SERVERS:
                     counted = sets if base.name.casefold() == part.table else None
                     types = self._types(base)
-                    found.update(dict.fromkeys(said_of(base, counted, part.units, types)))
+                    found.update(
+                        dict.fromkeys(describe_placement(base, counted, part.units, types))
+                    )
         return tuple(found)
 
     def _types(self, table: Table) -> dict[str, str]:

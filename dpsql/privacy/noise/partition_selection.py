@@ -96,13 +96,13 @@ def threshold(rho: Fraction, delta: Fraction, most: int) -> int:
 
 
 @lru_cache(maxsize=32)
-def least_shown(noise: Noise, scale: Fraction, delta: Fraction, most: int) -> int:
+def count_threshold(noise: Noise, scale: Fraction, delta: Fraction, most: int) -> int:
     """Return the least noisy count that is shown: new keys of one unit reach it with chance delta.
 
     Those are up to ``most`` keys that it alone has, each of count one; the noise is Laplace or
     Gaussian of a scale.
 
-    >>> least_shown("laplace", Fraction(1), Fraction(1, 100), 1)
+    >>> count_threshold("laplace", Fraction(1), Fraction(1, 100), 1)
     6
     """
     tail = laplace_tail if law(noise).is_pure else gaussian_tail

@@ -13,7 +13,7 @@ from dpsql.catalog.catalog import Table
 from dpsql.catalog.plugins import plugged
 from dpsql.errors import Error, OperationalError, printable
 from dpsql.privacy.vault.codes.byte_texts import ByteTexts
-from dpsql.privacy.vault.codes.prefetch import read_apart
+from dpsql.privacy.vault.codes.prefetch import read_in_thread
 from dpsql.privacy.vault.data_engine import (
     TYPE_FAMILIES,
     VERSION,
@@ -76,13 +76,13 @@ class PluggedTable:
     def read(self, asked: Sequence[RequestedColumn], unit: str | None) -> Iterator[Batch]:
         names = [each.column for each in asked if each.form == "key"]
         if self.source is not None or not names:
-            return read_apart(self.stored.read(asked, unit))
+            return read_in_thread(self.stored.read(asked, unit))
         plain = [each for each in asked if each.form != "key"]
         keys = [_Units(self.stored.read([], name)) for name in names]
-        return read_apart(_with_keys(self.stored.read(plain, unit), keys))
+        return read_in_thread(_with_keys(self.stored.read(plain, unit), keys))
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
-        return read_apart(self.stored.texts(column))
+        return read_in_thread(self.stored.texts(column))
 
 
 class _Units:

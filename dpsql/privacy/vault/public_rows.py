@@ -21,7 +21,7 @@ from dpsql.privacy.vault.files.duckdb_pool import reader
 from dpsql.privacy.vault.files.footers import BESIDES
 from dpsql.privacy.vault.files.lines import REMEDIES
 from dpsql.privacy.vault.files.source import Source, connect, open_source, stored_types
-from dpsql.privacy.vault.rejected_lines import find_unread
+from dpsql.privacy.vault.rejected_lines import find_rejected_lines
 from dpsql.vectors import PublicValues
 
 CSV_TYPES = {
@@ -78,7 +78,7 @@ def _open(connection: duckdb.DuckDBPyConnection, table: Table) -> Source:
 
 def _refuse_unread(table: Table, path: str, written: Delimited) -> None:
     """Refuse a public file of which a line would go unseen."""
-    for number, place, why in find_unread(path, written, table.kind):
+    for number, place, why in find_rejected_lines(path, written, table.kind):
         problem = f"line {number:,} is no row, it has {why}, at column {place:,}"
         unavailable(table.name, table.source, problem, REMEDIES[why])
 

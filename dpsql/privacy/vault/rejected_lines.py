@@ -8,7 +8,9 @@ from dpsql.catalog.delimited import Delimited
 from dpsql.privacy.vault.files import lines
 
 
-def find_unread(path: str, written: Delimited, kind: str | None) -> Iterator[tuple[int, int, str]]:
+def find_rejected_lines(
+    path: str, written: Delimited, kind: str | None
+) -> Iterator[tuple[int, int, str]]:
     """Yield the lines of a file that are no rows, but for blank ones: number, column, and why.
 
     Args:

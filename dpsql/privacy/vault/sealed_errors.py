@@ -45,7 +45,7 @@ def unread(table: str, source: str, error: Exception) -> Exception:
     return error if known else UnreadableRows(table, source, *DAMAGED)
 
 
-def sealed(work: Callable[[], T]) -> T:
+def seal_errors(work: Callable[[], T]) -> T:
     """Run ``work``; whatever it raises becomes one of few constant errors without a trace of it.
 
     Guarantee: text, cause and context of the error are independent of the data. Ctrl-C stays one.

@@ -22,13 +22,13 @@ from dpsql.privacy.vault.codes.spill import (
     folder_of,
     remedy,
     require_files,
-    take_beside,
+    reserve_memory,
     why_not,
 )
 from dpsql.privacy.vault.data_engine import Classes, Counts, Flags, Room, StoredTable, unavailable
 from dpsql.privacy.vault.exclusive_work import ExclusiveWork
 from dpsql.privacy.vault.pushdown import open_pushed
-from dpsql.privacy.vault.sealed_errors import CHANGED, UnreadableRows, sealed
+from dpsql.privacy.vault.sealed_errors import CHANGED, UnreadableRows, seal_errors
 from dpsql.privacy.vault.servers.versions import stated_versions
 from dpsql.privacy.vault.stored_rows import (
     StoredRows,
@@ -235,7 +235,7 @@ class TableVault:
         if self._pushed is None:
             self._load_rows(columns)
         elif not self._pushed.is_loaded:
-            sealed(self._load_codes)
+            seal_errors(self._load_codes)
 
     def _load_codes(self) -> None:
         assert self._pushed is not None
@@ -249,7 +249,7 @@ class TableVault:
             with self._taken.some([(self._place, each) for each in missing]) as mine:
                 pieces = frozenset(piece for _, piece in mine) & self._missing(columns)
                 require_files(self._table, is_read=True)
-                problem = sealed(partial(self._no_room, pieces)) if pieces else None
+                problem = seal_errors(partial(self._no_room, pieces)) if pieces else None
             if problem is not None:
                 unavailable(self._table.name, self._table.source, problem, remedy(problem))
 
@@ -285,19 +285,19 @@ class TableVault:
         self.load([*self._view.names, *(name for each in resolutions for name in each.columns)])
         if folder_of(self._table) is not None:
             require_files(self._table)
-        return sealed(count)
+        return seal_errors(count)
 
     def find(self, column: str, sought: Sought) -> None:
         self._found = None
         found = self._sought(column, sought)
-        self._found = column, sought, sealed(lambda: self._pairs(found))
+        self._found = column, sought, seal_errors(lambda: self._pairs(found))
 
     def pairs(self, column: str, sought: Sought) -> Pairs:
         known, self._found = self._found, None
         if known is not None and known[:2] == (column, sought):
             return known[2]
         found = self._sought(column, sought)
-        return sealed(lambda: self._paid(found))
+        return seal_errors(lambda: self._paid(found))
 
     def _sought(self, column: str, sought: Sought) -> Column:
         found = sought_column(self._table, column, sought)
@@ -482,7 +482,7 @@ class RelatedRows:
             take_stock,
         )
 
-        take_beside(self.table)
+        reserve_memory(self.table)
         tables = self.table.bases
         rows = {t.name.casefold(): b.rows() for t, b in zip(tables, self.bases, strict=True)}
         stock = take_stock(tables, rows, Digest(self.key))

@@ -212,7 +212,7 @@ def weighted_bound(gram: Floats, D: Floats) -> float:
     return float(np.sqrt(spectrum(D)[0]).sum() ** 2 / D.sum())
 
 
-def certified(gram: Floats, X: Floats) -> ConvexResult:
+def certify(gram: Floats, X: Floats) -> ConvexResult:
     """Return the strategy of a positive definite X with unit diagonal, and its certificate.
 
     The weights D = diag(X^-1 V X^-1) are the multipliers of the constraints; their bound is tight

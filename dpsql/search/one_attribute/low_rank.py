@@ -321,7 +321,7 @@ def gaussian_optimum(few: LowRank) -> tuple[Floats, float]:
 
 def _realise(problem: Problem, few: LowRank, matrix: Floats) -> Iterator[ProductStrategy]:
     """Yield the strategy of whole combinations of the basis."""
-    rows = whole_rows(few, matrix, problem.noise)
+    rows = integer_combinations(few, matrix, problem.noise)
     if rows is not None:
         name = problem.names[0]
         domain = problem.workload.domain
@@ -339,7 +339,7 @@ def _places(unit: Floats, largest: Floats) -> int:
     return max(BINARY_PLACES, int(min(BINARY_PLACES + spread, left)))
 
 
-def whole_rows(few: LowRank, matrix: Floats, noise: Noise) -> Integers | None:
+def integer_combinations(few: LowRank, matrix: Floats, noise: Noise) -> Integers | None:
     """Return integer combinations of the basis, None where rounding loses one of them.
 
     Args:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpsql.algebra.operator import Array, Floats
 from dpsql.interrupts import check
-from dpsql.search.one_attribute.dual import ConvexResult, certified
+from dpsql.search.one_attribute.dual import ConvexResult, certify
 from dpsql.search.work_limit import may_go_on, spend
 
 RIDGES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -31,7 +31,7 @@ def optimise(gram: Floats, *, maxiter: int = 300) -> ConvexResult:
     ridges = (0.0,) if spectrum[0] > 1e-12 * spectrum[-1] else RIDGES
     for ridge in ridges:
         X = _newton(gram + ridge * np.trace(gram) / n * np.eye(n), X, maxiter)
-    return certified(gram, X)
+    return certify(gram, X)
 
 
 def _newton(V: Floats, X: Floats, maxiter: int) -> Floats:

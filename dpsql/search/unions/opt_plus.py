@@ -25,7 +25,7 @@ from dpsql.search.work_limit import has_room, may_go_on, spend
 from dpsql.strategy.base import Strategy
 from dpsql.strategy.noise_law import Noise, law
 from dpsql.strategy.product import assemble, shares
-from dpsql.strategy.separate import SeparateBlock, SeparateStrategy, tells_apart
+from dpsql.strategy.separate import SeparateBlock, SeparateStrategy, has_independent_columns
 from dpsql.workload.coarsen import coarsen
 from dpsql.workload.workload import Product, Workload
 
@@ -196,7 +196,7 @@ def _plan(group: Workload, noise: Noise) -> FittedGroup | None:
     matrices = tuple(
         _spread(strategy.full.get(name), coarse.classes[name]) for name in group.domain
     )
-    if any(rows is not None and not tells_apart(rows) for rows in matrices):
+    if any(rows is not None and not has_independent_columns(rows) for rows in matrices):
         return None
     names, sizes = tuple(group.domain), tuple(group.domain.values())
     block = SeparateBlock(names, sizes, matrices, Fraction(1))

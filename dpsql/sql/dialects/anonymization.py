@@ -24,13 +24,13 @@ _OPTIONS = {"kappa": "max_groups_contributed", "k_threshold": "min_privacy_units
 _Change = tuple[int, int, str]
 
 
-def renewed(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Fragment:
+def rewrite_anonymization(fragment: Fragment, lexemes: Sequence[Lexeme]) -> Fragment:
     """A statement in the newer words; as it is where there are no older ones.
 
     >>> from dpsql.sql.text.lexemes import lex
     >>> text = "SELECT WITH ANONYMIZATION OPTIONS (kappa = 2) ANON_AVG(a CLAMPED BETWEEN -1 AND 9)"
     >>> solid = [each for each in lex(text) if each.kind != "space"]
-    >>> written = renewed(Fragment(text, 0, len(text)), solid).body
+    >>> written = rewrite_anonymization(Fragment(text, 0, len(text)), solid).body
     >>> written[:70]
     'SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2) '
     >>> written[70:]

@@ -20,7 +20,7 @@ from dpsql.records import dataclass
 from dpsql.sql.cells.evaluate import Evaluator, Operand
 from dpsql.sql.compiled import Select
 from dpsql.sql.relations import PublicRows
-from dpsql.sql.text.clauses import Options, read_own, span_of
+from dpsql.sql.text.clauses import Options, read_option_values, span_of
 from dpsql.sql.text.lexemes import Fragment, lex
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Contributions:
     def read(cls, fragment: Fragment, options: Options) -> Contributions:
         """Read the options. Raises: ProgrammingError (E_SETTING)."""
         said = (
-            read_own(
+            read_option_values(
                 options,
                 "max_groups_contributed",
                 "max_rows_contributed",

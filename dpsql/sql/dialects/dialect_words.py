@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpsql.sql.text.lexemes import Lexeme, blanked
+from dpsql.sql.text.lexemes import Lexeme, blank_out
 
 _WORDS = {"safe_cast": "TRY_CAST"}
 """Words that DuckDB has a shorter one for, so that positions stay."""
@@ -30,7 +30,7 @@ def take_top(text: str, lexemes: Sequence[Lexeme]) -> tuple[str, int | None]:
     count, after = lexemes[place + 1 : place + 2], words[place + 2 : place + 3]
     if not count or not count[0].text.isdigit() or after == [","]:
         return text, None
-    return blanked(text, lexemes[place].start, count[0].end), int(count[0].text)
+    return blank_out(text, lexemes[place].start, count[0].end), int(count[0].text)
 
 
 def respelled(text: str, lexemes: Sequence[Lexeme]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.errors import printable
-from dpsql.sql.text.lexemes import Fragment, Lexeme, blanked, lex
+from dpsql.sql.text.lexemes import Fragment, Lexeme, blank_out, lex
 
 WORD = "report_format"
 REPORT = "dp_report"
@@ -57,7 +57,7 @@ def take_reports(
         if comma.text != "," or not rest or end == len(lexemes) or stop == value:
             fragment.refuse(lexeme, "E_PARSE", f"{WORD} is malformed", _WORKS)
         rest.pop()
-        text = blanked(text, comma.start, lexemes[stop - 1].end)
+        text = blank_out(text, comma.start, lexemes[stop - 1].end)
         if _format(fragment, lexemes[value:stop]) == "JSON":
             found.append((comma.start, lexemes[end].end))
         place = stop
@@ -97,7 +97,7 @@ def marked(fragment: Fragment, text: str, places: Sequence[tuple[int, int]]) -> 
         if left:
             at = Lexeme(left[0].kind, left[0].text, start + left[0].start)
             fragment.refuse(at, "E_PARSE", f"{WORD} comes before another argument", _WORKS)
-        text = blanked(text, start, end)
+        text = blank_out(text, start, end)
         room = text.index(" " * len(_CALLED), start)
         text = text[:room] + _CALLED + text[room + len(_CALLED) :]
     return text

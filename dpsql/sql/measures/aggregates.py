@@ -26,7 +26,7 @@ from dpsql.sql.rewrites.lists import rank_parts
 from dpsql.sql.scope import Scope, condition, conjunction
 from dpsql.sql.shell.guarded_values import clipped, where_known, where_positive
 from dpsql.sql.shell.language import check_scalar, split_test, written_name
-from dpsql.sql.shell.whole_numbers import is_whole, marked
+from dpsql.sql.shell.whole_numbers import is_integer, marked
 
 if TYPE_CHECKING:
     from dpsql.sql.measures.sums import SumAndCount
@@ -143,7 +143,7 @@ class Aggregates:
             return True
         bounds = self.bounds(node.this)
         is_small = bounds is None or max(map(abs, bounds)) < LARGE
-        return is_small and is_whole(node.this, self.scope.is_integer)
+        return is_small and is_integer(node.this, self.scope.is_integer)
 
     def column(self, aggregate: Aggregate) -> exp.Column:
         """The column of a primitive, which is added unless it is there."""
@@ -335,7 +335,7 @@ class Aggregates:
             )
         found = self.scope.expression(column, value)
         rank = Rank(found, kind, 1 - quantile if descending else quantile)
-        whole = kind != "cont" and is_whole(value, self.scope.is_integer)
+        whole = kind != "cont" and is_integer(value, self.scope.is_integer)
         ranked = marked(self.column(replace(shape, rank=rank)), whole, rounded=True)
         if bounds is None or not in_bins:
             return ranked

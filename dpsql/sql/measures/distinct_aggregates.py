@@ -19,7 +19,7 @@ from dpsql.sql.query import Aggregate, Expression
 from dpsql.sql.scope import Scope, conjunction
 from dpsql.sql.shell.guarded_values import clipped, where_positive
 from dpsql.sql.shell.language import check_scalar, split_test
-from dpsql.sql.shell.whole_numbers import is_whole, marked
+from dpsql.sql.shell.whole_numbers import is_integer, marked
 
 OF_ONE = (
     "bounds of a count of different values, which a unit may add to beyond them,",
@@ -83,7 +83,7 @@ def summed(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
     value, shape = _value(aggregates, node, shape)
     found = _number(aggregates, node, value)
     column = aggregates.column(replace(shape, distinct=found, counts=found))
-    return marked(column, value is not None and is_whole(value, aggregates.scope.is_integer))
+    return marked(column, value is not None and is_integer(value, aggregates.scope.is_integer))
 
 
 def averaged(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:

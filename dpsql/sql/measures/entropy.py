@@ -22,7 +22,7 @@ MOST = 256
 _INSTEAD = "GROUP BY the column, and COUNT(*) of each group: what is shown can be worked on outside"
 
 
-def informed(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
+def write_entropy(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr:
     """ENTROPY of a column that lists its values, or of an expression over one.
 
     ``log2(n)`` less the sum of ``count * log2(count) / n``; what is below zero counts as zero.
@@ -88,5 +88,5 @@ def _added(parts: list[exp.Expr]) -> exp.Expr:
     return exp.paren(exp.Add(this=left, expression=right), copy=False)
 
 
-OF_VALUES: dict[type[exp.Expr], Builder] = {exp.AnonymousAggFunc: informed}
+OF_VALUES: dict[type[exp.Expr], Builder] = {exp.AnonymousAggFunc: write_entropy}
 """The builder of each kind."""

@@ -34,7 +34,7 @@ from dpsql.sql.rewrites.tree_parts import NodeLimit, size_of
 from dpsql.sql.scope import Scope, condition, negation
 from dpsql.sql.shell.language import check_scalar
 from dpsql.sql.text.growth import check_growth
-from dpsql.workload.polynomial import MAX_DEGREE, Polynomial, exact
+from dpsql.workload.polynomial import MAX_DEGREE, Polynomial, exact_double
 
 MAX_SUMMANDS = 64
 """Most products of a sum: every one is measured as a term of its own."""
@@ -335,7 +335,7 @@ class _Amounts:
 
     def measure(self, name: str, shift: Fraction = NOTHING) -> Polynomial:
         """A measure itself, and so much more."""
-        return Polynomial(name, (exact(shift), 1.0, 0.0), 0.0, self.clip_of(name))
+        return Polynomial(name, (exact_double(shift), 1.0, 0.0), 0.0, self.clip_of(name))
 
     def clip_of(self, name: str) -> tuple[float, float] | None:
         """The bounds that values of a measure are clipped to, beside its declared ones."""

@@ -19,7 +19,7 @@ Tests: TypeAlias = "Sequence[tuple[exp.Expr, bool]]"
 """Conditions, and whether they are those of a join rather than of WHERE."""
 
 
-def closed(scope: Scope, tests: Tests) -> list[tuple[exp.Expr, bool]]:
+def close_equalities(scope: Scope, tests: Tests) -> list[tuple[exp.Expr, bool]]:
     """Conditions that compare public columns with a private one wherever they are equal to it.
 
     ``l_partkey = ps_partkey AND ps_partkey = p_partkey`` says what ``l_partkey = ps_partkey AND

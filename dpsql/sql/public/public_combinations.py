@@ -31,7 +31,11 @@ def combinations(scope: Scope, listed: Sequence[JoinedPublicRows]) -> list[tuple
     rows = [each.rows() for each in listed]
     count = math.prod(map(len, rows))
     numbers = [scope.joined.index(each) for each in listed]
-    found = None if any(each.keep for each in listed) else meeting(scope, numbers, MAX_LISTED)
+    found = (
+        None
+        if any(each.keep for each in listed)
+        else matching_combinations(scope, numbers, MAX_LISTED)
+    )
     count = count if found is None else found[0]
     if count > MAX_LISTED:
         raise ProgrammingError(
@@ -49,7 +53,7 @@ def combinations(scope: Scope, listed: Sequence[JoinedPublicRows]) -> list[tuple
     ]
 
 
-def meeting(
+def matching_combinations(
     scope: Scope, numbers: Sequence[int], most: int
 ) -> tuple[int, list[tuple[int, ...]]] | None:
     """The number of combinations of rows that meet conditions on them alone, and these in order.

@@ -20,7 +20,7 @@ from dpsql.records import replace
 from dpsql.sql.cells.cell_edges import check_edges, is_of_days
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.names import Names, names_of
-from dpsql.sql.public.equal_columns import closed, keyed
+from dpsql.sql.public.equal_columns import close_equalities, keyed
 from dpsql.sql.public.public_combinations import combinations
 from dpsql.sql.public.public_lookups import matched, placed
 from dpsql.sql.public.public_rows import JoinedPublicRows
@@ -158,7 +158,7 @@ class JoinReader:
         tests += [(test, False) for test in written]
         self.find_carriers(scope, tests)
         if self.listed and not any(map(self.kept, range(len(self.joined)))):
-            tests = closed(scope, tests)
+            tests = close_equalities(scope, tests)
             self.find_carriers(scope, tests)
         return [test for test, joining in tests if not self.take(scope, test, joining)]
 

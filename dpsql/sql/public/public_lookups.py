@@ -23,7 +23,7 @@ from dpsql.records import dataclass, replace
 from dpsql.relation.cell_maps import CELLS
 from dpsql.relation.unit_local import MapRows
 from dpsql.sql.public.equal_columns import sides_of
-from dpsql.sql.public.public_combinations import meeting
+from dpsql.sql.public.public_combinations import matching_combinations
 from dpsql.sql.relations import Field
 from dpsql.sql.scope import Scope
 from dpsql.sql.units.local_tables import relation_of, table_of
@@ -106,7 +106,7 @@ def _keys(
 
 def _places(scope: Scope, numbers: tuple[int, ...]) -> NDArray[np.int64] | None:
     """The rows of each table that are side by side, (rows, tables); None for too many."""
-    found = meeting(scope, numbers, MOST_MATCHED)
+    found = matching_combinations(scope, numbers, MOST_MATCHED)
     if found is None and len(numbers) == 1:
         return np.arange(len(scope.joined[numbers[0]].rows(())))[:, np.newaxis]
     if found is None or found[0] > MOST_MATCHED:

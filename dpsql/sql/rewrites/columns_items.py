@@ -77,7 +77,7 @@ def _column(name: str, table: str) -> exp.Column:
     return exp.column(quoted, exp.to_identifier(table, quoted=True) if table else None)
 
 
-def spread(
+def expand_column_lists(
     select: exp.Select, sources: Sequence[ListedColumns], evaluator: Evaluator, locate: Locate
 ) -> exp.Select:
     """A SELECT whose items and conditions name their columns one by one.

@@ -29,7 +29,7 @@ MAX_SIZE = 20_000
 """Most nodes of a SELECT after names are replaced: each item may double the one before it."""
 
 
-def written_out(
+def expand_aliases(
     select: exp.Select, columns: Callable[[], Collection[str]], locate: Locate
 ) -> exp.Select:
     """Return a SELECT whose items and WHERE name no other item.
@@ -39,7 +39,7 @@ def written_out(
 
     >>> from sqlglot import parse_one
     >>> tree = parse_one("SELECT a / 2 AS h, h + 1 AS k, COUNT(*) FROM t WHERE h > b GROUP BY h, k")
-    >>> written_out(tree, lambda: {"a", "b"}, lambda node: (0, 0)).sql()
+    >>> expand_aliases(tree, lambda: {"a", "b"}, lambda node: (0, 0)).sql()
     'SELECT a / 2 AS h, (a / 2) + 1 AS "k", COUNT(*) FROM t WHERE (a / 2) > b GROUP BY h, k'
     """
     named = named_items(select)

@@ -107,11 +107,11 @@ def error_of_sum(part: exp.Column) -> exp.Expr:
     return exp.Sqrt(this=exp.Sum(this=exp.Mul(this=own, expression=own.copy())))
 
 
-def another(node: exp.Expr, kind: type[exp.AggFunc]) -> exp.Expr:
+def aggregate_like(node: exp.Expr, kind: type[exp.AggFunc]) -> exp.Expr:
     """Another aggregate of the same, under the same FILTER.
 
     >>> from sqlglot import parse_one
-    >>> another(parse_one("AVG(x) FILTER (WHERE y)"), exp.Sum).sql()
+    >>> aggregate_like(parse_one("AVG(x) FILTER (WHERE y)"), exp.Sum).sql()
     'SUM(x) FILTER(WHERE y)'
     """
     copy = node.copy()

@@ -16,7 +16,7 @@ from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.sql.names import find_alias, position_of
 from dpsql.sql.query import Output, Tail
 from dpsql.sql.shell.language import Locate, check_answer, check_frame, check_window, over_parts
-from dpsql.sql.shell.whole_numbers import is_whole, marked, settled
+from dpsql.sql.shell.whole_numbers import is_integer, marked, settled
 from dpsql.sql.text.growth import check_growth
 from dpsql.sql.text.item_texts import WRITTEN
 from dpsql.sql.text.misspelled_words import refuse_misspelt
@@ -117,7 +117,7 @@ class Expressions(ABC):
         if isinstance(function, exp.Filter):
             function, where = function.this, function.expression
         window = exp.Window(this=function, **around)
-        whole, noisy = is_whole(window), any(map(is_noise, window.find_all(exp.Var)))
+        whole, noisy = is_integer(window), any(map(is_noise, window.find_all(exp.Var)))
         function = self.framed(function)
         if where is not None:
             noisy |= any(map(is_noise, where.find_all(exp.Var)))
@@ -164,7 +164,7 @@ class Expressions(ABC):
         tree = self.rewrite(value, aliases=aliases)
         if any(is_window(column.name) for column in tree.find_all(exp.Column)):
             self.refuse(value, "E_WINDOW", "a window of a window", "use a sub-query")
-        return written(total(tree), self.mentions_noise(tree), is_whole(tree))
+        return written(total(tree), self.mentions_noise(tree), is_integer(tree))
 
     def mentions_noise(self, tree: exp.Expr) -> bool:
         """True if an expression depends on noisy numbers."""

@@ -27,7 +27,7 @@ from dpsql.sql.shell.over_groups import GroupExpressions
 from dpsql.sql.shell.over_tables import TableExpressions, place_of
 from dpsql.sql.shell.table_joins import ColumnSets, From, Joins
 from dpsql.sql.shell.tables import traits_of
-from dpsql.sql.shell.whole_numbers import is_whole, rounded
+from dpsql.sql.shell.whole_numbers import is_integer, rounded
 from dpsql.sql.units.ranked_rows import ranked
 
 _CLAUSES = CLAUSES | {"distinct", "with_"}
@@ -260,7 +260,7 @@ class Layers:
             f"y{place[0]}_{place[1]}" if place is not None and known else None,
             noisy,
             slopes=tuple(self.rows.slopes(tree).items()) if noisy and traced else (),
-            whole=is_whole(tree),
+            whole=is_integer(tree),
         )
 
 

@@ -32,7 +32,7 @@ from dpsql.sql.shell.expressions import (
 )
 from dpsql.sql.shell.frames import read_frame
 from dpsql.sql.shell.language import check_answer, check_node, is_span
-from dpsql.sql.shell.whole_numbers import is_whole, marked
+from dpsql.sql.shell.whole_numbers import is_integer, marked
 
 if TYPE_CHECKING:
     from dpsql.sql.dialects.noise_reports import Tree
@@ -93,7 +93,7 @@ class CellExpressions(Expressions):
             key=int(column[1:]) if column.startswith("k") else None,
             aggregate=int(column[1:]) if column.startswith("a") else None,
             slopes=tuple(slopes.items()),
-            whole=is_whole(tree),
+            whole=is_integer(tree),
             uncertainty=isinstance(only, exp.Var) and is_noise(only),
             over=frozenset(int(name[1:]) for name in numbers) if direct else None,
         )
@@ -146,7 +146,7 @@ class CellExpressions(Expressions):
             return self.uncertainty(node)
         key = self.keys.match(node)
         if key is not None:
-            whole = is_whole(node, self.scope.is_integer)
+            whole = is_integer(node, self.scope.is_integer)
             return marked(exp.column(f"k{key}"), whole, rounded=True)
         if isinstance(node, exp.Column):
             return self.column(node, aliases)
@@ -238,7 +238,7 @@ class CellExpressions(Expressions):
     def is_number(self, node: exp.Expr) -> bool:
         """True if the key of a window is an integer to SQL."""
         resolved = self.keys.resolve(node) if isinstance(node, exp.Column) else node
-        return is_whole(resolved, self.scope.is_integer)
+        return is_integer(resolved, self.scope.is_integer)
 
     def key_of(self, node: exp.Expr) -> int | None:
         """The key that an expression of a window is, by itself or by its alias."""
@@ -314,11 +314,11 @@ class CellExpressions(Expressions):
         bounds = bounds_of(self.aggregates, called)
         ends = ends_of(self.aggregates, tree)
         if ends is not None:
-            return report_of(sql_of(tree), None, ends, bounds, is_whole(tree))
+            return report_of(sql_of(tree), None, ends, bounds, is_integer(tree))
         stddev = self.spread(node, tree)
         about = "" if isinstance(called, exp.Sum | exp.Count | exp.CountIf) else sql_of(tree)
         interval = f"{about} - z * {stddev}", f"{about} + z * {stddev}"
-        return report_of(sql_of(tree), stddev, interval, bounds, is_whole(tree))
+        return report_of(sql_of(tree), stddev, interval, bounds, is_integer(tree))
 
     def argument(self, node: exp.Anonymous, name: str) -> exp.Expr:
         """The argument of a function of a noisy number."""

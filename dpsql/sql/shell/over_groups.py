@@ -19,7 +19,7 @@ from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.expressions import Expressions, is_noise, sql_of, total, written
 from dpsql.sql.shell.language import check_aggregate, check_window
 from dpsql.sql.shell.over_tables import TableExpressions, place_of
-from dpsql.sql.shell.whole_numbers import is_whole, marked, rounded
+from dpsql.sql.shell.whole_numbers import is_integer, marked, rounded
 from dpsql.sql.text.growth import MAX_LENGTH
 
 MAX_LISTED = 1_000
@@ -56,7 +56,7 @@ class GroupExpressions(TableExpressions):
         text = total(tree)
         if text not in self.keys:
             return None
-        return marked(exp.column(f"k{self.keys.index(text)}"), is_whole(tree))
+        return marked(exp.column(f"k{self.keys.index(text)}"), is_integer(tree))
 
     def grouping(self, node: exp.Expr) -> exp.Expr:
         """GROUPING(k, ...): a bit for every key, set where the grouping set leaves it out."""
@@ -92,7 +92,7 @@ class GroupExpressions(TableExpressions):
         text = sql_of(tree)
         if text not in self.sums:
             self.sums.append(text)
-        return marked(exp.column(f"g{self.sums.index(text)}"), is_whole(tree))
+        return marked(exp.column(f"g{self.sums.index(text)}"), is_integer(tree))
 
     def aggregated(self, node: exp.Expr) -> exp.Expr:
         """A copy of an aggregate over the rows below, each expression in it total."""
@@ -189,7 +189,7 @@ class GroupExpressions(TableExpressions):
         elif has(node, "partial"):
             number = f"TRY(CAST({text} AS DOUBLE))"
             text = f"CASE WHEN abs({number}) < {LARGEST} THEN {number} END"
-        return written(text, self.rows.mentions_noise(tree), is_whole(tree))
+        return written(text, self.rows.mentions_noise(tree), is_integer(tree))
 
     def unique(self, columns: Sequence[str]) -> tuple[frozenset[int], ...]:
         """The places of the keys among ``columns``, if all of them are there."""

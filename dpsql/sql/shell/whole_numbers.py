@@ -43,11 +43,11 @@ def marked(node: N, whole: bool, rounded: bool = False) -> N:
     return node
 
 
-def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
+def is_integer(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
     """True if an expression is an integer to SQL; ``leaf`` says so of columns without a mark.
 
     >>> from sqlglot import parse_one
-    >>> [is_whole(parse_one(s), lambda _: True) for s in ("2 * n + 1", "n / 2", "n * 1.5")]
+    >>> [is_integer(parse_one(s), lambda _: True) for s in ("2 * n + 1", "n / 2", "n * 1.5")]
     [True, False, False]
     """
     match tree:
@@ -64,19 +64,19 @@ def is_whole(tree: exp.Expr, leaf: Leaf | None = None) -> bool:
         case exp.Case():
             parts = [branch.args["true"] for branch in tree.args["ifs"]]
             default = tree.args.get("default")
-            return all(is_whole(p, leaf) for p in (*parts, *([default] if default else [])))
+            return all(is_integer(p, leaf) for p in (*parts, *([default] if default else [])))
         case _ if has(tree, "whole"):
             return True
         case _ if has(tree, "whole_first"):
-            return is_whole(tree.this, leaf)
+            return is_integer(tree.this, leaf)
         case _ if has(tree, "whole_all"):
-            return all(is_whole(part, leaf) for part in tree.iter_expressions())
+            return all(is_integer(part, leaf) for part in tree.iter_expressions())
     return False
 
 
 def settled(node: exp.Expr) -> exp.Expr:
     """A node with the operands rounded that SQL takes for integers: where types matter."""
-    if isinstance(node, exp.DPipe) or (has(node, "integral") and is_whole(node)):
+    if isinstance(node, exp.DPipe) or (has(node, "integral") and is_integer(node)):
         for key in ("this", "expression"):
             if key in node.args:
                 node.set(key, rounded(node.args[key]))
@@ -90,7 +90,7 @@ def settled(node: exp.Expr) -> exp.Expr:
 def rounded(tree: exp.Expr) -> exp.Expr:
     """A whole number that noise has made a DOUBLE as a BIGINT; anything else as it is."""
     noisy = any(c.meta.get(_MARK) == "noisy" for c in tree.find_all(exp.Column))
-    if not noisy or not is_whole(tree):
+    if not noisy or not is_integer(tree):
         return tree
     nearest = exp.Round(this=tree)
     return exp.Cast(this=nearest, to=exp.DataType(this=exp.DType.BIGINT))

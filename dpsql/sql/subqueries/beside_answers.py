@@ -19,8 +19,8 @@ from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.relations import FromElement
 from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import (
+    aggregate_like,
     all_of,
-    another,
     count_rows,
     divided,
     error_of_sum,
@@ -334,7 +334,9 @@ class EagerAggregation:
         if isinstance(called, exp.Sum):
             return self.total(node)
         if isinstance(called, exp.Avg):
-            return divided(*(self.total(another(node, kind)) for kind in (exp.Sum, exp.Count)))
+            return divided(
+                *(self.total(aggregate_like(node, kind)) for kind in (exp.Sum, exp.Count))
+            )
         raise NotExpressible
 
     def total(self, node: exp.Expr) -> exp.Expr:
@@ -381,7 +383,7 @@ class EagerAggregation:
     def filtered(self, called: exp.Expr, test: exp.Expr) -> exp.Expr:
         """An aggregate of the rows that meet a condition on answers."""
         if isinstance(called, exp.Avg) and not self.single:
-            sides = (another(called, kind) for kind in (exp.Sum, exp.Count))
+            sides = (aggregate_like(called, kind) for kind in (exp.Sum, exp.Count))
             return divided(*(self.filtered(each, test) for each in sides))
         if self.sides.mentions(called) or not isinstance(called, exp.Count | exp.Sum):
             raise NotExpressible

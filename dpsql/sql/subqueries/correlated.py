@@ -35,7 +35,7 @@ def decorrelated(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     return tree
 
 
-def looked_up(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
+def join_public_lookups(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:
     """The statement with sub-queries of one value over public rows joined; others are as they were.
 
     ``(SELECT name FROM cities c WHERE c.id = t.city)`` is a column of ``LEFT JOIN cities c ON c.id

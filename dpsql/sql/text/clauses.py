@@ -11,10 +11,10 @@ from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, nearest, printable
 from dpsql.records import dataclass, field
-from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of
 from dpsql.sql.functions import names
 from dpsql.sql.shell.language import locate
-from dpsql.sql.text.lexemes import Fragment, Lexeme, blanked
+from dpsql.sql.text.lexemes import Fragment, Lexeme, blank_out
 
 Options = tuple[tuple[str, str], ...]
 
@@ -49,7 +49,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
             why = "WITH DIFFERENTIAL_PRIVACY OPTIONS(...) stands right after SELECT"
             raise _refused(fragment, clause, why, example)
         if words[start + 2 : start + 3] != CLAUSE[2:3]:
-            body = blanked(body, lexemes[start].start, lexemes[start + 1].end)
+            body = blank_out(body, lexemes[start].start, lexemes[start + 1].end)
             continue
         if words[start : start + 4] != CLAUSE or ")" not in words[start:]:
             example = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM t"
@@ -60,7 +60,7 @@ def take_options(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, Option
             what = "the OPTIONS of one statement differ: they hold for all of it"
             hint = "give them once, or the same ones everywhere"
             fragment.refuse(lexemes[start], "E_SETTING", what, hint)
-        body = blanked(body, lexemes[start].start, lexemes[end].end)
+        body = blank_out(body, lexemes[start].start, lexemes[end].end)
     return body, tuple(found[0].items()) if found else ()
 
 
@@ -82,7 +82,7 @@ def read_options(
     (E_SETTING) for rounds that are none.
     """
     options: dict[str, str] = {}
-    known = taken_by(taker)
+    known = options_of(taker)
     words = [lexeme.text for lexeme in lexemes]
     start, end = 0, len(lexemes) - 1
     while start <= end:
@@ -131,7 +131,7 @@ def _option(fragment: Fragment, lexemes: Sequence[Lexeme], known: Sequence[str])
     return name, text
 
 
-def read_own(options: Options, *names: str) -> list[Any]:
+def read_option_values(options: Options, *names: str) -> list[Any]:
     """The values of some options of one statement, or their defaults.
 
     Raises: ProgrammingError (E_SETTING).
@@ -185,7 +185,7 @@ def take_clips(fragment: Fragment, text: str, lexemes: Sequence[Lexeme]) -> tupl
             fragment.refuse(lexeme, "E_DEGENERATE_BOUNDS", what, f"{word} => (0, 100)")
         bounds = (low, high)
         clips[fragment.start + comma.start] = RowBounds(bounds) if word == PER_ROW else bounds
-        text = blanked(text, comma.start, rest[used - 1].end)
+        text = blank_out(text, comma.start, rest[used - 1].end)
     return text, clips
 
 

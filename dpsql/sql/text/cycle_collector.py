@@ -36,7 +36,7 @@ def uncollected() -> Iterator[None]:
                 gc.enable()
 
 
-def ended_anywhere(work: Callable[P, T]) -> Callable[P, T]:
+def interruptible_anywhere(work: Callable[P, T]) -> Callable[P, T]:
     """Let another thread end a function at any bytecode: see ``AsyncInterrupts``.
 
     No cycles are looked for meanwhile: the end would come to what others do when they are let go.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 from dpsql.errors import ProgrammingError, Span
 from dpsql.records import dataclass, field
-from dpsql.sql.text.cycle_collector import ended_anywhere
+from dpsql.sql.text.cycle_collector import interruptible_anywhere
 
 if TYPE_CHECKING:
     from dpsql.sql.dialects.dialect_queries import ReadSelect
@@ -139,7 +139,7 @@ def split_statements(text: str) -> list[Fragment]:
     return fragments if last is None else [*fragments, last]
 
 
-@ended_anywhere
+@interruptible_anywhere
 def _split(text: str) -> tuple[list[Fragment], Fragment | None, int]:
     """The complete statements, the one without semicolon if any, and where the rest starts."""
     fragments: list[Fragment] = []
@@ -178,10 +178,10 @@ def _check_script(fragments: Sequence[Fragment]) -> None:
         )
 
 
-def blanked(text: str, start: int, end: int) -> str:
+def blank_out(text: str, start: int, end: int) -> str:
     """A text with blanks instead of a part of it, so that positions stay.
 
-    >>> blanked("ab cd", 1, 4)
+    >>> blank_out("ab cd", 1, 4)
     'a   d'
     """
     blank = "".join("\n" if char == "\n" else " " for char in text[start:end])

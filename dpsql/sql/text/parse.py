@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, field, replace
 from dpsql.settings.table import CLIPPING
-from dpsql.sql.dialects.anonymization import MARK, renewed
+from dpsql.sql.dialects.anonymization import MARK, rewrite_anonymization
 from dpsql.sql.dialects.dialect_queries import Columns, ReadSelect
 from dpsql.sql.dialects.dialect_words import respelled, take_top
 from dpsql.sql.dialects.report_format import WORD, marked, take_reports
@@ -31,7 +31,7 @@ from dpsql.sql.text.clauses import Clips, Cut, Options, note_clips, take_clips, 
 from dpsql.sql.text.constant_selects import constants_of
 from dpsql.sql.text.create_domain import parse_forget, parse_search
 from dpsql.sql.text.current_date import dated
-from dpsql.sql.text.cycle_collector import ended_anywhere
+from dpsql.sql.text.cycle_collector import interruptible_anywhere
 from dpsql.sql.text.depth import MAX_DEPTH, check_depth, too_deep, with_room
 from dpsql.sql.text.item_texts import note_texts
 from dpsql.sql.text.lexemes import (
@@ -45,7 +45,7 @@ from dpsql.sql.text.lexemes import (
     split_statements,
 )
 from dpsql.sql.text.misspelled_words import refuse_statement
-from dpsql.sql.text.prepared_statements import StatementParts, TextParts, cut_up
+from dpsql.sql.text.prepared_statements import StatementParts, TextParts, split_at_conditions
 from dpsql.sql.text.set_show import parse_set, parse_show
 from dpsql.sql.text.synthetic import parse_create, parse_materialize, refuse_change
 from dpsql.sql.text.token_rewrites import TooManyArgumentsError, parse_tokens
@@ -128,14 +128,16 @@ class Statement:
         return any(name in CLIPPING for name, _ in self.options)
 
 
-@ended_anywhere
+@interruptible_anywhere
 def parse(fragment: Fragment, known: StatementParts | None = None) -> Statement:
     """Recognise one statement; one of ``known`` parts is not parsed again.
 
     Raises: ProgrammingError (E_PARSE, E_CONTROL_CHAR, E_TOO_LARGE, E_TOO_COMPLEX, E_LITERAL,
     E_SETTING) or NotSupportedError (E_STATEMENT).
     """
-    parts = None if known is None or fragment.reader is not None else cut_up(fragment.body)
+    parts = (
+        None if known is None or fragment.reader is not None else split_at_conditions(fragment.body)
+    )
     if known is None or parts is None:
         return _parse(fragment)
     if known.is_parsed(parts):
@@ -151,7 +153,10 @@ def _parse(fragment: Fragment) -> Statement:
     lexemes = check_limits(fragment)
     if (written := dated(fragment, lexemes)) is not fragment:
         return _parse(written)
-    if MARK in fragment.body.lower() and (written := renewed(fragment, lexemes)) is not fragment:
+    if (
+        MARK in fragment.body.lower()
+        and (written := rewrite_anonymization(fragment, lexemes)) is not fragment
+    ):
         return _parse(written)
     words = [lexeme.text.lower() for lexeme in lexemes[:3]]
     match words:

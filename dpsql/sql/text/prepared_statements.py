@@ -44,12 +44,12 @@ class TextParts:
     tests: tuple[str, ...]
 
 
-def cut_up(text: str) -> TextParts | None:
+def split_at_conditions(text: str) -> TextParts | None:
     """Cut a statement up at its WHERE and its ANDs; None where its conditions are not all simple.
 
-    >>> cut_up("SELECT COUNT(*) FROM t WHERE a = 1 AND b BETWEEN 2 AND 3").tests
+    >>> split_at_conditions("SELECT COUNT(*) FROM t WHERE a = 1 AND b BETWEEN 2 AND 3").tests
     ('a = 1', 'b BETWEEN 2 AND 3')
-    >>> cut_up("SELECT COUNT(*) FROM t WHERE a = 1 OR b = 2")
+    >>> split_at_conditions("SELECT COUNT(*) FROM t WHERE a = 1 OR b = 2")
     """
     may_have = len(text) <= MOST_TEXT and "where" in text.lower()
     found = _pattern(_STATEMENT).fullmatch(text) if may_have else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dpsql.errors import ProgrammingError, nearest, printable
-from dpsql.settings.table import SETTINGS, OptionPlace, shown, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of, shown
 from dpsql.sql.text.lexemes import Fragment, Lexeme, is_dotted
 
 
@@ -15,8 +15,8 @@ def parse_set(fragment: Fragment, lexemes: list[Lexeme]) -> tuple[str, str]:
     if len(lexemes) < 2:
         raise ProgrammingError("E_SETTING", "SET what?", hint="SET epsilon = 0.5")
     name, rest = lexemes[1].text.lower(), lexemes[2:]
-    if name not in taken_by(OptionPlace.SET):
-        _refuse_setting(fragment, lexemes[1], taken_by(OptionPlace.SET))
+    if name not in options_of(OptionPlace.SET):
+        _refuse_setting(fragment, lexemes[1], options_of(OptionPlace.SET))
     if rest and rest[0].text in ("=", "to", "TO"):
         rest = rest[1:]
     if not rest:
@@ -52,9 +52,9 @@ def _refuse_setting(fragment: Fragment, lexeme: Lexeme, known: Sequence[str]) ->
     hint = f"did you mean {near}?" if near else f"settings: {', '.join(known)}"
     if name == "columns":
         hint = "SHOW COLUMNS FROM and the name of a table"
-    elif name in taken_by(OptionPlace.SELECT):
+    elif name in options_of(OptionPlace.SELECT):
         hint = f"for one statement: SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({name} = ...)"
-    elif name in taken_by(OptionPlace.CREATE):
+    elif name in options_of(OptionPlace.CREATE):
         hint = f"CREATE SYNTHETIC TABLE s FROM t OPTIONS ({name} = ...)"
         hint += f" or SET {SETTINGS[name].alike}" if SETTINGS[name].alike else ""
     fragment.refuse(lexeme, "E_SETTING", f"no such setting: {printable(lexeme.text)}", hint)

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from dpsql.errors import NotSupportedError, ProgrammingError, printable
 from dpsql.records import dataclass, replace
-from dpsql.settings.table import SETTINGS, OptionPlace, taken_by
+from dpsql.settings.table import SETTINGS, OptionPlace, options_of
 from dpsql.sql.text.clauses import read_options
 from dpsql.sql.text.lexemes import Fragment, Lexeme, split_statements
 
@@ -136,7 +136,7 @@ def _first_wrong(words: Sequence[str], form: Sequence[str | None]) -> int | None
 def _check_words(fragment: Fragment, lexemes: Sequence[Lexeme], options: dict[str, str]) -> None:
     """Refuse values of options that are none of the words known."""
     texts = [lexeme.text.lower() for lexeme in lexemes]
-    for name in [name for name in taken_by(OptionPlace.CREATE) if name in options]:
+    for name in [name for name in options_of(OptionPlace.CREATE) if name in options]:
         if SETTINGS[name].kind.known:
             found = lexemes[texts.index(name) + 2]
             SETTINGS[name].read(options[name], span=fragment.at(found), error=ProgrammingError)

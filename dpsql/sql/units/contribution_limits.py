@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpsql.catalog import Table
 from dpsql.records import dataclass
-from dpsql.sql.text.clauses import Options, read_own
+from dpsql.sql.text.clauses import Options, read_option_values
 
 GROUPS = "max_groups_contributed"
 ROWS = "max_rows_contributed"
@@ -25,6 +25,6 @@ class ContributionLimits:
     @classmethod
     def of(cls, options: Options, table: Table) -> ContributionLimits:
         """The limits below those that the table declares. Raises: ProgrammingError (E_SETTING)."""
-        found = read_own(options, GROUPS, ROWS) if options else [None, None]
+        found = read_option_values(options, GROUPS, ROWS) if options else [None, None]
         most = table.unit.max_rows
         return cls(*(each if each is not None and each < most else None for each in found))

@@ -20,7 +20,7 @@ from dpsql.sql.compose import compile_statement
 from dpsql.sql.products import Compiler
 from dpsql.sql.text.lexemes import split_statements
 from dpsql.sql.text.parse import parse
-from dpsql.sql.text.prepared_statements import MOST_TESTS, cut_up
+from dpsql.sql.text.prepared_statements import MOST_TESTS, split_at_conditions
 from tests.support.effort import effort
 
 COUNT = effort(120)
@@ -195,5 +195,5 @@ def read(sql: str, compiler: Compiler) -> Compiled:
     ],
 )
 def test_only_what_is_plain_is_cut_up(sql: str, tests: Sequence[str] | None) -> None:
-    found = cut_up(sql)
+    found = split_at_conditions(sql)
     assert (None if found is None else found.tests) == tests

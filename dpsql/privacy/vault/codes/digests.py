@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.algebra.cores import share_out
+from dpsql.algebra.cores import run_on_cores
 from dpsql.interrupts import check
 from dpsql.privacy.vault.codes.byte_texts import HALF, LONG, WORD, ByteTexts, Words
 from dpsql.privacy.vault.codes.row_texts import ROWS, RowTexts, write_texts
@@ -57,7 +57,7 @@ def first_digits(prefix: bytes, texts: ByteTexts) -> Codes:
                 is_long[:] = True
             digits[is_long] = _one_by_one(prefix + each for each in some.take(is_long).each())
 
-    share_out(put, range(0, len(texts), ROWS))
+    run_on_cores(put, range(0, len(texts), ROWS))
     return found
 
 

@@ -49,7 +49,7 @@ def read_ahead(batches: Iterator[Each], stop: Callable[[], None], alone: int = 0
                 stop()
 
 
-def read_apart(batches: Iterator[Each]) -> Iterator[Each]:
+def read_in_thread(batches: Iterator[Each]) -> Iterator[Each]:
     """Yield all batches of an engine that cannot be told to end: another thread reads them.
 
     Whoever is asked to end leaves that thread, which ends once the engine hands a batch over.

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.domain import Bins
-from dpsql.files import MANY_OPEN, trouble_of
+from dpsql.files import MANY_OPEN, file_trouble
 from dpsql.privacy.vault.data_engine import unavailable
 from dpsql.records import replace
 from dpsql.relation.unit_local import DerivedTable, amounts
@@ -252,7 +252,7 @@ def _of_derived(table: Table) -> int:
     return _kept_of_row(table) * (MOST_DERIVED if folder_of(table) is None else 1)
 
 
-def take_beside(table: DerivedTable) -> None:
+def reserve_memory(table: DerivedTable) -> None:
     """Take the memory in which rows of files are brought together, by their public numbers.
 
     That of tables in memory is counted for them. Raises: MemoryError where there is less.
@@ -319,7 +319,7 @@ def why_not(error: BaseException) -> str | None:
     """Say what is missing for codes to be kept, None for an error about something else."""
     if isinstance(error, MemoryError):
         return "its codes outgrow the memory"
-    if isinstance(error, OSError) and trouble_of(error) is MANY_OPEN:
+    if isinstance(error, OSError) and file_trouble(error) is MANY_OPEN:
         return MANY_OPEN.what
     is_full = isinstance(error, OSError) and error.errno in FULL
     return "there is no room left in the folder of `spill`" if is_full else None

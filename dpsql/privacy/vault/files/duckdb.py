@@ -51,7 +51,7 @@ from dpsql.privacy.vault.files.fetched_columns import (
 )
 from dpsql.privacy.vault.files.footers import BESIDES
 from dpsql.privacy.vault.files.refused_types import refuse_risky
-from dpsql.privacy.vault.files.schemas import known_source
+from dpsql.privacy.vault.files.schemas import cached_source
 from dpsql.privacy.vault.files.source import (
     SHORT,
     RowQuery,
@@ -114,7 +114,7 @@ class FileEngine:
             source = read(connect(threads=1))
         else:
             paths = find_files(table.source, table.name)[1]
-            source = known_source(table.source, paths, lambda: read(reader(paths)))
+            source = cached_source(table.source, paths, lambda: read(reader(paths)))
         if source.kind == "parquet":
             refuse_risky(source, table)
         return FileTable(source, table.name, named, vouched, version, is_stated, spill)

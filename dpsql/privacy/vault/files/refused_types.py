@@ -16,7 +16,7 @@ from dpsql.privacy.vault.data_engine import find, unavailable
 from dpsql.privacy.vault.files.data_files import find_files, is_parquet
 from dpsql.privacy.vault.files.duckdb_pool import reader
 from dpsql.privacy.vault.files.footers import BESIDES, OLD, TIMES, UNREADABLE
-from dpsql.privacy.vault.files.schemas import known_source
+from dpsql.privacy.vault.files.schemas import cached_source
 from dpsql.privacy.vault.files.source import Source, connect, harden, read_schema
 
 
@@ -45,7 +45,7 @@ def refuse_unreadable(tables: Iterable[Table]) -> None:
 
         for table, paths in files:
             try:
-                source = known_source(table.source, paths, partial(read, table, paths))
+                source = cached_source(table.source, paths, partial(read, table, paths))
             except (DataUnavailable, OSError, duckdb.Error):
                 continue
             refuse_risky(source, table)

@@ -22,7 +22,7 @@ _known: OrderedDict[tuple[str, tuple[Facts, ...]], Source] = OrderedDict()
 _knowing = fresh(Lock())
 
 
-def known_source(declared: str, paths: Sequence[str], read: Callable[[], Source]) -> Source:
+def cached_source(declared: str, paths: Sequence[str], read: Callable[[], Source]) -> Source:
     """Return what ``read`` finds of a source of Parquet files, at once where it is known.
 
     Raises: what ``read`` raises.

@@ -48,7 +48,7 @@ from dpsql.privacy.vault.files.stores import Copy, StoredObject
 from dpsql.privacy.vault.files.table_folders import Version, VersionFiles
 from dpsql.privacy.vault.files.timestamps import read_instants
 from dpsql.records import dataclass, field, replace
-from dpsql.sealed import hush, open_duckdb
+from dpsql.sealed import disable_progress_bar, open_duckdb
 from dpsql.settings.machine import memory
 
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -462,7 +462,7 @@ def connect(threads: int | None = None, folder: str | None = None) -> duckdb.Duc
     config = dict(CONFIG) if threads is None else {**CONFIG, "threads": threads}
     config |= {} if folder is None else {"temp_directory": folder}
     connection = open_duckdb(config=config)
-    hush(connection)
+    disable_progress_bar(connection)
     switch_off(connection)
     if not is_switched_off(connection):
         raise InternalError("E_INTERNAL", "the optimiser could not be switched off")

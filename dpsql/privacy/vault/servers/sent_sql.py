@@ -19,7 +19,7 @@ Types = Mapping[str, str]
 """The native types of columns by name, where somebody has looked."""
 
 
-def said_of(
+def describe_placement(
     table: Table,
     sets: Sequence[Sequence[AnyResolution]] | None,
     units: bool,

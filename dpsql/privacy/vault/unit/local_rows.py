@@ -19,10 +19,10 @@ from dpsql.privacy.vault.unit.relation_frame import (
     EncodedColumn,
     Frame,
     Key,
+    add_product_column,
     holds,
     map_cells,
     tell_apart,
-    work_out,
 )
 from dpsql.privacy.vault.unit.rows import EncodedRows, Rows, declared
 from dpsql.privacy.vault.unit.shared_units import NOBODY, SharedUnits, number_together
@@ -171,7 +171,7 @@ def evaluate(relation: UnitLocal, stock: UnitTables) -> Frame:
         case DifferRows(rows):
             return tell_apart(relation, evaluate(rows, stock))
         case FormulaRows(rows):
-            return work_out(relation, evaluate(rows, stock))
+            return add_product_column(relation, evaluate(rows, stock))
         case UnionRows(parts):
             return _together([evaluate(each, stock) for each in parts])
         case PickColumns(rows, names):

@@ -289,7 +289,7 @@ def tell_apart(differ: DifferRows, frame: Frame) -> Frame:
     return Frame(frame.units, lanes, frame.keys)
 
 
-def work_out(formula: FormulaRows, frame: Frame) -> Frame:
+def add_product_column(formula: FormulaRows, frame: Frame) -> Frame:
     """Return all rows with a column more: a sum of products of numbers that are all known.
 
     Guarantee: its value follows from numbers of the same row; there are as many rows as before.

@@ -122,7 +122,7 @@ def _pairs(
     crowded = totals > MOST_OF_UNIT
     queue = _line_up_crowded(known, other, right, crowded, people)
     rows = _line_up_crowded(np.arange(left.count), left.units, left, crowded, people)
-    fan = cut_short(fan[rows], left.units[rows], MOST_OF_UNIT)
+    fan = limit_amounts(fan[rows], left.units[rows], MOST_OF_UNIT)
     starts = np.append(np.cumsum(times) - times, 0)
     turn = np.arange(int(fan.sum())) - np.repeat(np.cumsum(fan) - fan, fan)
     rows = np.repeat(rows, fan)
@@ -143,12 +143,12 @@ def _line_up_crowded(
     return rows[in_groups(groups[rows])]
 
 
-def cut_short(amounts: Counts, units: Counts, most: int) -> Counts:
+def limit_amounts(amounts: Counts, units: Counts, most: int) -> Counts:
     """Return amounts, lessened so that no unit has more than ``most``: its first ones stay.
 
     Rows of each unit with more are next to each other.
 
-    >>> cut_short(np.array([2, 2, 2, 9]), np.array([0, 0, 0, 4]), 3).tolist()
+    >>> limit_amounts(np.array([2, 2, 2, 9]), np.array([0, 0, 0, 4]), 3).tolist()
     [2, 1, 0, 3]
     """
     before = np.cumsum(amounts) - amounts
@@ -184,7 +184,7 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
     queue = np.concatenate([queue, referring[~may_be_cut]])
     queue = queue[in_groups(groups[queue])]
     units, keys = owners.units[first], theirs[first]
-    fan = cut_short(times[keys], units, MOST_OF_UNIT)
+    fan = limit_amounts(times[keys], units, MOST_OF_UNIT)
     starts = np.cumsum(times) - times
     turn = np.arange(int(fan.sum())) - np.repeat(np.cumsum(fan) - fan, fan)
     found = rows.take(queue[np.repeat(starts[keys], fan) + turn])

@@ -23,6 +23,7 @@ class WeakCache(Generic[T]):
     def __init__(self, most: int) -> None:
         self.most = most
         self._found: OrderedDict[int, tuple[weakref.ref[object], T, int]] = OrderedDict()
+        # Reentrant: a garbage collection inside may end an owner, whose callback takes the lock.
         self._lock = fresh(threading.RLock())
 
     def of(self, owner: object, size: int, find: Callable[[], T]) -> T:

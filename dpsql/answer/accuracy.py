@@ -47,6 +47,7 @@ class ComparedErrors:
     def __str__(self) -> str:
         if self.least >= 1 - TIE and self.is_no_worse:
             return "with the errors of a new measurement"
+        # A ratio of three digits would read as 1.
         if not self.is_no_worse and self.most < 1.001:
             return "with errors slightly above those of a new measurement"
         if not self.mixed:

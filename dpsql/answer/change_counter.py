@@ -30,6 +30,8 @@ class ChangeCounter:
             try:
                 file = self._opened()
                 if hasattr(os, "pread"):  # where to read next is the same in a forked child
+                    # The counter stands at byte 24 of the header (SQLite's file format, section
+                    # 1.3).
                     return os.pread(file, 4, 24)
                 os.lseek(file, 24, os.SEEK_SET)
                 return os.read(file, 4)

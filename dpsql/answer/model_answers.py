@@ -126,6 +126,7 @@ def _mean_row(column: Column, polynomial: Polynomial) -> Floats:
     edges = np.array([float(edge) for edge in column.domain.edges])
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     a, b, c = map(float, polynomial.coefficients)
+    # The mean of v^2 for v uniform in a bin is the square of its middle and its variance.
     means = a + b * middle + c * (middle**2 + width**2 / 12)
     rest = [0.0] * (column.other is not None) + [polynomial.null] * column.null
     return np.concatenate([means, rest])

@@ -72,6 +72,7 @@ def quantile(
     if not interpolate:
         return values[_find(totals, _first_rank(place, count, False))]
     position = max(place * (count - 1), 0.0)
+    # A place such as 0.29 * 100 is a little below the whole number that it is meant to be.
     lower = math.floor(position + 1e-9)
     ranks = (_first_rank(place, count, True), _last_rank(place, count, True))
     low, high = (_value(totals, values, rank, upto) for rank in ranks)
@@ -90,6 +91,7 @@ def _first_rank(place: float, count: float, interpolate: bool) -> float:
     """The rank of the row that a quantile is, or of the first of the two that it lies between."""
     if interpolate:
         return math.floor(max(place * (count - 1), 0.0) + 1e-9) + 1
+    # 1e-9 against places that rounding puts a little above a whole number.
     return max(math.ceil(place * count - 1e-9), 1)
 
 

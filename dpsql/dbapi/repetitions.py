@@ -41,6 +41,7 @@ class FreeAnswers:
         self._sound: list[tuple[int, ...] | None] = []
         self._kept: OrderedDict[Hashable, Result] = OrderedDict()
         self._numbers = 0
+        # Sessions of all analysts of a site share the cache.
         self._lock = threading.Lock()
 
     def key(self, connection: Connection, text: str) -> Hashable | None:

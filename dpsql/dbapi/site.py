@@ -35,6 +35,7 @@ class Site:
         self.repeats = FreeAnswers(ledger_files(catalog))
         self._past: WeakSet[Any] = WeakSet()
         self._read_at = _time_of(catalog.path)
+        # One thread at a time reads a catalog that has changed, and puts it in force.
         self._lock = threading.Lock()
 
     @property

@@ -64,6 +64,7 @@ def _adjusted(
     found = list(known)
     ratio = _ratios(found[start], aims)
     for number in range(2 * ROUNDS):
+        # All answers miss or keep their aims alike: weights have nothing left to shift.
         if min(ratio.values()) > 0.999 * max(ratio.values()) or not may_go_on():
             break
         power = STEP / (1 + number % ROUNDS // CALM)

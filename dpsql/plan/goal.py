@@ -54,6 +54,7 @@ def least_epsilon(
             held = epsilon
             if ratio >= CLOSE or held == MIN_EPSILON:
                 break
+        # A hair more than in proportion: what just misses would cost one plan more.
         guess = epsilon * Fraction(ratio * (1.0002 if ratio > 1 else 1.0))
         epsilon = max(min(_between(guess, failed, held), limit), MIN_EPSILON)
         if epsilon == held:

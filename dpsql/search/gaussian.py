@@ -126,6 +126,7 @@ def _marginals(problem: Problem, limit: int, effort: float) -> Bounded:
 def _residual(problem: Problem, effort: float, starts_only: bool) -> Bounded:
     """Yield residual blocks of rows that are optimised together, unless starts are enough."""
     single = len(problem.components.weights2) == 1
+    # For one product these rows are the answer; otherwise they are where a descent begins.
     rows, lower = bounded_rows(problem, 1e-6 if single else 1e-3)
     plain = all(A is None for A in rows)
     if not (starts_only or plain or single):
@@ -150,6 +151,7 @@ def bounded_kron(problem: Problem) -> tuple[ProductStrategy, float]:
         [np.append(f.frobenius, float(f.n))[index[:, i]] for i, f in enumerate(problem.factors)]
     )
     rows: list[Floats] = [np.eye(n) for n in problem.sizes]
+    # With one product the attributes do not meet, so that a single sweep is optimal.
     last, exact = np.inf, problem.d == 1 or len(weights2) == 1
     lower = float(weights2.sum()) if exact else 0.0
     for _ in range(1 if exact else SWEEPS):
@@ -200,6 +202,7 @@ def optimal_rows(gram: Floats | Operator) -> tuple[Floats, float]:
         if gram.key == ("identity", gram.n):
             return np.eye(gram.n), float(gram.n)
     elif np.count_nonzero(gram - np.diag(np.diag(gram))) == 0 and np.ptp(np.diag(gram)) == 0:
+        # Every cell alone, all alike: the identity, which stays exact and needs no rounding.
         return np.eye(len(gram)), float(np.trace(gram))
     steps = affordable_steps(gram.n if isinstance(gram, Operator) else len(gram))
     found = dual.optimise(gram, maxiter=MOST_STEPS if isinstance(gram, Operator) else steps)

@@ -92,7 +92,9 @@ class SearchLimits:
 
     def around_full(self) -> Floats:
         """Return weights on the full set, and small ones elsewhere."""
+        # Seeded, as all draws of a search: the same request must give the same plan.
         rng = np.random.default_rng(2)
+        # Small and unequal, so that every other set may enter.
         w = 0.01 * rng.random(len(self.family.sets)) * self.allowed
         w[self.family.sets.index(self.problem.full)] = 1.0
         return w
@@ -113,6 +115,8 @@ class SearchLimits:
             if theta is not None:
                 cost += factors.n**2 * (len(theta) + 4 * factors.weight) * 1e-9
         cost += len(self.problem.components.weights2) * 1e-7 * self.problem.d
+        # 300 is the most steps of one descent. Nominal costs, never a clock: plans can be made
+        # again.
         return int(np.clip(self.effort * SECOND / (cost * 300), 1, 12 * self.effort + 1))
 
 
@@ -227,6 +231,7 @@ def kron_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pro
     """Yield the best Kronecker strategy, if the whole domain fits."""
     if problem.cells(problem.full) <= limit:
         cost = sum(f.n**2 * (f.n // 16 + 2 + 4 * f.weight) for f in problem.factors) * 1e-9
+        # 300 steps of a descent; half a millisecond is what a step costs besides arithmetic.
         restarts = int(np.clip(effort * SECOND / (300 * (cost + 5e-4)), 1, 20 * effort))
         family, found = search_kron(problem, restarts=restarts, effort=effort)
         yield realise(problem, family, found.union, "kron")
@@ -286,6 +291,7 @@ def joint_candidates(problem: Problem, limit: int, effort: float) -> Iterator[Pr
     for seed in range(1, space.joint_starts(base)):
         thetas = random_thetas(base, rng)
         if space.open:
+            # Squared, so that more of the weights are small, as they are where a search ends.
             w = rng.random(len(space.family.sets)) ** 2 * space.allowed
             other = _joint(space, Union(thetas, w), 1e-6)
         else:

@@ -164,6 +164,8 @@ class FactorSet:
             return self.base.tables
         t = self.sums2 / self.n**2
         r = np.maximum(self.frobenius - self.sums2 / self.n, 0)
+        # A difference of equal numbers: what the total alone answers would leave residue, and a
+        # component that is asked for nothing.
         r[r < 1e-13 * self.frobenius] = 0
         return np.append(t, 1.0), np.append(r, 0.0)
 
@@ -179,6 +181,7 @@ class FactorSet:
             raise np.linalg.LinAlgError
         h, trace = self._traces(K, k)
         r = trace - h / tau
+        # A difference of nearly equal numbers: residue must not count as a query.
         r[r < 1e-12 * trace] = 0
         return np.append(h / tau**2, 1.0), np.append(r, 0.0)
 

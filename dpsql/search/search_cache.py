@@ -27,6 +27,7 @@ class SearchCache(Generic[T]):
     def __init__(self, most: int) -> None:
         self.most = most
         self._found: OrderedDict[Hashable, tuple[T, int, float]] = OrderedDict()
+        # Not held while ``find`` runs: two threads may search the same, and then agree.
         self._lock = fresh(threading.Lock())
 
     def of(self, key: Hashable, size: int, find: Callable[[], T]) -> T:

@@ -45,6 +45,7 @@ REMEMBERED = 64
 """Strategies kept in the process."""
 
 _memory: OrderedDict[str, Selection] = OrderedDict()
+# ``fresh``: a child that was forked while another thread held it would wait for ever.
 _remembering = fresh(threading.Lock())
 
 

@@ -67,6 +67,7 @@ class AnalystSession:
         self._cancellation: Cancellation | None = None
         self.repeated: FreeAnswer | None = None
         self.is_late = False
+        # A cancel comes on a connection of its own, from another thread than the statement's.
         self._lock = threading.Lock()
 
     @property

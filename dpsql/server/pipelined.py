@@ -90,6 +90,7 @@ class ReplyCache:
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, CachedReply] = OrderedDict()
         self._bytes = 0
+        # Several sessions share the cache, each in a thread of its own.
         self._lock = threading.Lock()
 
     def find(self, key: Hashable) -> CachedReply | None:

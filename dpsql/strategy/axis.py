@@ -92,6 +92,8 @@ class Axis:
         chosen = operator.index if isinstance(operator, Columns) else None
         if self.half is not None:
             raw = np.square(operator.matmat(self.half)).sum(axis=1)
+            # Squares of residue: 1e-9 of the largest entry, well above what rounding leaves in
+            # doubles.
             return means, np.where(raw > 1e-18 * raw.max(), raw, 0.0), self._spans(operator)
         if isinstance(operator, Groups):
             raw, scale = self._grouped_spread(operator)
@@ -372,6 +374,8 @@ def _residual_axis(size: int, rows: Integers) -> Axis:
     if rank < size - 1 and not rows.sum(axis=1).any():
         return _partial_axis(size, rows, B)
     null = right[-1]
+    # The null vector has length one, so that its sum is at most the root of size: that is the
+    # scale.
     if rank != size - 1 or abs(null.sum()) < 1e-9 * math.sqrt(size):
         raise ValueError("residual rows must leave exactly one direction, and not the total")
     u = null / null.sum()

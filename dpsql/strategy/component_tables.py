@@ -63,6 +63,7 @@ def _share(
         if name in always:
             parts = [axis.gain if name in block.residual else 1.0]
         share = share * np.reshape(parts, (-1,) + (1,) * (len(names) - position - 1))
+    # All but a few roundings of one: nobody else tells of these numbers.
     if share.min() > 1 - 1e-15:
         return None
     for position, length in enumerate(shape):

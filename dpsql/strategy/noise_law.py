@@ -157,6 +157,7 @@ def laplace_variance(scale: float) -> float:
     >>> laplace_variance(1e-6) == laplace_variance(0.01) == NO_NOISE
     True
     """
+    # sinh(300) squared is still a double, and far beyond where NO_NOISE is returned.
     half = min(0.5 / scale, 300.0)
     return max(0.5 / math.sinh(half) ** 2, NO_NOISE)
 

@@ -19,7 +19,9 @@ def unit_variance(noise: Noise, epsilon: float, delta: float) -> float:
     """
     if law(noise).is_pure:
         return 2 / epsilon**2
+    # Delta falls with sigma. Bisected by ratio: the answer may be of any order of magnitude.
     low, high = 1e-9, 1e9
+    # 18 decades halved so often are at one double long before.
     for _ in range(200):
         middle = math.sqrt(low * high)
         if _gaussian_delta(middle, epsilon) > delta:
@@ -42,6 +44,7 @@ def _erfcx(x: float) -> float:
     >>> round(_erfcx(24.999) / _erfcx(25.0), 4), 0 < _erfcx(1e9) < 1e-9
     (1.0, True)
     """
+    # exp(x^2) overflows a little above 26; from 25 on two terms of the series are right to 2e-6.
     if x < 25:
         return math.exp(x * x) * math.erfc(x)
     return (1 - 1 / (2 * x * x)) / (x * math.sqrt(math.pi))

@@ -91,6 +91,7 @@ def quantise(matrix: NDArray[Any], bits: int, noise: Noise) -> Integers | None:
     if is_integral(matrix):
         return np.ascontiguousarray(matrix, dtype=np.int64)
     rank, level = rank_of(matrix), level_l1 if law(noise).norm == 1 else level_l2
+    # As few bits as keep the rank: counts times entries are to stay within int64.
     for k in range(bits, max(bits, 20) + 1):
         rows = np.empty(matrix.shape, dtype=np.int64)
         for some in _strips(matrix.shape):
@@ -124,8 +125,10 @@ def level_l1(rows: Integers, scaled: NDArray[np.float64]) -> Integers:
     sizes = np.abs(rows)
     place, column = np.nonzero(sizes == sizes.max(axis=0, initial=0))
     largest = np.zeros(len(columns), dtype=np.intp)
+    # NumPy keeps the last of repeated places.
     largest[column[::-1]] = place[::-1]  # of equal ones the first
     excess = sizes.sum(axis=0) - np.rint(np.abs(scaled).sum(axis=0)).astype(np.int64)
+    # The largest entry bears the correction: relative to it that is least.
     entries = rows[largest, columns]
     rows[largest, columns] = np.sign(entries) * np.maximum(np.abs(entries) - excess, 0)
     return rows
@@ -195,6 +198,7 @@ def column_norm(rows: Integers, noise: Noise) -> int:
     10
     """
     largest = int(np.abs(rows).max(initial=0))
+    # Sensitivity: a sum of squares must not wrap in int64.
     columns = np.abs(rows if largest**2 * len(rows) < 1 << 62 else rows.astype(object))
     powers = law(noise).powers(columns)
     return int(powers.sum(axis=0).max())

@@ -171,6 +171,7 @@ def joint_norm(
         weight * math.prod(int(column.max()) for column in each.values())
         for weight, each in zip(weights, norms, strict=True)
     )
+    # No sum over a cell exceeds the bound, so that int64 is exact, and a hundred times faster.
     if bound < 2**62:
         tables, start = [t.astype(np.int64) for t in tables], start.astype(np.int64)
     return max(1, int(worst_cell(tables, start)[0]))

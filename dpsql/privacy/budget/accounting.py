@@ -89,7 +89,9 @@ def randomised_response(order: int, epsilon: Fraction) -> Fraction:
     >>> 0 < randomised_response(2, Fraction(1)) < 1
     True
     """
+    # Not below -1000: a larger exponent only raises the bound, and e^-1000 is next to nothing.
     small = max(epsilon - 2 * order * epsilon, Fraction(-1000))
+    # ln(1 + e^epsilon) is above epsilon: taking off less keeps this an upper bound.
     below = epsilon if epsilon > 1000 else _ln(1 + _exp(epsilon))
     top = order * epsilon + _ln(1 + _exp(small)) - below
     return top / (order - 1) + _PAD
@@ -97,6 +99,7 @@ def randomised_response(order: int, epsilon: Fraction) -> Fraction:
 
 def _peak(value: Callable[[int], Fraction]) -> int:
     """Return where a function that rises and then falls is largest, over integers from 2."""
+    # Doubling first: most best orders are small, and a value costs a logarithm of 60 digits.
     low, high = 2, 4
     while high < _LARGEST_ORDER and value(high) > value(high // 2):
         low, high = high // 2, 2 * high

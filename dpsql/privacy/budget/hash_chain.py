@@ -538,6 +538,7 @@ def first_state(entry: Entry) -> State:
 
 def id_of(salt: bytes) -> str:
     """Return the public name that follows from a ledger's secret salt."""
+    # 128 bits: no two ledgers have one name by chance, and the salt cannot be found from it.
     return hashlib.sha256(salt).hexdigest()[:32]
 
 
@@ -547,11 +548,13 @@ def subkey(salt: bytes, use: str) -> bytes:
     Source: Krawczyk and Eronen, RFC 5869 (HKDF with SHA-256, of one block).
     Guarantee: who learns the key of a use learns neither the salt nor the key of another use.
     """
+    # Extract, then expand by the use and a counter of one byte: one block is all that is needed.
     extracted = hmac.digest(b"dpsql", salt, "sha256")
     return hmac.digest(extracted, use.encode() + b"\1", "sha256")
 
 
 def _new_id() -> str:
+    # 128 bits: identities of entries never meet by chance, whoever wrote them.
     return os.urandom(16).hex()
 
 

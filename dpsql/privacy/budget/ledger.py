@@ -85,6 +85,8 @@ class Ledger:
         self._lock_file = path.with_name(path.name + ".lock")
         self._anchor = anchor
         self._pid = os.getpid()
+        # Beside the file's lock, which keeps processes apart and not the threads of one. A fork
+        # waits for it, so that no child inherits a ledger that is half written.
         self._lock = awaited(threading.Lock())
         self._closed = False
         self._state: State | None = None
@@ -506,6 +508,7 @@ class Ledger:
         journal = journal_of(self._path)
         if any(map(os.path.lexists, (self._path, self._anchor))) or ledger_file.is_hot(journal):
             raise existing()
+        # As long as the keys that are derived from it, so that these are no easier to guess.
         salt = os.urandom(32)
         first = curator_entry(0, "created", terms.to_json(id_of(salt), "")).seal("")
         state = first_state(first)

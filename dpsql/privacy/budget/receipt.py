@@ -14,6 +14,7 @@ from dpsql.records import InitVar, dataclass, field
 from dpsql.strategy.noise_law import Noise
 
 _TOKEN = object()
+# A receipt is used once, whichever of two threads comes first: else one debit pays for two draws.
 _lock = fresh(threading.Lock())
 _open: set[str] = set()
 

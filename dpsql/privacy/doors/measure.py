@@ -240,6 +240,7 @@ def _column_norm(rows: NDArray[np.int64] | Structured, noise: str) -> int:
     if isinstance(rows, Structured):
         return rows.norm(law(noise).norm)
     magnitude = max(abs(int(rows.max(initial=0))), abs(int(rows.min(initial=0))))
+    # A norm that wrapped would be too small, and noise with it: Python integers near the end.
     exact: NDArray[Any] = rows if magnitude**2 * len(rows) < 2**62 else rows.astype(object)
     return int(law(noise).powers(exact).sum(axis=0).max())
 

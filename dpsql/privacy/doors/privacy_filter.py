@@ -112,6 +112,7 @@ class Filter:
         self.run = run
         self._left = run.amount
         self._spent: list[tuple[str, Fraction]] = []
+        # Two looks at once must not both be admitted by what is left for one.
         self._lock = threading.Lock()
         self._pid = os.getpid()
 

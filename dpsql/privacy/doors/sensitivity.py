@@ -109,6 +109,7 @@ def root_down(value: Fraction) -> Fraction:
     >>> root_down(Fraction(9, 4)), root_down(Fraction(2)) ** 2 <= 2
     (Fraction(3, 2), True)
     """
+    # So many bits that the root has 40 at least: less than 2^-39 of it is rounded away.
     shift = max(0, 80 - value.numerator.bit_length() + value.denominator.bit_length()) // 2 + 1
     return Fraction(math.isqrt((value.numerator << 2 * shift) // value.denominator), 1 << shift)
 
@@ -265,6 +266,7 @@ def column_norms(rows: NDArray[np.int64], norm: Norm) -> Integers:
     ``rows`` has shape (r, n), the result (n,).
     """
     largest = max(abs(int(rows.max())), abs(int(rows.min())))
+    # A norm that wrapped would be too small, and noise with it: Python integers near the end.
     exact: Integers = rows if largest**2 * len(rows) < 2**62 else rows.astype(object)
     found = np.abs(exact) if norm == 1 else exact * exact
     return np.asarray(found.sum(axis=0))
@@ -344,6 +346,7 @@ def _largest(
     used = tuple(name for name in domain if any(name in names for names in members))
     if _cells(used, domain) > LISTED:
         return bound
+    # No sum exceeds the bound, so that int64 is exact below it.
     kind: Any = np.int64 if bound < 2**62 else object
     total = np.zeros([domain[name] for name in used], dtype=kind)
     for names, factor, norms in found:

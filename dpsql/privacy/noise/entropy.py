@@ -43,6 +43,7 @@ class Bits:
         """
         if os.getpid() != self._pid:
             raise InternalError("E_FORK", "random bits were asked for in a forked process")
+        # Two threads with one word would draw equal noise, which a difference would cancel.
         with self._lock:
             if self._next + count > self._buffer.size:
                 self._refill(count)
@@ -65,6 +66,7 @@ class Bits:
         fresh = self._draw(max(self._chunk, count - left.size))
         self._buffer = np.concatenate((left, fresh)) if left.size else fresh
         self._next = 0
+        # Fourfold: a large measurement is at the largest read after five of them.
         self._chunk = min(4 * self._chunk, _LARGEST)
 
     def _draw(self, count: int) -> Words:
@@ -76,6 +78,7 @@ class Bits:
         self._next = 0
 
     def __reduce__(self) -> str:
+        # A copy would hand out the same words once more.
         raise TypeError("random bits cannot be copied or stored")
 
 
@@ -85,4 +88,5 @@ def _forget_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
+    # A child with the words of its parent would draw the very noise that the parent draws.
     os.register_at_fork(after_in_child=_forget_all)

@@ -16,8 +16,11 @@ def exp_bounds(num: int, den: int, bits: int) -> tuple[int, int]:
     (255, 256)
     """
     whole, rest = divmod(num, den)
+    # e^-whole is below 2^-bits then.
     if whole > bits:
         return 0, 1
+    # Each product below rounds by a unit or two: these bits keep all of that far below one of
+    # ``bits``.
     guard = bits + 2 * whole.bit_length() + 32
     low, high = _fraction_bounds(rest, den, guard)
     one_low, one_high = _one_bounds(guard)
@@ -38,6 +41,7 @@ def inverse_e_word(index: int) -> int:
     extra = 64
     while True:
         low, high = exp_bounds(1, 1, bits + extra)
+        # Both bounds begin with the same word, so it is that of 1/e; near a carry more bits decide.
         if low >> extra == high >> extra:
             return (low >> extra) & (2**64 - 1)
         extra += 64

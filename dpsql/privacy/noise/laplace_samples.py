@@ -87,6 +87,7 @@ def magnitudes(
     size: NDArray[np.int64] = below.astype(np.int64)
     lanes = np.flatnonzero(is_open)
     if width == SHORT and lanes.size:
+        # The 31 bits stay and 32 are appended: drawing anew where it was close would shift the law.
         longer = starts[lanes].astype(np.uint64) << np.uint64(32) | bits.halves(lanes.size)
         size[lanes] = magnitudes(bits, longer, scale)
         return size
@@ -97,6 +98,7 @@ def magnitudes(
 
 def exact_magnitude(uniform: UniformReal, scale: Fraction) -> int:
     """Return the whole number at or below -scale log U, by integer comparisons alone."""
+    # 53 significant bits are what a double holds: the guess below is right or next to right.
     while uniform.word.bit_length() < UNIFORM - 10:
         uniform.extend()
     logarithm = uniform.width * math.log(2) - math.log(uniform.word)

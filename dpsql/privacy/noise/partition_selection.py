@@ -90,6 +90,8 @@ def threshold(rho: Fraction, delta: Fraction, most: int) -> int:
     """
     sigma2 = variance(rho)
     return max(
+        # The weight falls with the degree and so does the chance: first and last bound a whole
+        # range.
         weight(low) + _exceeded(lambda t: gaussian_tail(sigma2, t), delta / high)
         for low, high in _degrees(most)
     )

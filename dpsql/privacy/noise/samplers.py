@@ -100,6 +100,7 @@ def _installed(name: Noise, bits: Bits) -> Sampler:
         raise unusable(name, "its sampler does not return whole numbers") from None
     size = float(np.square(tried.astype(np.float64)).mean())
     told = law(name).variance(float(TRIED_SCALE))
+    # Four times is far beyond a standard error of 7 %: no sampler of the law is refused by chance.
     if not told / 4 < size < 4 * told:
         raise unusable(name, "its sampler does not have the variance of its law")
     return drawn
@@ -121,6 +122,7 @@ def uniform_below(bits: Bits, n: int, size: int) -> Integers:
     width = (n - 1).bit_length()
     if width == 0:
         return np.zeros(size, dtype=np.int64)
+    # Numbers of n and more are drawn again: a remainder modulo n would favour the small ones.
     shift = np.uint64(64 - width)
     drawn = (bits.words(size) >> shift).view(np.int64)
     redo = np.flatnonzero(drawn >= n) if n != 1 << width else np.zeros(0, dtype=np.int64)
@@ -203,6 +205,7 @@ def _fill(size: int, draw: Callable[[int], Integers]) -> Integers:
     parts: list[Integers] = [np.zeros(0, dtype=np.int64)]
     need = size
     while need > 0:
+        # A Gaussian keeps about three of four draws: a third more is mostly enough at once.
         part = draw(min(need + need // 3 + 16, _BLOCK))[:need]
         parts.append(part)
         need -= part.size
@@ -227,9 +230,11 @@ def _laplace(bits: Bits, t: int, s: int, lanes: int) -> Integers:
     u = uniform_below(bits, t, lanes)
     u = u[bern_exp(bits, u, t)]
     v = geometric_e(bits, u.size)
+    # U + t V could wrap in int64: V has no largest value.
     if s >= _SAFE or t * (int(v.max(initial=0)) + 1) >= _SAFE:
         u, v = u.astype(object), v.astype(object)
     y: Integers = (u + t * v) // s
+    # Zero would come with either sign, twice as often as it should: one of the two is dropped.
     negative = bits.flips(y.size)
     kept = ~(negative & (y == 0))
     return np.asarray(np.where(negative, -y, y)[kept])
@@ -257,9 +262,11 @@ def _accept_by_enclosure(bits: Bits, size: Integers, slope: int, offset: int, de
     exact arithmetic.
     """
     starts = bits.halves(size.size)
+    # Exact: a double holds 32 bits and a power of two.
     drawn = starts * 2.0**-32
     centre, twice_variance = offset / slope, den / slope**2
     chance = np.exp(-np.minimum((size - centre) ** 2 / twice_variance, 1000.0))
+    # 2^-46 is 2^7 roundings of a double, 2^-28 is 2^4 times what the bits not drawn change.
     error = chance * (1.0 + (size + centre) ** 2 / twice_variance) * 2.0**-46 + 2.0**-28
     accepted = drawn < chance - error
     for lane in np.flatnonzero(~accepted & (drawn <= chance + error)):

@@ -44,6 +44,7 @@ def top_choices(
     """
     if not 0 < count <= _some(scores):
         raise _misused()
+    # Few bits keep the exact exponentials short; rounded down, no more than epsilon is spent.
     return _peel(bits, scores, _round_down(_amount(epsilon) / _positive(spread)), count)
 
 
@@ -125,6 +126,7 @@ def svt_scales(epsilon: Fraction, down: int, up: int) -> tuple[Fraction, Fractio
     if min(down, up) < 0:
         raise _misused()
     shift, spread = _positive(max(down, up)), down + up
+    # 20 more bits of the roots. Any ratio keeps the guarantee: ``factor`` makes the sum exact.
     root_shift, root_spread = (_cube_root(n << 60) for n in (shift, spread))
     factor = (Fraction(shift, root_shift) + Fraction(spread, root_spread)) / _amount(epsilon)
     return factor * root_shift, factor * root_spread

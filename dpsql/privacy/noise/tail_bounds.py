@@ -38,6 +38,7 @@ def gaussian_tail(sigma2: Fraction, t: int) -> Fraction:
     x = Fraction(t - 1)
     if x <= 0:
         return Fraction(1)
+    # A smaller exponent only raises the bound, and spares decimals of huge exponents.
     exponent = min(x * x / (2 * sigma2), Fraction(10**6))
     density = Fraction((-_quotient(exponent)).exp(_CTX)) * (1 + _PAD) + Fraction(1, 10**400)
     root = Fraction(_quotient(sigma2).sqrt(_CTX)) * (1 + _PAD)
@@ -52,6 +53,7 @@ def laplace_tail(scale: Fraction, t: int) -> Fraction:
     """
     step = 1 / scale
     least = Fraction((-_quotient(step)).exp(_CTX)) * (1 - _PAD)
+    # A smaller exponent only raises the bound, and spares decimals of huge exponents.
     exponent = min(t * step, Fraction(10**6))
     return Fraction((-_quotient(exponent)).exp(_CTX)) * (1 + _PAD) / (1 + least)
 

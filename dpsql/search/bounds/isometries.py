@@ -80,6 +80,7 @@ class _Side:
 
 def is_quick(workload: Workload) -> bool:
     """Say whether ``paired_bound`` takes less than a tenth of a second, from the sizes alone."""
+    # Nominal, from sizes: a clock would make plans differ from machine to machine.
     factors = sum(1 + float(f.n) ** 3 / 3e4 for found in workload.factors for f in found)
     terms = float((2.0 ** (workload.index >= 0).sum(axis=1)).sum())
     return 0 < factors + terms / 2e3 <= QUICK

@@ -116,11 +116,14 @@ def _mixed_axis(operators: tuple[Operator, ...]) -> CellBasis:
     grams = [op.gram() / n for op in operators]
     mixed = np.zeros((n, n))
     for k, gram in enumerate(grams):
+        # Unequal weights: directions that two Grams tell apart must not get one eigenvalue by
+        # symmetry.
         mixed += (1 + 1 / (k + 2)) * gram / max(1e-300, float(np.trace(gram)))
     if any(isinstance(op, Total) for op in operators):
         centre = np.eye(n) - 1 / n
         above = (1 + np.trace(mixed)) / n
         _, basis = np.linalg.eigh(centre @ mixed @ centre + above)
+        # ``above`` makes the constant vector the last, of the largest value; it is to come first.
         basis = np.roll(basis, 1, axis=1)
     else:
         _, basis = np.linalg.eigh(mixed)
@@ -128,6 +131,7 @@ def _mixed_axis(operators: tuple[Operator, ...]) -> CellBasis:
     values = clipped(np.einsum("ne,fne->fe", basis, images))
     products = np.einsum("fne,hne->fhe", images, images, optimize=True)
     squares = np.einsum("fe,he->fhe", values, values)
+    # The Grams commute: each is diagonal in the basis, and products of values are all there is.
     if np.allclose(products, squares, rtol=1e-9, atol=1e-12 * squares.max()):
         return CellBasis(values, np.ones(n))
     return CellBasis(values, np.ones(n), products)

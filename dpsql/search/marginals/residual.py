@@ -206,9 +206,11 @@ class _JointDescent:
             return np.inf, np.zeros_like(x)
         R = components.values(t, r)
         rest = 1 - 1 / tau
+        # Products over subsets as sums of logarithms; a zero stays zero to a double.
         p = np.exp(self.member @ np.log(np.maximum(rest, 1e-300)))
         root = np.sqrt(R * p)
         T = float(root.sum())
+        # Components that nobody asks about are rounding residue here, and their slope infinite.
         asked = 1e-14 * R.max() < R
         dR = np.zeros_like(R)
         dR[asked] = T * np.sqrt(p[asked] / R[asked])

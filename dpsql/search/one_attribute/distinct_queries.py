@@ -88,6 +88,7 @@ def independent(queries: Floats, weights2: Floats) -> LowRank:
     """
     basis = queries[_independent(queries)]
     coefficients = np.asarray(np.linalg.lstsq(basis.T, queries.T, rcond=None)[0].T)
+    # Residue of least squares: true coefficients are ratios of small whole numbers.
     coefficients[np.abs(coefficients) < 1e-9] = 0
     return LowRank(queries, weights2, basis, coefficients)
 
@@ -147,6 +148,7 @@ def _independent(rows: Floats) -> list[int]:
     left = rows / np.linalg.norm(rows, axis=1)[:, np.newaxis]
     for place in np.argsort(np.abs(rows).sum(axis=1), kind="stable"):
         size = float(np.linalg.norm(left[place]))
+        # Rows were of length one: what is left of a dependent one is rounding, far less than this.
         if size > 1e-7:
             unit = left[place] / size
             chosen.append(int(place))

@@ -120,10 +120,13 @@ def _fixed_point(
             # The gap shrinks with the steps of the bound: wait until they are small enough.
             settled = min(settled / 2, moved * tol / (best.upper / lower - 1))
         if bound < last:
+            # The bound fell, so that steps swing beyond the fixed point: half as far from now on.
             power = max(power / 2, 0.5)
         last = bound
         D *= x**power
+        # A weight of zero would stay zero in all later steps.
         D = np.maximum(D, FLOOR * D.max())
+        # Only ratios matter; the sum is held so that powers neither vanish nor overflow.
         D *= n / D.sum()
     return ConvexResult(best.matrix, min(lower, best.upper), best.upper), D
 
@@ -132,6 +135,7 @@ def _stretched(gram: Prefix | AllRange, maxiter: int) -> Floats:
     """Return the weights of a quarter of the cells, stretched: one step from there is near."""
     n, quarter = gram.n, type(gram)(gram.n // 4)
     _, D = _fixed_point(quarter, STRETCHED_TOL, maxiter)
+    # Centres of cells on the scale of the quarter's.
     places = (np.arange(n) + 0.5) * len(D) / n - 0.5
     return np.asarray(np.interp(places, np.arange(len(D)), D))
 

@@ -62,6 +62,7 @@ def _descended(V: Floats, seed: int) -> Floats:
     ``V`` has shape (parts, cells, cells).
     """
     count, n, _ = V.shape
+    # One learned row for four cells: parts are small, and rows that do not help become zero.
     shape = (count, math.ceil(n / 4), n)
     rng = np.random.default_rng(seed)
     starts = [scale * rng.uniform(0.5, 1.5, shape) for scale in STARTS]
@@ -70,6 +71,7 @@ def _descended(V: Floats, seed: int) -> Floats:
     losses = np.array([losses_of(V, theta)[0] for theta in found])
     best = np.asarray(found)[losses.argmin(axis=0), np.arange(count)]
     best = _descend(V, best, *last)
+    # The trace is the loss of the identity alone, which is kept where nothing was gained.
     helps = losses_of(V, best)[0] < np.einsum("bii->b", V)
     return np.asarray(best * helps[:, np.newaxis, np.newaxis])
 
@@ -85,6 +87,7 @@ def _descend(V: Floats, start: Floats, tolerance: float, rooted: bool) -> Floats
         slopes = slopes / losses[:, np.newaxis, np.newaxis]
         return float(np.log(losses).sum()), (slopes * (2 * x) if rooted else slopes).ravel()
 
+    # A root of zero has no slope: an entry that is zero could never grow again.
     first = np.sqrt(start + 1e-9) if rooted else start
     cost = float(start.size) * (V.shape[1] + 2 * start.shape[1])
     spend(cost)

@@ -135,6 +135,7 @@ def weigh(asked: AxisWorkload, counts: tuple[int, ...], noise: Noise) -> Weighte
         counts: the numbers of runs, level by level, down to the cells.
     """
     energies = np.array([asked.energy(count) for count in counts])
+    # Energies grow with finer levels; a difference below zero is rounding.
     own = np.maximum(np.diff(energies, prepend=0.0), 0.0)
     lengths = asked.size / np.array(counts, dtype=np.float64)
     if law(noise).norm == 2:
@@ -151,6 +152,7 @@ def weigh(asked: AxisWorkload, counts: tuple[int, ...], noise: Noise) -> Weighte
         gradient = -shares * lengths * (parts / precision).cumsum() / total + 1 / budget
         return math.log(total) + 2 * math.log(budget), gradient * 4 * roots
 
+    # Not convex under Laplace noise: several starts, the same in every run.
     rng = np.random.default_rng(0)
     starts = [np.ones(len(counts)), *(rng.random(len(counts)) for _ in range(STARTS - 1))]
     found = [minimise(log_error, s, ftol=1e-10, maxiter=400, signed=True) for s in starts]

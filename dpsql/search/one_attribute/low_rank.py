@@ -301,6 +301,7 @@ def gaussian_optimum(few: LowRank) -> tuple[Floats, float]:
             break
         spend(work)
         values, vectors = np.linalg.eigh((rows * D) @ rows.T)
+        # Fourth roots below turn an eigenvalue of zero into an infinite row.
         values = np.maximum(values, SINGULAR * values[-1])
         matrix = (vectors * values**-0.25) @ vectors.T @ root
         x = np.square(matrix @ basis).sum(axis=0)
@@ -314,8 +315,10 @@ def gaussian_optimum(few: LowRank) -> tuple[Floats, float]:
         if bound < last:
             power = max(power / 2, 0.5)
         last = bound
+        # A weight of zero would stay zero in all later steps.
         D = np.maximum(D * x**power, 1e-300)
         D *= n / D.sum()
+    # Lowered by more than rounding may have raised it: it must stay a bound.
     return np.asarray(best / sizes), lower * (1 - 1e-9)
 
 
@@ -347,6 +350,7 @@ def integer_combinations(few: LowRank, matrix: Floats, noise: Noise) -> Integers
         noise: the law that the norms of columns are for.
     """
     scale = float(2**BINARY_PLACES)
+    # Whole numbers above 2^53 are not exact as doubles.
     if float(np.abs(few.basis).max()) * scale >= 2.0**53:
         return None
     basis = np.rint(few.basis * scale).astype(np.int64)
@@ -356,6 +360,7 @@ def integer_combinations(few: LowRank, matrix: Floats, noise: Noise) -> Integers
     whole = np.rint(np.ldexp(unit, _places(unit, largest))).astype(np.int64)
     whole = whole[whole.any(axis=1)]
     sizes = np.abs(whole).max(axis=0)
+    # A query that no combination asks for has been rounded away.
     if not sizes.all():
         return None
     if few.alike is None and np.linalg.matrix_rank(whole / sizes) < len(basis):

@@ -124,6 +124,7 @@ def descend(
     """
     cost = descent_cost(few, len(start))
     steps = int(np.clip(effort * WORK / (len(stages) * cost), FEWEST_STEPS, most))
+    # The loss does not depend on scale; a unit norm keeps tolerances meaningful.
     matrix: Floats = start / np.abs(start @ few.basis).sum(axis=0).max()
     for smooth, power in stages:
         loss = _Loss(few, matrix, smooth, power, bounds)

@@ -147,6 +147,7 @@ class _Curvature:
         """Take up a step and the change of the gradient, (size,) each, if they tell something."""
         length = float(np.sqrt(y @ y))
         curvature = float(s @ y)
+        # Without positive curvature the model would have no minimum.
         if not curvature > 1e-10 * length**2:
             return
         # of single precision squares of less are lost: a pair may have any length
@@ -190,6 +191,7 @@ def _step(
 ) -> tuple[float, Floats, Floats] | None:
     """Return (value, x, gradient) after a step that lowers the value enough, None without one."""
     if length is None:
+        # The first step has no model yet: a move of length one, whatever the slope.
         length = 1 / max(float(np.sqrt(direction @ direction)), 1e-300)
     for _ in range(TRIES):
         moved = np.maximum(x + length * direction, least)
@@ -198,6 +200,7 @@ def _step(
         if new_value <= value + SUFFICIENT * min(slope, 0.0):
             return new_value, moved, new_gradient
         curve = new_value - value - slope
+        # The minimum of a parabola through both ends, kept from steps of nothing.
         length *= float(np.clip(-slope / (2 * curve), 0.1, 0.5)) if curve > 0 else 0.5
     return None
 
@@ -267,6 +270,7 @@ def default_p(gram: Floats | Operator | AppliedGram) -> int:
     n = len(V.diagonal)
     probe = np.zeros((n, 2))
     probe[0, 0] = 1
+    # A vector without symmetry: with the first unit vector it tells whether V is a I + b J.
     probe[:, 1] = np.linspace(-1, 2, n)
     first, image = V.apply(probe).T
     b = first[-1]
@@ -399,6 +403,7 @@ def _descend(theta: Floats, V: AppliedGram, ftol: float, maxiter: int) -> tuple[
         except np.linalg.LinAlgError:  # entries so large that the ones beside them are lost
             return math.inf, np.zeros_like(flat)
         slope = gradient * (2 * x) if late else gradient
+        # Refused as a step too far rather than trusted.
         if not value > (1 - 1e-9) * least:
             return math.inf, slope.ravel()
         return math.log(value / points), slope.ravel() / value
@@ -439,6 +444,7 @@ def _random_starts(n: int, base: int, fixed: bool, count: int, seed: int) -> Ite
         scales = (0.2, None, 0.5, 1.0)
     else:
         scales = (None, 0.2)
+    # More rows help some workloads; the ordinary number is tried twice as often.
     widths = (1.0,) if fixed or n <= 16 or base == 1 else (1.0, 1.5, 1.0, 2.0)
     for k in range(count):
         p = math.ceil(widths[k // len(scales) % len(widths)] * base)
@@ -455,6 +461,7 @@ def _tiled_start(V: AppliedGram, seed: int) -> Floats:
     n = len(V.diagonal)
     size = -(-n // TILES)
     tile = _block(V, n // 2 - size, size)
+    # What all cells of the tile share is left to the rows that join the tiles.
     local = optimise(tile - tile.min(), seed=seed, ftol=TILE_TOLERANCE)
     start = np.kron(np.eye(TILES), local)[:, :n]
     groups = _windows(GROUPS, n)
@@ -467,6 +474,7 @@ def _tiled_start(V: AppliedGram, seed: int) -> Floats:
 def _block(V: AppliedGram, begin: int, size: int) -> Floats:
     """Return a diagonal block of V, a few columns at a time."""
     out = np.empty((size, size))
+    # 128 unit columns at a time bound the memory; V may be an operator that is never formed.
     for first in range(0, size, 128):
         unit = np.zeros((len(V.diagonal), min(128, size - first)))
         unit[begin + first + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1

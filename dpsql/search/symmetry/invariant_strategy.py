@@ -118,6 +118,7 @@ class _Acceleration:
         """Return the next weights; their sum over all cells is the number of cells."""
         if bound < self.bound * (1 - STEP_BACK):
             if len(self.points) == 1:
+                # Not below a quarter, where steps would no longer get anywhere within ``maxiter``.
                 self.power = max(self.power / 2, 0.25)
             self.points, self.residuals = [self.best[0]], [self.best[1]]
             return _normal(self.best[0] + self.power * self.best[1], cells)
@@ -133,6 +134,7 @@ class _Acceleration:
             du = self.points[-1] - np.array(self.points[:-1])
             df = residual - np.array(self.residuals[:-1])
             root = np.sqrt(scale)
+            # Late residuals are nearly parallel: directions of less than 1e-8 are noise.
             mix = np.linalg.lstsq((df * root).T, root * residual, rcond=1e-8)[0]
             u = u - mix @ (du + self.power * df)
         return _normal(u, cells)

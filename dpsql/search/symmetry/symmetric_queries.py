@@ -189,6 +189,8 @@ def _parts(
             root = turned[:, kept] * np.sqrt(values[kept])
             asked = np.einsum("ia,ijs,jb->sab", root, tensor[:, :, diagonal], root)
             out.append(SymmetricPart(tensor, root, asked, copies))
+    # The blocks must hold all of a random invariant matrix: otherwise two of them were taken for
+    # one.
     return tuple(out) if abs(left) <= 1e-6 * np.square(probe[kinds]).sum() else None
 
 

@@ -28,6 +28,7 @@ def optimise(gram: Floats, *, maxiter: int = 300) -> ConvexResult:
     n = len(gram)
     X = np.eye(n)
     spectrum = np.linalg.eigvalsh(gram)
+    # Newton's steps need an inverse: only a singular V is approached from regular ones.
     ridges = (0.0,) if spectrum[0] > 1e-12 * spectrum[-1] else RIDGES
     for ridge in ridges:
         X = _newton(gram + ridge * np.trace(gram) / n * np.eye(n), X, maxiter)
@@ -50,6 +51,7 @@ def _newton(V: Floats, X: Floats, maxiter: int) -> Floats:
         if found is None:
             break
         X, improved = found
+        # No more than rounding was gained.
         if value - improved < 1e-13 * value:
             break
         value = improved
@@ -69,6 +71,7 @@ def _direction(G: Floats, Z: Floats, slope: Floats) -> Floats:
         D = D + step * P
         R = R - step * B
         last, norm = norm, float(np.vdot(R, R))
+        # Squares: the residual has ten digits less than the slope, more than a Newton step can use.
         if norm <= 1e-20 * float(np.vdot(slope, slope)):
             break
         P = R + (norm / last) * P
@@ -86,6 +89,7 @@ def _line_search(
             improved = float(np.trace(np.linalg.solve(trial, V)))
             if improved <= value + ARMIJO * step * fall:
                 return trial, improved
+        # As in the paper's line search; X must stay positive definite.
         step /= 10
     return None
 

@@ -99,6 +99,7 @@ def cycle(problem: Problem, thetas: tuple[Floats | None, ...]) -> tuple[Floats |
             current[i] = opt0.optimise(gram, init=theta, ftol=ftol, maxiter=200)
             traces[i] = _trace_table(problem, i, current[i])[which]
         error = float(weights2 @ traces.prod(axis=0))
+        # A sweep costs a search of every attribute: a hundredth of a percent is not worth one more.
         if error > last * (1 - 1e-4) or not may_go_on():
             break
         last = error
@@ -194,6 +195,8 @@ def split_weights(objective: Objective, thetas: tuple[Floats | None, ...]) -> Fl
         errors[home] += float((values * over[group.positions]).sum() / np.exp(inside))
     power = law(problem.noise).share_power / law(problem.noise).norm
     weights = np.maximum(errors, 1e-300) ** power
+    # A set that holds nothing by itself may still help others: not zero, where no descent could
+    # raise it.
     return np.where(errors > 0, weights, 1e-3 * weights.max())
 
 

@@ -92,6 +92,7 @@ class WeightSearch:
     def __init__(
         self, family: Family, R: Floats, totals: Floats, noise: Noise, allowed: Floats
     ) -> None:
+        # Below are differences of equal numbers, which nobody asked for.
         asked = np.flatnonzero(1e-13 * R.max(initial=0) < R)
         self.count = len(family.sets)
         self.usable = np.flatnonzero(allowed > 0)
@@ -118,6 +119,7 @@ class WeightSearch:
 
     def _finished(self, active: Indices, w: Floats, tol: float) -> LocalOptimum:
         rows = self._rows(active)
+        # Each time sets of nothing go out, descents are smaller; what is left after three stays.
         for _ in range(3):
             w = self._relax(w, rows, 12, tol)[1]
             kept = w[0] > NEGLIGIBLE
@@ -166,9 +168,11 @@ class WeightSearch:
         batch = max(1, min(BATCH, CHUNK // ((k + extra) * max(1, len(self.R)))))
         shake = _one_each(rng, SHAKES, batch) * rng.normal(size=(batch, k))
         dropped = rng.random((batch, k)) < _one_each(rng, DROPS, batch)
+        # Dropped ones stay above zero: they may come back where leaving them out was wrong.
         old = state.w * np.exp(shake) * np.where(dropped, 1e-4, 1.0)
         place = rng.geometric(_one_each(rng, SPREADS, batch), size=(batch, extra)) - 1
         place = np.minimum(place, max(0, len(order) - 1))
+        # Three hops of ten ignore the shortlist, which sees only what one more set would gain.
         random = (rng.random((batch, 1)) < 0.3) | (len(order) == 0)
         anywhere = rng.integers(len(self.rows), size=(batch, extra))
         sets = np.where(random, anywhere, order[place] if len(order) else anywhere)
@@ -226,6 +230,7 @@ class WeightSearch:
             if idle > patience * min(PATIENCE + PER_SET * len(state.active), 4 * len(self.rows)):
                 break
             other = self.best_hop(active, w, state.error)
+            # By more than rounding, or two optima of one error could be exchanged for ever.
             if other.error < state.error * (1 - 1e-9):
                 state = other
                 if state.error < mark * (1 - GAIN):

@@ -15,6 +15,7 @@ from dpsql.interrupts import AsyncInterrupts
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# The collector is one for the process: the last of the parsers that run at once turns it on.
 _counting = fresh(Lock())
 _parsers, _was_on = 0, False
 

@@ -27,6 +27,7 @@ KEPT = 4
 ahead = PrefetchedConnection(connect)
 
 _idle: OrderedDict[tuple[str, ...], duckdb.DuckDBPyConnection] = OrderedDict()
+# A connection belongs to one reader at a time: it is taken out while it is used.
 _taking = fresh(Lock())
 
 

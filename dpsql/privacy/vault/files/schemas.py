@@ -19,6 +19,7 @@ KEPT = 256
 
 Facts = tuple[str | int, ...]
 _known: OrderedDict[tuple[str, tuple[Facts, ...]], Source] = OrderedDict()
+# Not held while a source is read, which may take long: two threads find the same.
 _knowing = fresh(Lock())
 
 

@@ -324,7 +324,12 @@ def has_one_cell_each(matrix: Array) -> bool:
 
 
 def multiply_slabs(matrix: Array, slabs: Array) -> Array:
-    """Contract the middle axis of (left, n, right) with an explicit matrix, without transposes."""
+    """Contract the middle axis of (left, n, right) with an explicit matrix, without transposes.
+
+    Args:
+        matrix: (rows, n).
+        slabs: (left, n, right); the result is (left, rows, right).
+    """
     left, n, right = slabs.shape
     if right == 1:
         return (slabs.reshape(left, n) @ matrix.T).reshape(left, len(matrix), 1)

@@ -72,6 +72,9 @@ def cells_of(labels: Integers) -> list[Integers]:
 def by_size(labels: Integers) -> list[Integers]:
     """Return the cells of all parts of a size together, (parts, cells) for each size.
 
+    Args:
+        labels: (cells,), the number of the part of every cell.
+
     >>> [cells.tolist() for cells in by_size(np.array([0, 1, 0, 2, 2]))]
     [[[0, 2], [3, 4]], [[1]]]
     """

@@ -188,6 +188,9 @@ def structured_of(facts: Sequence[Any]) -> Structured:
 def largest_entry(rows: Integers | Structured) -> int:
     """Return the largest magnitude of an entry.
 
+    Args:
+        rows: (r, n) whole numbers, or structured rows.
+
     >>> largest_entry(np.array([[2, -3]])), largest_entry(Levels(2, (1, 2), (7, 5)))
     (3, 7)
     """

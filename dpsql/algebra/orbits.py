@@ -72,6 +72,9 @@ class Orbits:
 
         The first, (k, k), is in the coordinates of raw orbit sums; the second is, per wide orbit,
         the trace on the vectors that sum to zero.
+
+        Args:
+            gram: (n, n), invariant under exchange of the cells of an orbit.
         """
         sums = self.sums(self.sums(gram, 0), 1)
         means = np.asarray(sums / np.multiply.outer(self.sizes, self.sizes), dtype=np.float64)

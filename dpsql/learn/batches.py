@@ -57,6 +57,10 @@ def smooth_tail(estimate: Floats, noise: Floats) -> Floats:
 
     ``noise`` (m, m) is the covariance of the estimate.
 
+    Args:
+        estimate: (m,) counts of bins.
+        noise: (m, m), the covariance of the estimate.
+
     >>> smooth_tail(np.array([9.0, 9.0, 9.0, 9.0]), np.eye(4)).round(6).tolist()
     [9.0, 9.0, 9.0, 9.0]
     """

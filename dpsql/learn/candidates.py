@@ -205,6 +205,9 @@ def read_boxes(rows: Sequence[Floats]) -> list[Integers] | None:
     """Return the first and the last cell plus one of every row of 0/1 tables, (2, queries) each.
 
     None unless the ones of every row stand next to each other.
+
+    Args:
+        rows: per axis the 0/1 tables (queries, cells).
     """
     found = []
     for matrix in rows:

@@ -36,6 +36,11 @@ def draw_cells(weights: Floats, k: int, rng: np.random.Generator) -> Integers:
 
     The fractional parts are drawn systematically: one uniform offset, equal steps.
 
+    Args:
+        weights: (cells,) of any sum to one.
+        k: cells to draw.
+        rng: seeded by whoever draws.
+
     >>> np.bincount(draw_cells(np.array([0.5, 0.5]), 4, np.random.default_rng(0))).tolist()
     [2, 2]
     """
@@ -140,7 +145,12 @@ class FactoredModel:
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FactoredModel:
-        """Return the model that ``encode`` described."""
+        """Return the model that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: what it kept, by name.
+        """
         domain = {str(name): int(size) for name, size in facts["domain"]}
         parts = tuple(
             TablePart(tuple(names), np.asarray(arrays[key]).reshape([domain[a] for a in names]))
@@ -172,7 +182,12 @@ class Pull(Protocol):
     """The step that a replay repeats."""
 
     def move(self, weights: Floats, mass: float) -> float | None:
-        """Update the weights in place; return how much their sum changed, None if unmoved."""
+        """Update the weights in place; return how much their sum changed, None if unmoved.
+
+        Args:
+            weights: one axis for each attribute of a part; changed in place.
+            mass: their sum before.
+        """
 
 
 def pull_of(part: TablePart, target: PullTarget, total: float, slack: float, step: Step) -> Pull:

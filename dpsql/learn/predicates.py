@@ -85,14 +85,23 @@ class Predicates:
         )
 
     def factors(self, x: Floats) -> list[Floats]:
-        """Return per position the predicate of every product on every component, (q, C)."""
+        """Return per position the predicate of every product on every component, (q, C).
+
+        Args:
+            x: (cells of all attributes in blocks, C), a distribution per component.
+        """
         pairs = zip(self.columns, self.vectors, strict=True)
         parts = [vectors @ x[:, columns].T for columns, vectors in pairs]
         values = np.concatenate(parts) if parts else np.ones((0, len(x)), dtype=x.dtype)
         return [values[slot] for slot in self.slots]
 
     def shares(self, x: Floats, chunk: int = 4096) -> Floats:
-        """Return the share of every product, a chunk at a time."""
+        """Return the share of every product, a chunk at a time.
+
+        Args:
+            x: (cells of all attributes in blocks, C).
+            chunk: products at a time.
+        """
         pairs = zip(self.columns, self.vectors, strict=True)
         parts = [vectors @ x[:, columns].T for columns, vectors in pairs]
         out = np.ones(self.slots.shape[1])
@@ -107,7 +116,12 @@ class Predicates:
         return out
 
     def answers(self, factors: Sequence[Floats], count: int) -> Floats:
-        """Return the share of every product."""
+        """Return the share of every product.
+
+        Args:
+            factors: per position (q, C).
+            count: components, C.
+        """
         if not factors:
             return np.ones(self.slots.shape[1])
         product = factors[0]
@@ -116,7 +130,13 @@ class Predicates:
         return np.asarray(product.sum(axis=1) / count)
 
     def pull(self, factors: Sequence[Floats], error: Floats, out: Floats) -> None:
-        """Add the gradient of <error, answers> to ``out``; never divides, so zeros are fine."""
+        """Add the gradient of <error, answers> to ``out``; never divides, so zeros are fine.
+
+        Args:
+            factors: per position (q, C).
+            error: (q,) the slope of the loss in every answer.
+            out: shaped as x; added to.
+        """
         if not factors:
             return
         gradient = np.zeros((sum(len(v) for v in self.vectors), len(out)), dtype=out.dtype)
@@ -139,6 +159,9 @@ def _sorted(slot: Integers) -> tuple[Integers, Integers, Integers]:
 
 def leave_one_out(factors: Sequence[Floats]) -> list[Floats]:
     """Return for every factor the product of the others, by prefixes and suffixes.
+
+    Args:
+        factors: arrays of one shape, as the results.
 
     >>> [float(p[0]) for p in leave_one_out([np.array([2.0]), np.array([0.0]), np.array([5.0])])]
     [0.0, 10.0, 0.0]
@@ -241,6 +264,10 @@ class CellClasses:
         """Return the table with these masses, divided within classes as ``like`` divides its own.
 
         A class that ``like`` gives nothing is divided evenly.
+
+        Args:
+            masses: one axis of classes per attribute.
+            like: a table of cells, an axis per attribute.
         """
         columns = self._columns()
         held = self.masses(like)[:, columns]

@@ -144,7 +144,12 @@ class ProductMixture:
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ProductMixture:
-        """Return the model that ``encode`` described."""
+        """Return the model that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: what it kept, by name.
+        """
         domain = {name: int(size) for name, size in facts["domain"]}
         return cls(domain, facts["total"], arrays[facts["table"]], facts["kind"], facts["loss"])
 

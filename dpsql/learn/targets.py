@@ -104,24 +104,43 @@ class Diagrams:
         return cls(columns, tuple(vectors.values()), tuple(levels), len(patterns))
 
     def classes(self, x: Floats) -> Floats:
-        """Return the chance of every class on every component, (classes + 1, C)."""
+        """Return the chance of every class on every component, (classes + 1, C).
+
+        Args:
+            x: (cells of all attributes in blocks, C).
+        """
         pairs = zip(self.columns, self.vectors, strict=True)
         parts = [vectors @ x[:, columns].T for columns, vectors in pairs]
         return np.concatenate([*parts, np.ones((1, len(x)), dtype=x.dtype)])
 
     def states(self, chances: Floats) -> list[Floats]:
-        """Return the chance of every state before each level, then of every pattern: (., C)."""
+        """Return the chance of every state before each level, then of every pattern: (., C).
+
+        Args:
+            chances: (classes + 1, C), as of ``classes``.
+        """
         out = [np.ones((self.count, chances.shape[1]), dtype=chances.dtype)]
         for source, chosen, target, width in self.levels:
             out.append(sum_by(target, out[-1][source] * chances[chosen], width))
         return out
 
     def shares(self, x: Floats) -> Floats:
-        """Return the share of every pattern."""
+        """Return the share of every pattern.
+
+        Args:
+            x: (cells of all attributes in blocks, C).
+        """
         return np.asarray(self.states(self.classes(x))[-1].mean(axis=1, dtype=np.float64))
 
     def pull(self, chances: Floats, states: Sequence[Floats], error: Floats, out: Floats) -> None:
-        """Add the gradient of <error, shares> to ``out``: what each class would still lead to."""
+        """Add the gradient of <error, shares> to ``out``: what each class would still lead to.
+
+        Args:
+            chances: (classes + 1, C).
+            states: as of ``states``.
+            error: (patterns,) the slope of the loss in every share.
+            out: shaped as x; added to.
+        """
         count = len(out)
         ahead = np.repeat((error / count).astype(out.dtype)[:, np.newaxis], count, axis=1)
         gradient = np.zeros_like(chances)
@@ -218,7 +237,11 @@ class TargetBlock:
         return [x[:, s] if f is None else x[:, s] @ f.T for s, f in pairs]
 
     def forward(self, tables: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """Return the shares (flat, domain order) and the outer products of all but the last."""
+        """Return the shares (flat, domain order) and the outer products of all but the last.
+
+        Args:
+            tables: per column the shares of its predicates, (predicates, C).
+        """
         left = row_outer(list(tables[:-1])) if len(tables) > 1 else np.ones_like(tables[0][:, :1])
         flat = (left.T @ tables[-1]) / len(left)
         sorted_sizes = [self.sizes[i] for i in self.order]
@@ -310,7 +333,11 @@ class Targets:
         )
 
     def shares(self, x: Floats) -> Floats:
-        """Return all answers on a table of blocks, as shares of the total."""
+        """Return all answers on a table of blocks, as shares of the total.
+
+        Args:
+            x: (cells of all attributes in blocks, C).
+        """
         out = np.zeros(self.values.size)
         for start, parts in self.blocks:
             for part in parts:
@@ -323,7 +350,11 @@ class Targets:
         return out
 
     def value_and_gradient(self, x: Floats) -> tuple[float, Floats]:
-        """Return the weighted sum of squared errors (in shares) and its gradient."""
+        """Return the weighted sum of squared errors (in shares) and its gradient.
+
+        Args:
+            x: (cells of all attributes in blocks, C), as the gradient.
+        """
         gradient = np.zeros_like(x)
         loss = 0.0
         for start, parts in self.blocks:

@@ -166,7 +166,11 @@ class FitTerm:
         return {a: _axis(factors[a]) for a in self.clique}
 
     def loss(self, marginal: Floats) -> tuple[float, Floats]:
-        """Return half the weighted squared error and its gradient."""
+        """Return half the weighted squared error and its gradient.
+
+        Args:
+            marginal: counts, an axis per attribute of the clique; so is the gradient.
+        """
         error = apply(self.candidate, marginal, self.clique) - self.values
         scaled = self.precision * error
         gradient = adjoint(self.candidate, scaled, self.clique, marginal.shape)

@@ -205,7 +205,12 @@ class GraphicalModel:
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> GraphicalModel:
-        """Return the model that ``encode`` described."""
+        """Return the model that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: what it kept, by name.
+        """
         domain = {name: int(size) for name, size in facts["domain"]}
         potentials = {tuple(clique): arrays[name] for clique, name in facts["potentials"]}
         known = facts["cap"], facts["loss"], facts.get("explained", math.nan)

@@ -30,6 +30,9 @@ class _Subtree:
 def greedy_hierarchy(gram: Floats) -> Operator:
     """Return GreedyH: a binary tree of intervals, weighted bottom-up for a workload Gram.
 
+    Args:
+        gram: (n, n), of the workload.
+
     Source: Li, Hay, Miklau, Wang, "A data- and workload-aware algorithm for range queries under
     differential privacy" (DAWA), section 4.2.
     """

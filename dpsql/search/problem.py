@@ -172,6 +172,9 @@ class FactorSet:
     def tables(self, K: Floats | LeanInverse) -> tuple[Floats, Floats]:
         """Return (t, r) for an inverse Gram K: t = u'Gu and r = tr(G Kt).
 
+        Args:
+            K: (n, n), or in the lean form of OPT_0.
+
         Raises: LinAlgError where entries are so large that the total is lost beside them.
         Source: generalised residual planner; K = I gives the marginals of HDMM, section 6.3.
         """

@@ -55,6 +55,10 @@ class Answer:
         """Reorder rows from ``order``, an order of columns, to result order.
 
         A column of one group, which all rows are in, may not be among them.
+
+        Args:
+            flat: (rows,), the last column of ``order`` varies fastest.
+            order: columns, each once.
         """
         if len(self.axes) < 2:
             return flat

@@ -83,7 +83,11 @@ class Compiler:
         self._rehearsed.add((shell, types, kinds))
 
     def factor(self, rows: NDArray[Any]) -> Operator:
-        """Intern a matrix, so that equal factors of a workload are one object."""
+        """Intern a matrix, so that equal factors of a workload are one object.
+
+        Args:
+            rows: (rows, cells).
+        """
         content = np.ascontiguousarray(rows).data
         digest = rows.tobytes() if rows.nbytes < LONG else hashlib.sha256(content).digest()
         key = repr((rows.shape, rows.dtype.kind)).encode() + digest

@@ -455,6 +455,11 @@ def distinct(operators: Sequence[Operator]) -> tuple[list[Operator], NDArray[np.
 def distinct_rows(
     operators: Sequence[Operator], row: Callable[[Operator], Floats]
 ) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct rows of one-row operators, (rows, n), and which one each uses."""
+    """Return the distinct rows of one-row operators, (rows, n), and which one each uses.
+
+    Args:
+        operators: of one row over n cells each.
+        row: writes out the row (n,) of one.
+    """
     found, places = distinct(operators)
     return np.array([row(operator) for operator in found]), places

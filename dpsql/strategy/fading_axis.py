@@ -105,7 +105,12 @@ class FadingAxis(StructuredAxis):
         return Q @ np.diff(self.sums_before), variances, variances
 
     def solve(self, tensor: Floats, position: int) -> Floats:
-        """Return the least squares of noisy rows along one axis: their sum, then the rest."""
+        """Return the least squares of noisy rows along one axis: their sum, then the rest.
+
+        Args:
+            tensor: noisy numbers, those of this attribute's rows on one axis.
+            position: of that axis.
+        """
         before, after = tensor.shape[:position], tensor.shape[position + 1 :]
         columns = np.moveaxis(tensor, position, -1).reshape(-1, self.size)
         step = max(1, AT_ONCE // self.size)

@@ -101,7 +101,12 @@ class ProductStrategy(Strategy):
         return ProductForecast(tables, self.blocks, variances, integers)
 
     def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> ProductEstimate:
-        """Return the least-squares estimate of a release."""
+        """Return the least-squares estimate of a release.
+
+        Args:
+            values: per block its noisy integers, flat.
+            forecast: that of this strategy at the noise that was drawn.
+        """
         return solve(forecast, values)
 
     def describe(self, keep: Keep) -> dict[str, Any]:
@@ -118,7 +123,12 @@ class ProductStrategy(Strategy):
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> ProductStrategy:
-        """Return the strategy that ``encode`` described."""
+        """Return the strategy that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: the integer rows that it kept, by name.
+        """
 
         blocks = tuple(
             ProductBlock(tuple(attributes), frozenset(residual), Fraction(share))

@@ -25,6 +25,9 @@ def triangular_order(matrix: NDArray[Any]) -> NDArray[np.intp] | None:
 
     No diagonal entry is zero then, so the matrix has full rank.
 
+    Args:
+        matrix: (n, n).
+
     >>> triangular_order(np.array([[5, 2], [1, 0]])), triangular_order(np.ones((2, 2)))
     (array([1, 0]), None)
     """
@@ -166,6 +169,9 @@ def rank_of(matrix: NDArray[Any]) -> int:
     """Return the numerical rank.
 
     A full triangle at the top, its columns in any order, is recognised at once.
+
+    Args:
+        matrix: (r, n).
 
     >>> rank_of(np.array([[2, 0], [0, 1], [1, 1]])), rank_of(np.ones((3, 2)))
     (2, 1)

@@ -99,7 +99,12 @@ class QueriesStrategy(Strategy):
         return QueriesForecast(self.domain, self.blocks, variances)
 
     def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> QueriesEstimate:
-        """Return the least-squares estimate of a release of queries."""
+        """Return the least-squares estimate of a release of queries.
+
+        Args:
+            values: per block its noisy integers, flat.
+            forecast: that of this strategy at the noise that was drawn.
+        """
         parts = [
             np.asarray(value).astype(np.float64) / variance**0.5
             for value, variance in zip(values, forecast.noise, strict=True)
@@ -120,7 +125,12 @@ class QueriesStrategy(Strategy):
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> QueriesStrategy:
-        """Return the strategy that ``encode`` described."""
+        """Return the strategy that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: the integer rows that it kept, by name.
+        """
         domain = decode_domain(facts)
         blocks = tuple(
             QueryBlock(

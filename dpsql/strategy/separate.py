@@ -84,7 +84,12 @@ class SeparateStrategy(Strategy):
         return SeparateForecast(self.domain, blocks, variances)
 
     def solve(self, values: Sequence[NDArray[Any]], forecast: Any) -> SeparateEstimate:
-        """Return the least-squares estimate of a release."""
+        """Return the least-squares estimate of a release.
+
+        Args:
+            values: per block its noisy integers, flat.
+            forecast: that of this strategy at the noise that was drawn.
+        """
         found: SeparateEstimate = forecast.solve(values)
         return found
 
@@ -102,7 +107,12 @@ class SeparateStrategy(Strategy):
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> SeparateStrategy:
-        """Return the strategy that ``encode`` described."""
+        """Return the strategy that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: the integer rows that it kept, by name.
+        """
         domain = decode_domain(facts)
         blocks = tuple(
             SeparateBlock(
@@ -126,6 +136,9 @@ class SeparateStrategy(Strategy):
 
 def has_independent_columns(rows: Integers) -> bool:
     """Say whether the distinct columns of a matrix are independent.
+
+    Args:
+        rows: (r, n).
 
     >>> has_independent_columns(np.array([[1, 1, 0], [0, 0, 1]])), has_independent_columns(np.array([[1, 2]]))
     (True, False)

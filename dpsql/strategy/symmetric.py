@@ -127,7 +127,12 @@ class SymmetricStrategy(Strategy):
 
     @classmethod
     def decode(cls, facts: Mapping[str, Any], arrays: Mapping[str, Integers]) -> SymmetricStrategy:
-        """Return the strategy that ``encode`` described."""
+        """Return the strategy that ``encode`` described.
+
+        Args:
+            facts: as ``encode`` returned them.
+            arrays: the integer rows that it kept, by name.
+        """
         rows = OrbitRows(
             tuple(Orbits(arrays[name]) for name in facts["orbits"]),
             tuple(OrbitPart(tuple(kinds), arrays[name]) for kinds, name in facts["parts"]),

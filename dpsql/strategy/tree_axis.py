@@ -140,7 +140,12 @@ class TreeAxis(StructuredAxis):
         return variance
 
     def solve(self, tensor: Floats, position: int) -> Floats:
-        """Return the least squares of noisy rows along one axis: their sum, then the rest."""
+        """Return the least squares of noisy rows along one axis: their sum, then the rest.
+
+        Args:
+            tensor: noisy numbers, those of this attribute's rows on one axis.
+            position: of that axis.
+        """
         before, after = tensor.shape[:position], tensor.shape[position + 1 :]
         slabs = tensor.reshape(int(np.prod(before)), tensor.shape[position], -1)
         numbers, start = [], 0

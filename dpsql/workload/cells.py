@@ -304,7 +304,12 @@ def resolution_bytes(resolutions: Mapping[str, Resolution]) -> list[bytes]:
 
 
 def encode_resolution(resolution: Resolution, keep: Callable[[Integers], str]) -> list[Any]:
-    """Return plain facts that describe a resolution; ``keep`` stores an array by name."""
+    """Return plain facts that describe a resolution; ``keep`` stores an array by name.
+
+    Args:
+        resolution: of one attribute.
+        keep: stores an array of classes, (cells of the domain,), and returns its name.
+    """
     return [list(resolution.facts), [keep(each) for each in resolution.arrays()]]
 
 

@@ -137,7 +137,13 @@ def apply_rows_unbounded(rows: IntegerRows, counts: NDArray[np.int64], most: int
 
 
 def apply_unbounded(matrices: Matrices, counts: NDArray[np.int64], most: int = ANY) -> Values:
-    """Multiply counts by matrices, axis by axis, exactly; ``None`` is the identity."""
+    """Multiply counts by matrices, axis by axis, exactly; ``None`` is the identity.
+
+    Args:
+        matrices: per axis (rows, cells), or None.
+        counts: an axis per matrix.
+        most: what no count exceeds in magnitude.
+    """
     kind = np.int64 if largest_row_sum(matrices) * most < WRAPS else object
     return _apply(matrices, counts, most, kind)
 

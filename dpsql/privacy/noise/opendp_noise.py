@@ -37,7 +37,11 @@ class CertifiedMeasurement:
     cost: Fraction
 
     def release(self, exact: NDArray[Any]) -> NDArray[np.int64]:
-        """Return exact integers, flat, with noise; of int64 or of Python integers."""
+        """Return exact integers, flat, with noise; of int64 or of Python integers.
+
+        Args:
+            exact: integers of any shape, int64 or Python's.
+        """
         clamped = [min(max(int(value), LOWEST), HIGHEST) for value in exact.ravel()]
         noisy = self.measurement(clamped) if clamped else []
         if len(noisy) != len(clamped) or not all(type(value) is int for value in noisy):

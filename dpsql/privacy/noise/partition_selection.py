@@ -70,6 +70,9 @@ def weights(degrees: NDArray[np.int64]) -> NDArray[np.int64]:
 
     Doubles are exact here: roots that are not whole lie 2^-21 and more from those that are.
 
+    Args:
+        degrees: (units,), how many keys each has; 1 and more.
+
     >>> weights(np.array([1, 3, 4])).tolist() == [weight(1), weight(3), weight(4)]
     True
     """

@@ -209,6 +209,10 @@ def _all_filled(values: Floats, vectors: Floats, D: Floats, x: Floats) -> tuple[
 def weighted_bound(gram: Floats, D: Floats) -> float:
     """Return the weighted singular value bound S^2 / sum(D) on the unit-noise total error.
 
+    Args:
+        gram: V, (n, n).
+        D: (n,) weights of cells, positive.
+
     >>> round(weighted_bound(np.ones((3, 3)), np.ones(3)), 9)
     1.0
     """

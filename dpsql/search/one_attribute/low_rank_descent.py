@@ -91,12 +91,20 @@ def descend_near(few: LowRank, bases: Sequence[Floats], effort: float = 1.0) -> 
 
 
 def error_of(few: LowRank, matrix: Floats) -> float:
-    """Return the weighted error of combinations of the basis at a unit budget."""
+    """Return the weighted error of combinations of the basis at a unit budget.
+
+    Args:
+        matrix: (rows, rank), over the basis of ``few``.
+    """
     return float(few.weights2 @ variances_of(few, matrix))
 
 
 def variances_of(few: LowRank, matrix: Floats) -> Floats:
-    """Return the variance of every query at a unit budget, (queries,)."""
+    """Return the variance of every query at a unit budget, (queries,).
+
+    Args:
+        matrix: (rows, rank), over the basis of ``few``.
+    """
     norm = float(np.abs(matrix @ few.basis).sum(axis=0).max())
     spread = few.coefficients @ np.linalg.pinv(matrix)
     return np.asarray(np.square(spread).sum(axis=1) * norm**2)

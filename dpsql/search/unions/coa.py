@@ -22,6 +22,10 @@ def optimise(gram: Floats, *, maxiter: int = 300) -> ConvexResult:
 
     A singular V is approached through V + theta (tr V / n) I with theta falling to 1e-6.
 
+    Args:
+        gram: V, (n, n).
+        maxiter: Newton steps for each ridge.
+
     Source: Yuan, Yang, Zhang, Hao, "Convex Optimization for Linear Query Processing under
     Approximate Differential Privacy" (COA), algorithm 1, with H(P) in its conjugate gradients.
     """

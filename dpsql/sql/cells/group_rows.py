@@ -263,7 +263,14 @@ def wide_rows(
 
 
 def all_ranges(column: Column, mask: NDArray[np.bool_] | None) -> Operator:
-    """Return all ranges of the cells of a column. Raises: ProgrammingError (E_TOO_LARGE)."""
+    """Return all ranges of the cells of a column.
+
+    Args:
+        column: whose domain is ordered.
+        mask: (cells,), those that count; None for all.
+
+    Raises: ProgrammingError (E_TOO_LARGE).
+    """
     if mask is not None and not mask.all():
         raise ProgrammingError(
             "E_TOO_LARGE",

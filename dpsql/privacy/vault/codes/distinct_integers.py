@@ -197,7 +197,14 @@ def concatenated(parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def taken(values: npt.NDArray[Any], places: Counts) -> npt.NDArray[Any]:
-    """Return the values at some places, (places,). Raises: KeyboardInterrupt."""
+    """Return the values at some places, (places,).
+
+    Args:
+        values: (rows,).
+        places: (places,) of rows.
+
+    Raises: KeyboardInterrupt.
+    """
     return concatenated(values[places[some]] for some in blocks(len(places)))
 
 

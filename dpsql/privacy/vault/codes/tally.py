@@ -281,6 +281,11 @@ def to_grid(part: Floats, width: Floats | float, grid: int) -> Counts:
 def between(part: Floats, width: Floats | float, steps: int) -> Floats:
     """Return part/width, 0 to 1 whatever the numbers are; in whole steps, 0 for as they are.
 
+    Args:
+        part: (rows,) distances from the first node, in units of the measure.
+        width: between two nodes, in the same unit; one number, or (rows,).
+        steps: of a width; 0 for none.
+
     >>> between(np.array([-1.0, 1.0, 5.0, np.nan]), 3.0, 2).tolist()
     [0.0, 0.5, 1.0, 0.0]
     """

@@ -98,7 +98,12 @@ class Fetch:
     places: TextPlaces | None = field(default=None, compare=False)
 
     def read(self, fetched: npt.NDArray[Any], state: npt.NDArray[Any] | None) -> Values64:
-        """Return what was fetched, with flags instead of sentinels."""
+        """Return what was fetched, with flags instead of sentinels.
+
+        Args:
+            fetched: (rows,) values, or sentinels for what is missing.
+            state: (rows,) what tells NULL from values of no code; None where sentinels do.
+        """
         if self.places is not None:
             numbers, is_listed = self.places.find(fetched)
             missing = fetched == MISSING

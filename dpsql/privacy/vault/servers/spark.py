@@ -266,7 +266,11 @@ class SentRows:
         return cls(select, plain, owners, unit is not None)
 
     def batch(self, found: Sequence[pa.Array]) -> Batch:
-        """Return the columns of some rows as arrays."""
+        """Return the columns of some rows as arrays.
+
+        Args:
+            found: the columns of the SELECT in order, (rows,) each.
+        """
         rows = len(found[0])
         pairs = zip(found[::2], found[1::2], self.asked, strict=False)
         columns = [_values(values, missing, each) for values, missing, each in pairs]

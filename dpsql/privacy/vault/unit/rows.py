@@ -316,7 +316,14 @@ def tally(
 
 
 def mark(rows: Rows, kept: Flags, table: Table, resolutions: Sequence[AnyResolution]) -> Counts:
-    """Say of every cell or union whether a row that is kept is in it: 1 or 0."""
+    """Say of every cell or union whether a row that is kept is in it: 1 or 0.
+
+    Args:
+        rows: of the table.
+        kept: (rows,), as of ``view``.
+        table: whose declared columns these are.
+        resolutions: per column its cells, or unions of them.
+    """
     shape = tuple(each.size for each in resolutions)
     return mark_cells([_axis(rows, table, each) for each in resolutions], shape, kept)
 

@@ -364,6 +364,11 @@ def _in_turn(values: Floats) -> Codes:
 def keys_of(salt: str, names: npt.NDArray[Any] | ByteTexts, chosen: Counts) -> Codes:
     """Return the first digits of md5(salt | name) for the names at some places, (chosen,).
 
+    Args:
+        salt: of the draw; secret.
+        names: (units,) canonical names.
+        chosen: (chosen,) places of units.
+
     Raises: KeyboardInterrupt, where it was asked for.
     """
     from dpsql.privacy.vault.codes.digests import first_digits  # of units of several rows

@@ -140,8 +140,10 @@ def has_independent_columns(rows: Integers) -> bool:
     Args:
         rows: (r, n).
 
-    >>> has_independent_columns(np.array([[1, 1, 0], [0, 0, 1]])), has_independent_columns(np.array([[1, 2]]))
-    (True, False)
+    >>> has_independent_columns(np.array([[1, 1, 0], [0, 0, 1]]))
+    True
+    >>> has_independent_columns(np.array([[1, 2]]))
+    False
     """
     classes = np.unique(classes_of(rows), return_index=True)[1]
     return rank_of(rows[:, classes]) == len(classes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.answer.rounding import column_texts
 from dpsql.answer.rounding import decimals_for as decimals_for
+from dpsql.answer.rounding import fixed_decimals as fixed_decimals
 from dpsql.answer.rounding import plain as plain
 from dpsql.answer.rounding import short as short
 from dpsql.errors import cell_width, printable, text_width

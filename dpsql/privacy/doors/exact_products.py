@@ -112,9 +112,9 @@ def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) ->
     """Multiply counts by integer rows; int64, exact modulo 2^64.
 
     ``counts`` has one axis per attribute of the rows, and no entry counts for more than ``most``;
-    they may be at the beginning of each axis of an array of the shape ``working_shape``. The array may
-    be used up. Returns the rows, flat. Floating point multiplication is used only where every
-    partial sum of any counts is below 2^53, hence exact.
+    they may be at the beginning of each axis of an array of the shape ``working_shape``. The
+    array may be used up. Returns the rows, flat. Floating point multiplication is used only where
+    every partial sum of any counts is below 2^53, hence exact.
     """
     match rows:
         case KronRows(matrices):

@@ -137,7 +137,14 @@ def descend(
     for smooth, power in stages:
         loss = _Loss(few, matrix, smooth, power, bounds)
         _, flat = minimise(
-            loss, matrix.ravel(), ftol=1e-7, maxiter=steps, signed=True, cost=cost, lull=LULL
+            loss,
+            matrix.ravel(),
+            ftol=1e-7,
+            maxiter=steps,
+            signed=True,
+            cornered=True,
+            cost=cost,
+            lull=LULL,
         )
         found = flat.reshape(matrix.shape)
         matrix = found / np.abs(found @ few.basis).sum(axis=0).max()

@@ -127,7 +127,14 @@ def _descended(
         found = found / loss.norm(found)
         loss.sharpen(smooth, power, found)
         _, found = minimise(
-            scaled, found / spread, ftol=TOL, maxiter=most, signed=True, cost=cost, lull=lull
+            scaled,
+            found / spread,
+            ftol=TOL,
+            maxiter=most,
+            signed=True,
+            cornered=True,
+            cost=cost,
+            lull=lull,
         )
         found = found * spread
     return np.asarray(found / loss.norm(found))

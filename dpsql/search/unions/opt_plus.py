@@ -6,7 +6,8 @@ all measurements, and shares of the budget are those that are best for it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import cast
 
@@ -15,7 +16,8 @@ import numpy as np
 from dpsql.algebra.levels import Structured
 from dpsql.algebra.operator import Floats, Integers
 from dpsql.records import dataclass, replace
-from dpsql.search.bounds.singular_values import cells_bound, operator_bound
+from dpsql.search.bounds.single_answers import factor_bound
+from dpsql.search.bounds.singular_values import cells_bound
 from dpsql.search.gaussian import kron_strategy
 from dpsql.search.one_attribute.distinct_queries import read_few
 from dpsql.search.problem import Problem
@@ -81,16 +83,16 @@ def separate_strategy(
     if not by_name and not is_worthwhile(workload, noise):
         return None
     found: list[tuple[float, list[FittedGroup]]] = []
-    known: dict[Hashable, float] = {}
+    most = HOPEFUL * than
     for groups in groupings(workload):
-        if _total([_bound(group, known) for group in groups], noise) > HOPEFUL * than:
-            continue
         if not may_go_on():
             break
-        members = [member for group in groups if (member := _plan(group, noise)) is not None]
-        alike = not by_name and _are_alike([each.block for each in members])
-        if len(members) == len(groups) and not alike:
+        members = _members(groups, noise, most)
+        if len(members) < len(groups):
+            continue
+        if by_name or not _are_alike([each.block for each in members]):
             found.append((_total([member.error for member in members], noise), members))
+            most = min(most, CLOSE * found[-1][0])
     least = min((error for error, _ in found), default=np.inf)
     power = law(noise).share_power
     built = [
@@ -105,6 +107,24 @@ def separate_strategy(
         if error <= min(HOPEFUL * than, CLOSE * least)
     ]
     return min(built, key=lambda strategy: strategy.unit_error(workload), default=None)
+
+
+def _members(groups: Sequence[Workload], noise: Noise, most: float) -> list[FittedGroup]:
+    """Return plans of groups, of which there are fewer where one has none.
+
+    Or where their error together is above ``most`` for sure: bounds of what is not planned yet.
+    """
+    bounds = list(map(_bound, groups))
+    members: list[FittedGroup] = []
+    for place, group in enumerate(groups):
+        errors = [each.error for each in members]
+        if _total([*errors, *bounds[place:]], noise) > most:
+            break
+        member = _plan(group, noise)
+        if member is None:
+            break
+        members.append(member)
+    return members
 
 
 def is_worthwhile(workload: Workload, noise: Noise) -> bool:
@@ -226,18 +246,12 @@ def _spread(rows: Integers | Structured | None, classes: Integers) -> Integers |
     return np.ascontiguousarray(written[:, classes])
 
 
-def _bound(group: Workload, known: dict[Hashable, float]) -> float:
-    """Return a quick lower bound on the error of any strategy of a group."""
-    total = 0.0
-    for product in group.products:
-        bound = product.weight**2
-        for name, factor in product.factors.items():
-            key = (name, factor.key)
-            if key not in known:
-                known[key] = operator_bound(factor)
-            bound *= known[key]
-        total += bound
-    return total
+def _bound(group: Workload) -> float:
+    """Return a quick lower bound on the error of any strategy of a group: of products alone."""
+    return sum(
+        product.weight**2 * math.prod(map(factor_bound, product.factors.values()))
+        for product in group.products
+    )
 
 
 def _total(errors: Sequence[float], noise: Noise) -> float:

@@ -208,6 +208,7 @@ def _of_term(select: Select, term: Term, level: float) -> float:
     total = term.scale
     for name, polynomial in term.polynomials.items():
         low, high = polynomial.clip or select.table.columns[name].number_bounds or (0.0, 0.0)
+        # The variance of a value that lies anywhere between the bounds.
         spread = float(polynomial.fractions[2]) * (float(high) - float(low)) ** 2 / 12
         total *= polynomial.at(float(low) + (float(high) - float(low)) * level) + spread
     for factor in term.factors.values():

@@ -53,6 +53,7 @@ def _signed_with(der: bytes) -> bytes:
 def _element(der: bytes, at: int) -> tuple[int, int]:
     """Return the start and the end of the content of an element. Raises: IndexError."""
     length, start = der[at + 1], at + 2
+    # DER: a long length says in how many bytes it stands.
     if length & 0x80:
         count = length & 0x7F
         length, start = int.from_bytes(der[start : start + count]), start + count

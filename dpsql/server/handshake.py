@@ -203,6 +203,7 @@ class Admission:
         if analysts and key not in analysts:
             raise Refusal("28000", f'"{printable(user)}" is not an analyst of this catalog')
         analyst = key if analysts else None
+        # 32 bits: a cancel request has room for no more.
         number, secret = self.number(), secrets.randbits(32)
         return Login(database, user, analyst, options, number, secret, verifier)
 
@@ -225,6 +226,7 @@ class Admission:
                 wire.write(b"N")
                 wire.flush()
             elif code >> 16 == 3:
+                # The upper half is the version of the protocol, the lower its minor one.
                 if self.needs_tls and not is_secure:
                     raise Refusal("28000", "connections from elsewhere need TLS", "sslmode=require")
                 return self._read_options(wire, code & 0xFFFF, body)
@@ -254,6 +256,7 @@ class Admission:
         verifier = known or Verifier.mock(self._secrets[database], user.casefold())
         binding = self.binding if wire.is_secure else None
         offered = [MECHANISM] if binding is None else [BOUND, MECHANISM]
+        # 10, 11 and 12 are PostgreSQL's SASL, SASLContinue and SASLFinal.
         wire.write(authentication(10, b"".join(each.encode() + b"\0" for each in offered) + b"\0"))
         wire.flush()
         failed = Refusal("28P01", f'password authentication failed for user "{printable(user)}"')

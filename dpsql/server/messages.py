@@ -12,6 +12,7 @@ from typing import Protocol
 from dpsql.errors import printable_lines
 from dpsql.records import dataclass
 
+# 1234 in the upper half, where a version would stand: no version of the protocol is that.
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 MOST_STARTUP = 10_000
 """Bytes of a first message, as in PostgreSQL."""

@@ -106,6 +106,7 @@ class Portals:
     def _parse(self, fields: Fields) -> None:
         name, text = fields.text(), fields.text()
         self.text = text
+        # Numbers of types are unsigned, the integers of the wire signed.
         oids = [fields.long() & 0xFFFFFFFF for _ in range(fields.count())]
         fields.end()
         if name in self._worker.prepared and name:

@@ -17,6 +17,7 @@ from dpsql.records import dataclass
 MECHANISM = "SCRAM-SHA-256"
 BOUND = MECHANISM + "-PLUS"
 """The mechanism that is bound to the TLS which it goes through."""
+# PostgreSQL's default, and the least that RFC 7677 asks for.
 ITERATIONS = 4096
 SALT_BYTES = 16
 _VERIFIER = re.compile(
@@ -61,6 +62,7 @@ class Verifier:
         Guarantee: an exchange over it differs from one with a wrong password in nothing.
         """
         salt = hmac.digest(secret, b"salt:" + name.encode(), "sha256")[:SALT_BYTES]
+        # Keys that are those of no password.
         return cls(ITERATIONS, salt, secrets.token_bytes(32), secrets.token_bytes(32))
 
     @classmethod
@@ -118,6 +120,7 @@ class Exchange:
         if flag.startswith("p") != self._bound or (flag == "y" and self._binding is not None):
             raise ScramError  # "y" is what a client says to whom nobody has offered it
         self._header = _base64(flag.encode() + b",," + (self._binding or b"") * self._bound)
+        # 18 bytes, as PostgreSQL's: 24 characters of base64 without padding.
         self._nonce = found.group(3) + _base64(secrets.token_bytes(18))
         verifier = self._verifier
         reply = f"r={self._nonce},s={_base64(verifier.salt)},i={verifier.iterations}"

@@ -118,6 +118,7 @@ class SessionWorker:
                 what = f'invalid value for parameter "client_encoding": "{command.words[0]}"'
                 raise BadValue(what, "22023")
         elif command.name == "application_name":
+            # PostgreSQL cuts names at 63 bytes.
             self._wire.write(parameter_status("application_name", " ".join(command.words)[:63]))
         return self.asker.set(command)
 

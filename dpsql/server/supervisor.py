@@ -44,6 +44,7 @@ PATIENT = 60.0
 """Seconds that a server has to end when it is asked to; what was charged is stored by then."""
 STOPPED = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 """Statuses of a server that was asked to stop and did, in the middle of starting too."""
+# Of linux/prctl.h; Python has no name for it.
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -230,6 +231,7 @@ def notify(state: str) -> None:
 
 def _status(ended: int) -> int:
     """The status of a process that has ended, as a shell tells it."""
+    # As a shell tells an end by a signal.
     return ended if ended >= 0 else 128 - ended
 
 

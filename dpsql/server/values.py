@@ -16,7 +16,9 @@ from typing import Any
 from dpsql.records import dataclass
 from dpsql.server.messages import BINARY, TEXT, ProtocolError, utf8
 
+# Numbers of types are those of PostgreSQL's pg_type, which clients have built in.
 UNKNOWN, TEXT_TYPE = 705, 25
+# In binary, PostgreSQL counts days and microseconds from here.
 _EPOCH = dt.date(2000, 1, 1)
 _MIDNIGHT = dt.datetime(2000, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -116,6 +118,7 @@ def _packed_numeric(value: Any) -> bytes:
         groups, weight = groups[1:], weight - 1
     while groups and groups[-1] == 0:
         groups.pop()
+    # Groups of four digits, as PostgreSQL sends numeric; 0x4000 is its minus.
     head = (len(groups), weight if groups else 0, 0x4000 if sign and groups else 0, scale)
     return struct.pack(f"!HhHH{len(groups)}H", *head, *groups)
 

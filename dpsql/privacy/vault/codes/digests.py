@@ -67,6 +67,7 @@ def digits_of_rows(texts: RowTexts) -> Codes:
     The texts are used up.
     """
     sizes, rows = texts.sizes, np.arange(len(texts.sizes))
+    # A one after the text, then zeros, then its length in bits: RFC 1321, sections 3.1 and 3.2.
     last = np.uint64(0x80) << (sizes % WORD * 8).astype(np.uint64)
     texts.words[sizes // WORD - len(texts.shared), rows] |= last
     found, blocks = np.zeros(len(rows), dtype=np.uint64), (sizes + BLOCK // 8) // BLOCK + 1

@@ -211,5 +211,7 @@ def taken(values: npt.NDArray[Any], places: Counts) -> npt.NDArray[Any]:
 @cache
 def _keys(column: int) -> tuple[np.uint64, np.uint64]:
     """The keys of the hash of a column, for its words and for their upper halves."""
+    # Drawn in each process: nobody can choose values that meet in one place. Odd, so that a product
+    # with it loses nothing.
     low, high = np.frombuffer(os.urandom(16), dtype=np.uint64)
     return low | np.uint64(1), high

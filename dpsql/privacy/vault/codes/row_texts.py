@@ -158,6 +158,7 @@ def _words(bar: bytes, numbers: Numbers, widths: Numbers) -> Words:
     """Return words of a bar and of so many digits of numbers; zero for those of width -1."""
     found = np.full(len(numbers), int.from_bytes(bar, "little"), dtype=np.uint64)
     for place in range(4):
+        # 48 is the code of the digit zero.
         digit = 48 + numbers // 10 ** np.maximum(widths - 1 - place, 0) % 10
         shift = np.uint64(8 * (len(bar) + place))
         found |= np.where(place < widths, digit, 0).astype(np.uint64) << shift

@@ -200,6 +200,7 @@ def plain_values(stored: pa.Array) -> pa.Array:
     numbers = stored.view(width).fill_null(0).to_numpy().astype(np.int64)
     missing = stored.is_null().to_numpy(zero_copy_only=False)
     if kinds.is_date(wanted):
+        # Arrow's date64 counts milliseconds.
         days = numbers // 86_400_000
         days = np.where((days > -NO_DAY) & (days < NO_DAY), days, NO_DAY).astype(np.int32)
         return pa.array(days, pa.int32(), mask=missing).view(wanted)

@@ -166,11 +166,13 @@ def sniff_rows(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> De
 def _encoding(raw: bytes) -> str:
     if raw[:2] in MARKS:
         return "utf-16"
+    # In UTF-16, every other byte of Latin text is zero.
     if 4 * raw[:1000].count(0) > len(raw[:1000]):
         return "utf-16-be" if raw[:2].find(b"\0") == 0 else "utf-16-le"
     lines = [each for each in raw.split(b"\n")[:-1] or [raw] if not each.isascii()]
     if 2 * sum(map(_is_utf8, lines)) >= len(lines):  # a few others are faults of their own
         return "utf-8"
+    # cp1252 has no characters for these five bytes; in cp850 they are letters.
     return "cp850" if {*raw} & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
 
 
@@ -332,6 +334,7 @@ def _family(values: Sequence[str], name: str, written: Delimited) -> str:
     plain = [value.strip() if known is None else known.plain(value) for value in values]
     if not all(re.fullmatch(r"[+-]?\d+", each) for each in plain):
         return "float"
+    # Numbers with a leading zero, or longer than a double holds, are names of something.
     is_code = any(re.fullmatch(r"0\d+", each) or len(each) > 15 for each in plain)
     return "text" if is_code else "integer"
 

@@ -47,6 +47,7 @@ class TextPlaces:
     def __init__(self, hashes: Counts) -> None:
         order = np.argsort(hashes, kind="stable")
         for bits in range((len(hashes) * SPARE).bit_length(), 64):
+            # Hashes are of 63 bits, the first of which are the bucket.
             counts = np.bincount(hashes >> np.int64(63 - bits), minlength=1 << bits)
             if counts.max() <= 1 or bits >= MOST_BITS:
                 break

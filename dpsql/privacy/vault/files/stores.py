@@ -187,6 +187,7 @@ def _copied(wanted: StoredObject) -> Copy:
     if _object(root, found.meta) != wanted:
         raise Unreadable(*ALTERED)
     stream, size = iter(found.stream(min_chunk_size=CHUNK)), 0
+    # New, for its owner alone: nothing that others have put there is followed.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         while (piece := _waited(lambda: _next(stream, CUT_OFF))) is not None:
             size += len(piece)

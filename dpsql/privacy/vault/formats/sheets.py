@@ -148,6 +148,7 @@ def _text(value: Any) -> str | None:
         case bool():
             return "true" if value else "false"
         case float():
+            # Spreadsheets keep 15 digits: what is larger was not typed as it stands there.
             return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
         case dt.timedelta():
             return str(value.total_seconds())

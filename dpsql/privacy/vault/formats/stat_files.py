@@ -150,6 +150,7 @@ def in_unit(numbers: npt.NDArray[np.float64], unit: Unit) -> pa.Array:
     known = np.where(np.isfinite(numbers), numbers, 0.0) / per_day
     if pa.types.is_date(stored):
         days = np.floor(known) + first
+        # 4e6 days are some 10,950 years, beyond any date and within int32.
         fits = np.isfinite(numbers) & (np.abs(days) < 4e6)
         found = np.where(fits, days, (1 << 31) - 1).astype(np.int32)
         return pa.array(found, pa.int32(), mask=missing).view(stored)

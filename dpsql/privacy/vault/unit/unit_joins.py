@@ -194,6 +194,7 @@ def label(rows: Frame, own: Sequence[Key], owners: Frame, their: Sequence[Key]) 
 def _mixed(numbers: Counts) -> Counts:
     """Return numbers in an order of no meaning: a bijection of 64 bits."""
     x = numbers.view(np.uint64).copy()
+    # The last steps of SplitMix64 (Steele, Lea and Flood 2014).
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return (x ^ (x >> np.uint64(31))).view(np.int64)

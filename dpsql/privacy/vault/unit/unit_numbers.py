@@ -206,6 +206,7 @@ def share_units(
 
 def _places_of(units: Codes | Counts) -> type[np.uint32] | type[np.int64]:
     """The type of the places of rows, of which these are the units."""
+    # Half the bytes, for tables of up to four thousand million rows.
     return np.uint32 if len(units) <= 1 << 32 else np.int64
 
 

@@ -189,7 +189,7 @@ def _set(fragment: Fragment, first: str, words: list[Lexeme]) -> SessionCommand:
     )
 
 
-_NAME = r"""("(?:[^"]|"")+"|\w+)"""
+_NAME = r"""("(?:[^"]++|"")++"|\w+)"""
 _DECLARE = re.compile(
     rf"""declare\s+{_NAME}\s+(?:(?:binary|insensitive|asensitive|no\s+scroll|scroll)\s+)*cursor\s+
     (?:(with|without)\s+hold\s+)?for\s+""",

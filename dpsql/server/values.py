@@ -251,7 +251,7 @@ def decode(data: bytes | None, oid: int, format_: int) -> Any:
         raise BadValue(f"invalid input syntax for a parameter of type {oid}") from None
 
 
-_PARTS = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s{},"\\]+(?:\s+[^\s{},"\\]+)*))\s*(,|$)')
+_PARTS = re.compile(r'\s*(?:"((?:[^"\\]++|\\.)*+)"|([^\s{},"\\]+(?:\s+[^\s{},"\\]+)*))\s*(,|$)')
 
 
 def _list_of(text: str, oid: int) -> list[Any]:

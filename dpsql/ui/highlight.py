@@ -17,8 +17,8 @@ _CALLS = {name.rstrip("(*)").lower() for name in FUNCTIONS}
 
 _TOKEN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?(?:\*/|\Z))
-      | (?P<string>'(?:[^']|'')*(?:'|\Z))
-      | (?P<name>"(?:[^"]|"")*(?:"|\Z))
+      | (?P<string>'(?:[^']++|'')*+(?:'|\Z))
+      | (?P<name>"(?:[^"]++|"")*+(?:"|\Z))
       | (?P<number>\b\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\b)
       | (?P<word>[A-Za-z_]\w*)
       | (?P<other>.)""",

@@ -30,16 +30,17 @@ MAX_NUMBER = 40
 
 _LEXEME = re.compile(
     r"""(?P<space>\s+)
-      | (?P<escaped>[eE]'(?:[^'\\]|''|\\.)*')
+      | (?P<escaped>[eE]'(?:[^'\\]++|''|\\.)*+')
       | (?P<word>[^\W\d]\w*)
       | (?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
-      | (?P<string>'(?:[^']|'')*')
-      | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<string>'(?:[^']++|'')*+')
+      | (?P<quoted>"(?:[^"]++|"")*+")
       | (?P<comment>--[^\n]*|/\*.*?\*/)
       | (?P<open>['"].*|/\*.*)
       | (?P<symbol>.)""",
     re.VERBOSE | re.DOTALL,
 )
+"""Quantifiers of quoted text are possessive: to go back, 300 bytes a character were remembered."""
 
 
 class Lexeme(NamedTuple):

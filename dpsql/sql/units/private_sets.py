@@ -117,7 +117,8 @@ class PrivateSets:
     def side(self, node: exp.Expr, rows: PrivateRows) -> _SetSide:
         table = self.compiler.catalog.find(rows.source.name.casefold())
         if table.unit.column is None or table.synthetic or rows.joins:
-            what = "private rows that public rows are joined to" if rows.joins else "private rows"
+            joined = "private rows that public rows or parts of a UNION are joined to"
+            what = joined if rows.joins else "private rows"
             hint = "aggregate each part: SELECT COUNT(*) ... UNION ALL SELECT COUNT(*) ..."
             self.refuse(node, f"{self.node.key.upper()} of {what}", hint)
         columns = FlatColumns(rows.source, table, self.statement.fragment, self.compiler)

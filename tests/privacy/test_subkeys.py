@@ -18,7 +18,9 @@ from dpsql.catalog.catalog import Table
 from dpsql.privacy.budget.hash_chain import subkey
 from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.vault import vault
+from dpsql.privacy.vault.data_engine import Counts
 from dpsql.privacy.vault.dialect import Dialect
+from dpsql.privacy.vault.servers.group_sql import GroupSql
 from dpsql.privacy.vault.servers.registry import find_dialect
 from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.covering import Drawn, draw_sets, draw_table
@@ -97,6 +99,22 @@ def test_a_server_is_never_sent_the_salt(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_salt_that_is_sent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vault, "subkey", lambda salt, use: salt)
     assert any(holds_salt(sent_of(seed, SALT, monkeypatch), SALT) for seed in range(40))
+
+
+def test_what_a_server_is_sent_does_not_follow_from_its_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = GroupSql.fold
+    for seed in range(0, 40, 2):
+        sent = []
+        for numbers in ((), (1,), (0, 1 << 40, 3)):
+
+            def answered(self: GroupSql, rows: object, given: tuple[int, ...] = numbers) -> Counts:
+                return known(self, [(0, *[each] * len(self.leaves)) for each in given])
+
+            monkeypatch.setattr(GroupSql, "fold", answered)
+            sent.append(sent_of(seed, SALT, monkeypatch))
+        assert sent[0] == sent[1] == sent[2]
 
 
 def test_every_use_has_a_key_of_its_own() -> None:

@@ -37,6 +37,12 @@ def _means(connection: Connection, size: int) -> None:
     connection.execute(f"SELECT {means} FROM t").fetchall()
 
 
+def _disjoint(connection: Connection, size: int) -> None:
+    """A table of counts for every column by itself, in one script."""
+    tables = (f"SELECT c{place}, COUNT(*) FROM t GROUP BY c{place}" for place in range(size))
+    connection.explain(";".join(tables))
+
+
 def _conditions(connection: Connection, size: int) -> None:
     """The rows that meet a condition on every column."""
     told = (f"c{place} {'=' if place % 2 else '<'} 5" for place in range(size))
@@ -129,6 +135,7 @@ PARTS = {
     ),
     "compared": Growing((1000, 10_000), (100_000,), _with_halves, _compared),
     "means": Growing((10, 30, 100), (300,), with_columns, _means),
+    "disjoint": Growing((25, 50, 100), (200,), with_columns, _disjoint),
     "conditions": Growing((5, 10, 20, 40, 60), (), with_columns, _conditions),
     "either": Growing(
         (5, 10, 15, 20), (), with_columns, _either, "n columns have 2^n combinations"
@@ -143,8 +150,8 @@ PARTS = {
     "texts": Growing((64, 256, 1024, 4096), (), _with_pairs, _joined_texts),
     "correlated": Growing((6, 28, 66, 120), (), _with_measures, _correlated),
 }
-"""By name: numbers that one expression adds up, keys of sub-queries that are compared, means, and
-conditions on columns that are joined by AND, by OR, and by OR two by two. Of EXPLAIN, texts that
-are long: counts in nested UNION ALL, CTEs that use each other twice, pairs of an IN list, and
-columns that are sums of a hundred parts. Columns that are grouped by, rolled up, put together in
-one key, and correlated two by two."""
+"""By name: numbers that one expression adds up, keys of sub-queries that are compared, means,
+tables of a column each, and conditions on columns that are joined by AND, by OR, and by OR two by
+two. Of EXPLAIN, texts that are long: counts in nested UNION ALL, CTEs that use each other twice,
+pairs of an IN list, and columns that are sums of a hundred parts. Columns that are grouped by,
+rolled up, put together in one key, and correlated two by two."""

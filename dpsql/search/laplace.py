@@ -104,11 +104,14 @@ class SearchLimits:
         return self.effort * WEIGHT_SECONDS
 
     def joint_starts(self, thetas: tuple[Floats | None, ...]) -> int:
-        """Return how many joint descents to start.
+        """Return how many joint descents to start: none at random where values are summed.
 
         Args:
             thetas: (p_i, n_i) per attribute, None for the identity.
         """
+        asked = zip(thetas, self.problem.factors, strict=True)
+        if any(theta is not None and factors.is_graded for theta, factors in asked):
+            return 1
         count = len(self.family.sets) if self.open else 100
         cost = 3e-4 + count * len(self.family.components) * 2e-9
         for theta, factors in zip(thetas, self.problem.factors, strict=True):

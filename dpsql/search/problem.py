@@ -94,6 +94,11 @@ class FactorSet:
         """Say whether only cells and totals are asked, or nothing else can be planned."""
         return self.large or self.asks_cells
 
+    @property
+    def is_graded(self) -> bool:
+        """True if cells differ by values that are summed: conditions tell fewer of them apart."""
+        return (self.n - 1).bit_length() > sum(each.rows for each in self.operators)
+
     @cached_property
     def weight(self) -> float:
         """Return the cost of the tables relative to n^2."""

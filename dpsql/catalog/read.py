@@ -232,7 +232,7 @@ def _read_table(place: Place, name: str, body: Any, whole: Budget, units: Sequen
     if hint is None and "spill" in body and not public:
         remedy = "row_count_hint = 50000000, the most rows there may be: their room is taken first"
         place.fail("spill without row_count_hint: nothing says how much of the folder", remedy)
-    source, options = read_source(place, body.get("source"), public)
+    source, options = read_source(place, body.get("source"))
     options = (*options, *read_spill(place, body.get("spill"), public))
     return Table(
         name,

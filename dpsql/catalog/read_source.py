@@ -63,15 +63,15 @@ Source = tuple[str, tuple[tuple[str, str], ...]]
 """The name of a source, and its options."""
 
 
-def read_source(place: Place, given: Any, public: bool) -> Source:
+def read_source(place: Place, given: Any) -> Source:
     """Read ``source``. Raises: CatalogError (E_POLICY)."""
     if isinstance(given, dict) and "file" in given:
-        return _read_file(place, given, public)
+        return _read_file(place, given)
     form = next((each for each in LOGGED if isinstance(given, dict) and each in given), None)
     if form is not None:
-        return _read_logged(place, given, public, form)
+        return _read_logged(place, given, form)
     if isinstance(given, dict):
-        return _read_server(place, given, public)
+        return _read_server(place, given)
     if not isinstance(given, str) or not given or "\0" in given:
         what = "has no source" if given is None else f"source = {show(given)} is no file"
         place.fail(what, 'add source = "data.parquet" (a file or a glob)')
@@ -82,8 +82,6 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
     if engine in SERVERS:
         place.fail(f"names a server, {engine}, by an address, which may hold a password", EXAMPLE)
     if engine is not None:
-        if public:
-            place.fail(f"is public, and its source is {show(given)}", "public tables are files")
         return given, ()
     try:
         return str(place.path.expanduser().resolve().parent / Path(given).expanduser()), ()
@@ -91,7 +89,7 @@ def read_source(place: Place, given: Any, public: bool) -> Source:
         place.fail(f"source = {show(given)}", "there is no such home folder")
 
 
-def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+def _read_file(place: Place, given: Mapping[str, Any]) -> Source:
     """Read which table of a file it is, and how its text is written."""
     file = given["file"]
     if not isinstance(file, str) or engine_of(file) is not None:
@@ -113,17 +111,15 @@ def _read_file(place: Place, given: Mapping[str, Any], public: bool) -> Source:
         place.fail("source has both version and refresh", "keep one of them")
     _check_read(place, {key: named[key] for key in named if key == "refresh"})
     said_of = tuple((key, _read_value(place, key, value)) for key, value in named.items())
-    return read_source(place, file, public)[0], tuple(sorted((*said_of, *written.options())))
+    return read_source(place, file)[0], tuple(sorted((*said_of, *written.options())))
 
 
-def _read_logged(place: Place, given: Mapping[str, Any], public: bool, form: str) -> Source:
+def _read_logged(place: Place, given: Mapping[str, Any], form: str) -> Source:
     """Read which version of a table with a log it is: the newest would follow the data."""
     engine, (what, example) = given.get("engine"), LOGGED[form]
     is_counted = engine == "spark" and form == "delta"
     place.check_keys(given, (form, "version", *(SPARK if is_counted else ())))
     folder, version = given[form], given.get("version")
-    if public:
-        place.fail(f"is public, and its source is {what}", "public tables are files")
     if not isinstance(folder, str) or engine_of(folder) is not None:
         place.fail(f"source has {form} = {show(folder)}", example)
     if is_stored(folder) and (engine is not None or folder.startswith("https://")):
@@ -131,7 +127,7 @@ def _read_logged(place: Place, given: Mapping[str, Any], public: bool, form: str
         place.fail(f"source has {form} = {show(folder)}, and {why}", example)
     if type(version) is not int or version < 0:
         place.fail(f"source states no version of {what}", example)
-    named = read_source(place, folder, public)[0]
+    named = read_source(place, folder)[0]
     if engine is None:
         return named, (("format", form), ("version", str(version)))
     said = {key: _read_value(place, key, value) for key, value in given.items() if key in SPARK}
@@ -173,12 +169,10 @@ def read_spill(place: Place, given: Any, public: bool) -> tuple[tuple[str, str],
         place.fail(f"spill = {show(given)}", "there is no such home folder")
 
 
-def _read_server(place: Place, given: Mapping[str, Any], public: bool) -> Source:
+def _read_server(place: Place, given: Mapping[str, Any]) -> Source:
     engine = given.get("engine")
     if not isinstance(engine, str) or engine_of(f"{engine}://") is None:
         place.fail(f"source has engine = {show(engine)}", EXAMPLE)
-    if public:
-        place.fail(f"is public, and its source is of engine {engine}", "public tables are files")
     _check_keys(place, engine, given)
     found = {key: _read_value(place, key, value) for key, value in given.items()}
     name = found.get("table") or found.get("path")

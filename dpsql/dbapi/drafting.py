@@ -76,7 +76,7 @@ def _describe_server(source: dict[str, str]) -> list[DraftedTable]:
         if name != "*":
             return [_describe_one(source)]
         of_schema = {**source, "table": schema}
-        named, options = read_source(Place(Path("catalog")), of_schema, False)
+        named, options = read_source(Place(Path("catalog")), of_schema)
         listed = list_server(Table(schema, named, Unit(), {}, options=options))
         if not listed:
             what = f"the schema {schema!r} has no table that can be read"
@@ -97,7 +97,7 @@ def _describe_plugged(source: str) -> DraftedTable:
 
 def _describe_one(source: dict[str, str], is_view: bool = False) -> DraftedTable:
     said: dict[str, str | bool] = {**source, **({"view": True} if is_view else {})}
-    named, options = read_source(Place(Path("catalog")), said, False)
+    named, options = read_source(Place(Path("catalog")), said)
     columns = describe_server(Table(source["table"], named, Unit(), {}, options=options))
     name, remark = source["table"].split(".")[-1], VOUCHED if is_view else ""
     return DraftedTable(name, said, columns, remark=remark)

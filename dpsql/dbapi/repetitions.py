@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.answer.result import Result
-from dpsql.catalog.catalog import is_stored
+from dpsql.catalog.catalog import SERVERS, is_stored
 from dpsql.errors import DataUnavailable
 from dpsql.sql.text.current_date import today
 
@@ -49,7 +49,7 @@ class FreeAnswers:
         engine = connection.engine
         tables = engine.declared.tables
         elsewhere = any(
-            t.public or t.engine is not None or is_stored(t.source) for t in tables.values()
+            t.public or t.engine in SERVERS or is_stored(t.source) for t in tables.values()
         )
         if connection.collected is not None or elsewhere:
             return None

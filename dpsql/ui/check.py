@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpsql.catalog.catalog import SERVERS
 from dpsql.errors import DatabaseError, UsageError, printable, printable_lines
 from dpsql.relation.row_view import ROOM
 from dpsql.ui.connect import LARGEST_EPSILON, WIDE, blaming_options, setting_option
@@ -114,8 +113,8 @@ def _opened_lines(found: OpenedSource) -> list[str]:
 
 def figures_lines(found: Figures, with_values: bool) -> list[str]:
     """The exact figures of one table as text."""
-    files = ", 1 file" if found.files == 1 else f", {found.files:,} files"
-    kind = found.kind if found.kind in SERVERS else f"{found.kind}{files}"
+    files = f", {count(found.files, 'file')}" if found.files else ""
+    kind = f"{found.kind}{files}"
     lines = [f"{printable(found.table)}: {kind}, opens; {count(found.rows, 'row')}"]
     lines += _room_lines(found)
     if found.unread:

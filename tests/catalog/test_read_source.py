@@ -105,6 +105,5 @@ def test_bad_sources_are_refused_without_their_secrets(
     assert "secret" not in f"{error}"
 
 
-def test_public_tables_are_files(tmp_path: Path) -> None:
-    with pytest.raises(CatalogError, match="of engine postgresql"):
-        load(tmp_path, GOOD, "public = true")
+def test_public_tables_are_of_any_engine(tmp_path: Path) -> None:
+    assert load(tmp_path, GOOD, "public = true").tables["visits"].engine == "postgresql"

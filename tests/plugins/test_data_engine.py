@@ -7,6 +7,7 @@ module.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.conformance import FORMS, find_faults
 from dpsql.privacy.vault.files.duckdb import FILES
 from dpsql.privacy.vault.plugins import GROUP
+from dpsql.privacy.vault.public_rows import read_public
 from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.relation.row_view import RowView
 from dpsql.workload.cells import AnyResolution, Nodes, cells_of
@@ -251,11 +253,23 @@ def test_a_source_that_does_not_open_charges_nothing(
         assert connection.budget.entries == 0
 
 
-def test_public_tables_are_files(stored: Path, site: Path) -> None:
+PUBLIC = """public = true
+[table.visits.column]
+day = { type = "date" }
+"""
+
+
+def test_public_rows_are_those_that_are_stored(stored: Path, site: Path) -> None:
     path = sqlite_catalog(stored)
-    path.write_text(path.read_text("utf-8").replace("privacy_unit", "public = true #"), "utf-8")
-    error = refused(lambda: dpsql.connect(path, epsilon=1))
-    assert (error.code, "public tables are files" in f"{error}") == ("E_POLICY", True)
+    text = path.read_text("utf-8")
+    path.write_text(f"{text[: text.index('[table.visits.column]')]}{PUBLIC}", "utf-8")
+    path.write_text(re.sub("privacy_unit.*\n", "", path.read_text("utf-8")), "utf-8")
+    found = read_public(read_catalog(path).tables["visits"])
+    assert [kind for kind, _ in found.values()] == [
+        *("VARCHAR", "VARCHAR", "BIGINT", "DOUBLE", "DOUBLE", "DATE")
+    ]
+    rows = [(*row[:5], row[5] and dt.date.fromisoformat(row[5])) for row in ROWS]
+    assert [*zip(*(values for _, values in found.values()), strict=True)] == rows
 
 
 READ = "def read(self, asked, unit):\n        "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dpsql.catalog.catalog import Column, Table, Unit
 from dpsql.catalog.discovery import Sought
 from dpsql.catalog.domain import Labels
 from dpsql.errors import InternalError
+from dpsql.privacy.vault.public_rows import read_public
 from dpsql.privacy.vault.servers import group_sql, postgresql_sql
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
 from dpsql.privacy.vault.servers.postgresql_sql import PostgresDialect
@@ -231,3 +233,20 @@ def test_keys_that_nobody_listed_are_those_of_a_file(database: Server, tmp_path:
         vault.close()
     assert found[0] == found[1]
     assert len(found[0][0]) == 5
+
+
+def test_public_rows_are_those_of_the_server(database: Server) -> None:
+    types = {"w": "text", "n": "int2", "x": "numeric(9,2)", "b": "bool", "d": "date", "t": "time"}
+    rows: list[Row] = [
+        ("a", "7", "1.25", "true", "2024-02-29", "08:30"),
+        (None, None, "NaN", None, "infinity", None),
+    ]
+    database.store("public.wards", types, rows)
+    options = (("dsn_env", "CLINIC_DSN"), ("engine", "postgresql"), ("table", "public.wards"))
+    table = Table("wards", "postgresql://public.wards", Unit(), {}, public=True, options=options)
+    found = read_public(table)
+    day, time = dt.date(2024, 2, 29), dt.time(8, 30)
+    assert [*zip(*(values for _, values in found.values()), strict=True)] == [
+        ("a", 7, 1.25, True, day, time),
+        (None,) * 6,
+    ]

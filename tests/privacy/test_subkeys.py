@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dpsql
-from dpsql.catalog.catalog import Table
+from dpsql.catalog.catalog import Table, Unit
 from dpsql.privacy.budget.hash_chain import subkey
 from dpsql.privacy.doors.vaults import Vaults
 from dpsql.privacy.vault import vault
@@ -26,7 +26,9 @@ from dpsql.privacy.vault.vault import TableVault
 from tests.privacy.covering import Drawn, draw_sets, draw_table
 
 SALT = bytes(range(160, 192))
-DIALECT, FAMILY_OF = find_dialect("postgresql")
+KNOWN = find_dialect(Table("t", "postgresql://t", Unit(), {}))
+assert KNOWN is not None
+DIALECT, FAMILY_OF = KNOWN
 OPTIONS = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS"
 ASKED = (
     "SELECT education, COUNT(*) AS n FROM adult GROUP BY education",

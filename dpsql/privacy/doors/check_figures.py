@@ -16,7 +16,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from dpsql.catalog.catalog import Column, Reference, Table, Unit
+from dpsql.catalog.catalog import Column, Reference, Table, Unit, engine_of
 from dpsql.catalog.delimited import MISSING_WORDS, Delimited
 from dpsql.catalog.delimited import PLAIN as PLAIN_CSV
 from dpsql.catalog.domain import BoundedBins, DecimalRange, Values
@@ -201,8 +201,9 @@ def _bases(table: Table) -> tuple[Table, ...]:
 
 
 def _files(stored: StoredTable) -> int:
-    """The number of files, or of tables of a server: not of the folders that are charged."""
-    return sum(not os.path.isdir(path) for path in stored.paths)
+    """The number of files: not of the folders that are charged, nor of the tables of a server."""
+    named = (path for path in stored.paths if engine_of(path) is None)
+    return sum(not os.path.isdir(path) for path in named)
 
 
 def _plain(table: Table) -> Table:

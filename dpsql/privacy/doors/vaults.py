@@ -21,7 +21,7 @@ from dpsql.privacy.vault.files import duckdb_pool
 from dpsql.privacy.vault.files.stores import one_listing
 from dpsql.privacy.vault.open_tables import OpenTables, Reads, close_all
 from dpsql.privacy.vault.servers.held_sessions import one_snapshot
-from dpsql.privacy.vault.stored_rows import find_engine
+from dpsql.privacy.vault.stored_rows import StoredRows, find_engine
 from dpsql.privacy.vault.unit.rows import fits
 from dpsql.privacy.vault.vault import TableVault, Vault
 from dpsql.records import replace
@@ -134,7 +134,7 @@ class Vaults:
         for part in plan.parts:
             sets = [[part.resolutions[name] for name in block.attributes] for block in part.blocks]
             for base in bases_of(self._catalog, [part.table]):
-                if base.engine in SERVERS:
+                if base.engine in SERVERS or base.is_pushed:
                     counted = sets if base.name.casefold() == part.table else None
                     types = self._types(base)
                     found.update(
@@ -248,9 +248,11 @@ def stored_in(table: Table) -> tuple[tuple[str, ...], str]:
 
 def public_version(table: Table) -> object:
     """The version of the files of a public table; None where nothing tells it."""
-    if table.engine is not None or any(table.option(name) for name in ("table", "view", "version")):
-        return None
     try:
+        if table.engine is not None:
+            return StoredRows(table, find_engine(table).open(table)).fingerprint()
+        if any(table.option(name) for name in ("table", "view", "version")):
+            return None
         paths = find_engine(table).open(table).paths
         facts = [(path, os.stat(path)) for path in paths]
     except (OSError, OperationalError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,16 @@ from dpsql.privacy.vault.data_engine import VERSION, Batch, RequestedColumn
 from dpsql.privacy.vault.files.arrow_rows import ArrowRows
 from dpsql.privacy.vault.files.duckdb import fetch_rows, fetch_texts
 from dpsql.privacy.vault.files.source import Source, arrow_columns, connect, family, harden
+from dpsql.privacy.vault.servers.counter import Counter
 from dpsql.records import dataclass, field
 
 
 class ArrowTable(ArrowRows, Protocol):
-    """The rows of one table of another package's store, as batches of Arrow."""
+    """The rows of one table of another package's store, as batches of Arrow.
+
+    One that can be counted where it is has ``types`` and ``open_counter`` besides; see
+    :class:`dpsql.privacy.vault.servers.counter.CountingTable`.
+    """
 
     @property
     def kind(self) -> str:
@@ -60,7 +65,8 @@ class ArrowEngine:
         with connect(threads=1) as connection:
             harden(connection, ())
             columns = arrow_columns(connection, found)
-        return StoredArrow(found, columns)
+        counts = hasattr(type(found), "open_counter")
+        return (CountedArrow if counts else StoredArrow)(found, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +74,11 @@ class StoredArrow:
     """An open table; see :class:`dpsql.privacy.vault.data_engine.StoredTable`."""
 
     rows: ArrowTable
-    types: tuple[tuple[str, str], ...]
+    handed: tuple[tuple[str, str], ...]
     columns: tuple[tuple[str, str], ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        columns = tuple((name, family(stored)) for name, stored in self.types)
+        columns = tuple((name, family(stored)) for name, stored in self.handed)
         object.__setattr__(self, "columns", columns)
 
     @property
@@ -94,7 +100,7 @@ class StoredArrow:
     @property
     def source(self) -> Source:
         """The rows as those of files are read."""
-        return Source("", "arrow", ("",), self.types, opened=lambda _: self.rows)
+        return Source("", "arrow", ("",), self.handed, opened=lambda _: self.rows)
 
     def fingerprint(self) -> str:
         return self.rows.fingerprint()
@@ -108,3 +114,22 @@ class StoredArrow:
         with connect() as connection:
             harden(connection, ())
             yield from fetch_texts(connection, self.source, column)
+
+
+class CountedArrow(StoredArrow):
+    """An open table that its package counts where it is; see :class:`CountingTable`."""
+
+    __slots__ = ()
+
+    @property
+    def types(self) -> Sequence[tuple[str, str]]:
+        """The native types of its columns, for the dialect of its counter."""
+        rows: Any = self.rows
+        found: Sequence[tuple[str, str]] = rows.types
+        return found
+
+    def open_counter(self) -> Counter:
+        """Open a session that counts. Raises: DataUnavailable."""
+        rows: Any = self.rows
+        found: Counter = rows.open_counter()
+        return found

@@ -11,12 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.catalog.catalog import Table, Unit
+from dpsql.catalog.catalog import Column, Table, Unit
+from dpsql.catalog.domain import Bins, IntegerRange, Periods, Spans, Times, Values
 from dpsql.errors import DataUnavailable
 from dpsql.privacy.vault.data_engine import (
     VERSION,
@@ -26,6 +28,11 @@ from dpsql.privacy.vault.data_engine import (
     RequestedColumn,
     StoredTable,
 )
+from dpsql.privacy.vault.servers.counter import as_counting
+from dpsql.privacy.vault.stored_rows import read_rows
+from dpsql.privacy.vault.unit.rows import tally, view
+from dpsql.relation.row_view import RowView
+from dpsql.workload.cells import AnyResolution, Nodes, cells_of
 
 Row = tuple[object, object]
 Write = Callable[[str, Sequence[Row]], str]
@@ -54,6 +61,26 @@ FORMS: Mapping[str, Sequence[Form]] = {
     "timestamp": ("clock", "day"),
     "time": ("time",),
 }
+COUNTED: Mapping[str, Sequence[Column]] = {
+    "integer": (
+        Column("v", "integer", IntegerRange(0, 7), None, True, 9),
+        Column("v", "number", None, (Fraction(0), Fraction(10))),
+    ),
+    "float": (
+        Column("v", "number", Bins((Fraction(0), Fraction(1), Fraction(10))), None, True),
+        Column("v", "number", None, (Fraction(-1), Fraction(10))),
+    ),
+    "text": (Column("v", "text", Values(("A", "a ", "1", "'")), None, True, "Z"),),
+    "date": (Column("v", "date", Periods(dt.date(2024, 1, 1), "day", 60), None, True),),
+    "decimal": (Column("v", "number", None, (Fraction(0), Fraction(10))),),
+    "boolean": (Column("v", "boolean", Values((True, False)), None, True),),
+    "timestamp": (
+        Column("v", "timestamp", Spans(dt.datetime(2024, 1, 1), "day", 90, 1, "UTC"), None, True),
+    ),
+    "time": (Column("v", "time", Times(dt.datetime(1970, 1, 1), "hour", 24, 1), None, True),),
+}
+"""Columns by which rows of a family are counted where they are."""
+KEY = "00" * 16
 TEXTS = ("A", "\u00e9", "a ", "1")
 
 
@@ -61,6 +88,8 @@ def find_faults(
     engine: DataEngine, write: Write, more: Mapping[str, Sequence[object]] | None = None
 ) -> list[str]:
     """Return the promises that an engine does not keep on tables of hostile values; none is good.
+
+    One that counts where its rows are has to count what it streams, of rows and of units.
 
     ``write`` makes a new table at every call, with the engine's own store. ``more`` are values that
     the store can hold in a column of a family besides, such as text in a column of numbers; give
@@ -78,6 +107,7 @@ def find_faults(
                     f"{family}, {form}: {each}"
                     for each in _try(engine, write, family, form, values)
                 ]
+            faults += count_faults(engine, write, family, values)
     return faults
 
 
@@ -95,7 +125,9 @@ def _try(
     try:
         found, nothing, *parts = [Counter(rows_told(each, asked, "u")) for each in tables]
         bare, owned = rows_told(tables[0], asked, None), rows_told(tables[0], asked, "u")
-        missing = [is_missing for texts in tables[0].texts("v") for is_missing in _masked(texts)]
+        missing = [
+            is_missing for texts in tables[0].texts("v") for is_missing in _masked(texts, family)
+        ]
     except Exception as failure:
         yield f"a stored value makes it fail: {failure!r}"
         return
@@ -116,6 +148,50 @@ def _try(
         yield f"a source that is not there is no DataUnavailable, but {failure!r}"
 
 
+def count_faults(
+    engine: DataEngine, write: Write, family: str, values: Sequence[object]
+) -> list[str]:
+    """Return where an engine that counts has other counts than those of the rows that it streams.
+
+    Args:
+        engine: is asked for tables that ``write`` makes.
+        write: see :func:`find_faults`.
+        family: of the values.
+        values: are all written twice, as values and as units.
+    """
+    return [f"{family}: {each}" for each in _counted(engine, write, family, values)]
+
+
+def _counted(
+    engine: DataEngine, write: Write, family: str, values: Sequence[object]
+) -> Iterator[str]:
+    from dpsql.privacy.vault.pushdown import PushedCodes  # few engines count
+
+    source = write(family, [(value, value) for value in values for _ in range(2)])
+    for column in COUNTED[family]:
+        for unit in (Unit(), Unit("u", 1)):
+            table = Table("t", source, unit, {"v": column})
+            stored = engine.open(table)
+            counting = as_counting(stored)
+            if counting is None:
+                return
+            asked: list[AnyResolution] = [cells_of("v", np.arange(column.size))]
+            if column.domain is None:
+                asked = [Nodes("v", 1, 1, 10)]
+            pushed, whole = PushedCodes(table, counting, KEY), RowView(("v",))
+            try:
+                read = read_rows(stored, table, KEY)
+                kept = view(read, table, whole)
+                for units in {False, column.domain is not None}:
+                    there = pushed.tally(whole, asked, units)
+                    if (there != tally(read, kept, table, asked, units)).any():
+                        yield f"counts of {column.type} are not those of its rows"
+            except Exception as failure:
+                yield f"a stored value makes its counts fail: {failure!r}"
+            finally:
+                pushed.close()
+
+
 def _table(source: str) -> Table:
     return Table("t", source, Unit(), {})
 
@@ -131,9 +207,11 @@ def rows_told(
     return told
 
 
-def _masked(texts: npt.NDArray[np.object_]) -> list[bool]:
+def _masked(texts: npt.NDArray[np.object_], family: str) -> list[bool]:
+    """Say which texts are missing; NaN is a text, and no number."""
     found: list[bool] = np.ma.getmaskarray(texts).tolist()
-    return found
+    pairs = zip(found, texts.tolist(), strict=True)
+    return [each or (family == "float" and str(text).casefold() == "nan") for each, text in pairs]
 
 
 def _told(batch: Batch) -> Iterator[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +24,9 @@ from dpsql.privacy.vault.data_engine import (
     StoredTable,
     unavailable,
 )
+from dpsql.privacy.vault.dialect import Dialect
 from dpsql.privacy.vault.files.source import Source
+from dpsql.privacy.vault.servers.counter import Counter, as_counting
 from dpsql.records import dataclass, replace
 
 GROUP = "dpsql.data_engines"
@@ -48,6 +51,9 @@ class PluggedEngine:
         stored = guarded(self.name, lambda: _described(self.name, self.found.open(table)))
         if stored is None:
             raise unusable(self.name, "it does not describe its tables as engines do")
+        if table.option("read") == "push" and as_counting(stored) is None:
+            problem = f"the engine {self.name!r} counts no rows where they are"
+            unavailable(table.name, table.source, problem, 'leave out read = "push"')
         return stored
 
 
@@ -67,6 +73,7 @@ class PluggedTable:
     columns: tuple[tuple[str, str], ...]
     untyped: bool
     source: Source | None = None
+    types: tuple[tuple[str, str], ...] = ()
 
     def fingerprint(self) -> str:
         """Hash the engine's own fingerprint with its name. Raises: OSError, OperationalError."""
@@ -83,6 +90,34 @@ class PluggedTable:
 
     def texts(self, column: str) -> Iterator[npt.NDArray[np.object_]]:
         return read_in_thread(self.stored.texts(column))
+
+
+class CountedTable(PluggedTable):
+    """One that its engine counts where it is; ``types`` are native ones, for the dialect."""
+
+    __slots__ = ()
+
+    def open_counter(self) -> CheckedCounter:
+        counting: Any = self.stored
+        found = guarded(self.engine, counting.open_counter)
+        if not isinstance(found.dialect, Dialect):
+            raise unusable(self.engine, "its counter has no dialect")
+        return CheckedCounter(found)
+
+
+class CheckedCounter:
+    """The counter of another package, of which nothing but integers is taken."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self.dialect, self.relation = counter.dialect, counter.relation
+        self.keep, self.close = counter.keep, counter.close
+
+    def rows(self, select: str) -> Iterator[tuple[int, ...]]:
+        for row in self._counter.rows(select):
+            if not all(type(each) is int for each in row):
+                raise ValueError("a count that is no integer")
+            yield tuple(row)
 
 
 class _Units:
@@ -145,6 +180,19 @@ def find_plugged(table: Table) -> PluggedEngine:
     return PluggedEngine(name, found)
 
 
+def find_dialect(table: Table) -> tuple[Dialect, Callable[[str], str]] | None:
+    """Return how the SQL of an installed engine that counts is written, and families of its types.
+
+    None where it is not installed or says neither: a forecast opens nothing.
+    """
+    with suppress(OperationalError):
+        found = find_plugged(table).found
+        dialect, family_of = (getattr(found, each, None) for each in ("dialect", "family_of"))
+        if isinstance(dialect, Dialect) and callable(family_of):
+            return dialect, family_of
+    return None
+
+
 def _described(engine: str, stored: StoredTable) -> PluggedTable | None:
     """Return a table as it is described, None where that is not how engines describe one."""
     columns = tuple((name, family) for name, family in stored.columns)
@@ -153,8 +201,13 @@ def _described(engine: str, stored: StoredTable) -> PluggedTable | None:
     if not known or not stored.paths or not all(isinstance(word, str) for word in words):
         return None
     facts = stored.kind, tuple(stored.paths), stored.table, columns, bool(stored.untyped)
-    source = getattr(stored, "source", None)
-    return PluggedTable(engine, stored, *facts, source if isinstance(source, Source) else None)
+    found = getattr(stored, "source", None)
+    source = found if isinstance(found, Source) else None
+    counting = as_counting(stored)
+    if counting is None:
+        return PluggedTable(engine, stored, *facts, source)
+    types = tuple((str(name), str(native)) for name, native in counting.types)
+    return CountedTable(engine, stored, *facts, source, types)
 
 
 def guarded(engine: str, work: Callable[[], T]) -> T:

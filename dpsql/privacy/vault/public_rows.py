@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from dpsql.catalog.catalog import Table
 from dpsql.catalog.delimited import Delimited
-from dpsql.errors import InternalError
+from dpsql.errors import Error, InternalError
 from dpsql.privacy.vault.codes.spill import require_files
-from dpsql.privacy.vault.data_engine import Form, unavailable
+from dpsql.privacy.vault.data_engine import (
+    NESTED,
+    Form,
+    RequestedColumn,
+    StoredTable,
+    Values64,
+    unavailable,
+)
 from dpsql.privacy.vault.files.data_files import find_files, is_parquet
 from dpsql.privacy.vault.files.duckdb import written_of
 from dpsql.privacy.vault.files.duckdb_pool import reader
@@ -22,6 +31,7 @@ from dpsql.privacy.vault.files.footers import BESIDES
 from dpsql.privacy.vault.files.lines import REMEDIES
 from dpsql.privacy.vault.files.source import Source, connect, open_source, stored_types
 from dpsql.privacy.vault.rejected_lines import find_rejected_lines
+from dpsql.privacy.vault.stored_rows import find_engine
 from dpsql.vectors import PublicValues
 
 CSV_TYPES = {
@@ -32,6 +42,25 @@ CSV_TYPES = {
     "timestamp": "TIMESTAMP",
     "boolean": "BOOLEAN",
 }
+ENGINE_TYPES = {**CSV_TYPES, "float": "DOUBLE", "time": "TIME"}
+"""Types in which columns of engines are read, by the family that is stored."""
+READ_AS: dict[str, Form] = {
+    "BIGINT": "whole",
+    "DOUBLE": "number",
+    "BOOLEAN": "boolean",
+    "DATE": "day",
+    "TIMESTAMP": "clock",
+    "TIME": "time",
+}
+"""Forms in which engines hand over values of these types."""
+EPOCH = dt.datetime(1970, 1, 1)
+MADE: dict[str, Callable[[Any], Any]] = {
+    "BOOLEAN": bool,
+    "DATE": lambda days: _within(lambda: (EPOCH + dt.timedelta(days=days)).date()),
+    "TIMESTAMP": lambda micros: _within(lambda: EPOCH + dt.timedelta(microseconds=micros)),
+    "TIME": lambda micros: _within(lambda: (EPOCH + dt.timedelta(microseconds=micros)).time()),
+}
+"""Values of Python, made of the numbers that are handed over."""
 SPELLED: dict[str, Form] = {
     "BIGINT": "number",
     "DOUBLE": "number",
@@ -39,6 +68,14 @@ SPELLED: dict[str, Form] = {
     "TIMESTAMP": "clock",
 }
 """Forms of the values of these types, where they are texts."""
+
+
+def _within(make: Callable[[], Any]) -> Any:
+    """A day or an instant; None for one that no calendar has."""
+    try:
+        return make()
+    except OverflowError:
+        return None
 
 
 def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
@@ -50,6 +87,8 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
     if not table.public:
         raise InternalError("E_INTERNAL", "only public tables can be read")
     require_files(table)
+    if table.engine is not None or table.option("format") is not None:
+        return _read_stored(table)
     with _room(table) as connection:
         source = _open(connection, table)
         try:
@@ -69,6 +108,53 @@ def read_public(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
             column = partial(list, [row[place] for row in rows])
         found[name] = (kind, PublicValues(len(rows), column))
     return found
+
+
+def _read_stored(table: Table) -> dict[str, tuple[str, Sequence[Any]]]:
+    """Read the rows of any engine, by the readings that it gives of private ones.
+
+    Columns of nested types are left out, as are values that are not of the type of a column.
+    """
+    try:
+        stored = find_engine(table).open(table)
+        kinds = {name: _engine_type(table, stored, name, kind) for name, kind in stored.columns}
+        read = {name: READ_AS[kind] for name, kind in kinds.items() if kind in READ_AS}
+        asked = [RequestedColumn(name, form) for name, form in read.items()]
+        found: dict[str, list[Any]] = {name: [] for name, kind in kinds.items() if kind != NESTED}
+        for batch in stored.read(asked, None) if asked else ():
+            batch.check(asked, by_unit=False)
+            for each, values in zip(asked, batch.columns, strict=True):
+                found[each.column] += _values(values, kinds[each.column])
+        for name in found.keys() - {each.column for each in asked}:
+            found[name] += [each for part in stored.texts(name) for each in part.tolist()]
+    except Error:
+        raise
+    except Exception:
+        found = {}  # raised below, so that no word of an engine is kept
+    if not found or len({*map(len, found.values())}) > 1:
+        unavailable(table.name, table.source, "the rows cannot be read")
+    return {
+        name: ("VARCHAR" if kinds[name] not in READ_AS else kinds[name], values)
+        for name, values in found.items()
+    }
+
+
+def _engine_type(table: Table, stored: StoredTable, name: str, family: str) -> str:
+    """The DuckDB type in which a column of an engine is read, NESTED for one that is not."""
+    column = table.columns.get(name.casefold())
+    declared = column is not None and (stored.untyped or column.type in ("date", "timestamp"))
+    if column is not None and declared:
+        family = column.type
+    return NESTED if family == NESTED else ENGINE_TYPES.get(family, "VARCHAR")
+
+
+def _values(values: Values64, kind: str) -> list[Any]:
+    """Python's values, None where there is none of the type."""
+    is_known = ~(values.missing | values.unknown)
+    numbers = np.where(is_known, values.numbers, 0).tolist()
+    made: Callable[[Any], Any] = MADE.get(kind, lambda each: each)
+    pairs = zip(numbers, is_known.tolist(), strict=True)
+    return [made(each) if known else None for each, known in pairs]
 
 
 def _open(connection: duckdb.DuckDBPyConnection, table: Table) -> Source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from dpsql.catalog.catalog import Table
+from dpsql.catalog.catalog import SERVERS, Table
 from dpsql.privacy.vault.data_engine import DataEngine, unavailable
 from dpsql.privacy.vault.dialect import Dialect
 
@@ -24,7 +24,14 @@ def find_server(table: Table) -> DataEngine:
     return engine
 
 
-def find_dialect(engine: str) -> tuple[Dialect, Callable[[str], str]]:
-    """Return how a server's SQL is written, and families of its types: no driver is needed."""
-    module = import_module(f"dpsql.privacy.vault.servers.{engine}_sql")
+def find_dialect(table: Table) -> tuple[Dialect, Callable[[str], str]] | None:
+    """Return how an engine's SQL is written, and families of its types: no driver is needed.
+
+    None where an installed package does not say it.
+    """
+    if table.engine not in SERVERS:
+        from dpsql.privacy.vault.plugins import find_dialect as of_package  # most are ours
+
+        return of_package(table)
+    module = import_module(f"dpsql.privacy.vault.servers.{table.engine}_sql")
     return module.DIALECT, module.family_of

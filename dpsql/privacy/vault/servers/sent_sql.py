@@ -31,6 +31,8 @@ def describe_placement(
     """
     name = table.source.partition("://")[2]
     codes = _codes(table, name, types)
+    if codes is None:
+        return
     is_counted = sets is not None and table.is_pushed
     counted = [] if sets is None or not is_counted else sets
     shown = dict.fromkeys(key for each in counted for one in each for key in one.columns)
@@ -47,9 +49,15 @@ def describe_placement(
         yield "", _short(group.select(codes.dialect, "codes"))
 
 
-def _codes(table: Table, relation: str, types: Types) -> CodeSql:
-    """The codes of a table, whose columns have the usual types where nobody has looked."""
-    dialect, family_of = find_dialect(str(table.engine))
+def _codes(table: Table, relation: str, types: Types) -> CodeSql | None:
+    """The codes of a table, whose columns have the usual types where nobody has looked.
+
+    None where the dialect is not known.
+    """
+    known = find_dialect(table)
+    if known is None:
+        return None
+    dialect, family_of = known
     found = {
         each.name: dialect.usual.get(each.type, each.type) for each in declared(table).values()
     }

@@ -16,15 +16,17 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from dpsql.errors import OperationalError
 from dpsql.page.application import Application
 from dpsql.page.browser_sessions import BrowserSessions
 from dpsql.page.sign_in import SignIn
 from dpsql.page.site_guard import SiteGuard
 from dpsql.page.workers import PageWorkers
 from dpsql.records import dataclass
-from dpsql.server.address import BACKLOG, Address
-from dpsql.server.arrivals import name_of
+from dpsql.server.address import Address
+from dpsql.server.arrivals import arrivals
 from dpsql.server.events import Events
+from dpsql.server.places import ClientPlaces, hang_up
 from dpsql.server.server import Server, read_tls
 
 SILENT = 20.0
@@ -34,39 +36,19 @@ FAREWELL_PAGE = 5
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that hangs up on clients which connect and say nothing, or too little.
+    """HTTP/1.1 that hangs up on clients which connect and say nothing, or too little."""
 
-    In a flood whoever has been here longest without a request under way makes room, so that idle
-    connections take no more descriptors than ``most``.
-    """
-
-    most: int
-    missed: Callable[[], None]
-    are_few: Callable[[int], bool]
-    here: dict[PatientProtocol, None]
+    gone: Callable[[], None]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
         self.access_log = False  # whoever configures logging of all of a process does not mean this
         asyncio.get_running_loop().call_later(SILENT, self._hang_up)
-        self.here[self] = None
-        number = transport.get_extra_info("socket").fileno()
-        if len(self.here) > self.most or self.are_few(number):
-            self.missed()
-            self.make_room(self)
-
-    @classmethod
-    def make_room(cls, last: PatientProtocol | None = None) -> None:
-        """Hang up on who has been here longest without a request under way, or on the last."""
-        idle = next((each for each in cls.here if each.is_idle), last)
-        if idle is not None:
-            cls.here.pop(idle)
-            idle.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another connection."""
-        self.here.pop(self, None)
+        self.gone()
         super().connection_lost(exc)
 
     @property
@@ -79,12 +61,76 @@ class PatientProtocol(H11Protocol):
             self.transport.abort()
 
 
-def protocol_of(server: Server) -> type[PatientProtocol]:
-    """The protocol of one page: at most twice as many connections as there may be sessions."""
-    missed = partial(server.events.note, "missed", method="page", why="page")
-    facts = {"most": 2 * server.most, "missed": staticmethod(missed), "here": {}}
-    facts["are_few"] = staticmethod(server.are_few)
-    return type("PageProtocol", (PatientProtocol,), facts)
+@dataclass(eq=False)
+class Browser:
+    """A connection to the page, from when it is accepted: TLS may not have begun."""
+
+    socket: socket.socket
+    protocol: PatientProtocol | None = None
+
+    def is_idle(self) -> bool:
+        """True if no request is under way."""
+        return self.protocol is None or self.protocol.is_idle
+
+    def leave(self) -> None:
+        """End it, from any thread."""
+        hang_up(self.socket)
+
+
+@dataclass(eq=False)
+class PageDoor:
+    """The door of a page: it lets connections in, as many as there are places."""
+
+    listening: socket.socket
+    events: Events
+    places: ClientPlaces[Browser]
+    served: uvicorn.Server
+    loop: asyncio.AbstractEventLoop
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self.run, name="page-door", daemon=True)
+
+    def run(self) -> None:
+        """Let one in after another, until it is closed."""
+        with contextlib.suppress(OperationalError):
+            for connection, _ in arrivals(lambda: self.listening, lambda: self.is_over, self._bear):
+                browser = Browser(connection)
+                if self.places.take(browser):
+                    self.events.note("missed", method="page", why="page")
+                asyncio.run_coroutine_threadsafe(self._receive(browser), self.loop)
+                self.places.wait(lambda: self.is_over)
+
+    def _bear(self, why: str) -> None:
+        self.events.note("missed", method="page", why=why)
+        self.places.bear(why)
+
+    async def _receive(self, browser: Browser) -> None:
+        """Speak to one, under TLS where there is a certificate, as uvicorn does."""
+        config = self.served.config
+
+        def made() -> PatientProtocol:
+            state = self.served.server_state, self.served.lifespan.state
+            browser.protocol = PatientProtocol(config, *state)
+            browser.protocol.gone = partial(self.places.give, browser)
+            return browser.protocol
+
+        secure = {} if config.ssl is None else {"ssl_handshake_timeout": SILENT}
+        try:
+            browser.socket.setblocking(False)
+            connect = asyncio.get_running_loop().connect_accepted_socket
+            await connect(made, browser.socket, ssl=config.ssl, **secure)
+        except Exception:  # gone before it said anything, or no TLS
+            browser.socket.close()
+            self.places.give(browser)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self.is_over = True
+        with contextlib.suppress(OSError):
+            self.listening.shutdown(socket.SHUT_RDWR)
+        self.listening.close()
+        self.thread.join()
 
 
 @dataclass
@@ -94,12 +140,13 @@ class Page:
     visits: BrowserSessions
     port: int
     tls: ssl.SSLContext | None
-    _server: uvicorn.Server
+    _door: PageDoor
     _thread: threading.Thread
 
     def close(self) -> None:
         """End the visits, and stop; what was charged is stored first."""
-        self._server.should_exit = True
+        self._door.close()
+        self._door.served.should_exit = True
         self.visits.close()
         self._thread.join()
 
@@ -118,11 +165,9 @@ def open_page(
     entrance = SignIn(server.databases, server.failures)
     app = Application(entrance, visits, PageWorkers(), secure, server.events).build()
     guarded = SiteGuard(app, "https" if secure else "http", () if secure else _names(address, port))
-    protocol = protocol_of(server)
     config = uvicorn.Config(
         guarded,
-        http=protocol,
-        backlog=1,
+        http=PatientProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -134,40 +179,28 @@ def open_page(
         ssl_certfile=cert if secure else None,
         ssl_keyfile=key if secure else None,
     )
-    served = uvicorn.Server(config)
-    work = partial(asyncio.run, _serve(served, listening, protocol, server.events))
-    thread = threading.Thread(target=work, daemon=True)
+    served, loop = uvicorn.Server(config), asyncio.new_event_loop()
+    places = ClientPlaces(server.division.page, Browser.leave, Browser.is_idle)
+    door = PageDoor(listening, server.events, places, served, loop)
+    thread = threading.Thread(target=_run, args=(door,), daemon=True)
     thread.start()
     while not served.started and thread.is_alive():
         time.sleep(0.01)
-    with contextlib.suppress(OSError):
-        listening.listen(BACKLOG)
+    door.thread.start()
     tls = config.ssl if isinstance(config.ssl, ssl.SSLContext) else None
-    return Page(visits, port, tls, served, thread)
+    return Page(visits, port, tls, door, thread)
 
 
-async def _serve(
-    served: uvicorn.Server,
-    listening: socket.socket,
-    protocol: type[PatientProtocol],
-    events: Events,
-) -> None:
-    """Serve; what the event loop would tell a log is an event, and who idles makes room.
-
-    Where no more can be accepted, the loop tries as often as its backlog is long, each second: once
-    by ``uvicorn.Config``, whatever the kernel keeps waiting.
-    """
+def _run(door: PageDoor) -> None:
+    """Serve; what the event loop would tell a log is an event."""
 
     def bear(_: object, told: dict[str, Any]) -> None:
-        error = told.get("exception")
-        if isinstance(error, OSError):
-            events.note("missed", method="page", why=name_of(error))
-            protocol.make_room()
-        else:
-            events.note("defect", why=type(error).__name__, where="page")
+        why = type(told.get("exception")).__name__
+        door.events.note("defect", why=why, where="page")
 
-    asyncio.get_running_loop().set_exception_handler(bear)
-    await served.serve(sockets=[listening])
+    door.loop.set_exception_handler(bear)
+    with asyncio.Runner(loop_factory=lambda: door.loop) as runner:
+        runner.run(door.served.serve(sockets=[]))
 
 
 def _names(address: Address, port: int) -> frozenset[str]:

@@ -11,17 +11,16 @@ import threading
 from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any, ClassVar
+from typing import Any
 
 from dpsql.errors import Error, OperationalError, UsageError
 from dpsql.server.arrivals import arrivals, name_of
 from dpsql.server.events import Labels, Metric
-from dpsql.server.server import LEAVING, Server
+from dpsql.server.places import ClientPlaces, hang_up
+from dpsql.server.server import Server
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Value = tuple[Labels, float]
-MOST_WATCHING = 32
-"""Connections to the metrics at once: each has a thread."""
 
 
 def metrics(server: Server) -> Iterator[Metric]:
@@ -97,8 +96,7 @@ def open_metrics(host: str, port: int, server: Server) -> ThreadingHTTPServer:
         """Answers a few at once; for one more, who has been here longest makes room."""
 
         daemon_threads = True
-        here: ClassVar[dict[socket.socket, None]] = {}
-        left = threading.Event()
+        here = ClientPlaces(server.division.watching, hang_up)
         is_over = False
 
         def server_bind(self) -> None:
@@ -109,29 +107,23 @@ def open_metrics(host: str, port: int, server: Server) -> ThreadingHTTPServer:
             found = arrivals(lambda: self.socket, lambda: self.is_over, self.bear)
             with contextlib.suppress(OperationalError):
                 for request, address in found:
-                    self.here[request] = None
-                    if len(self.here) > MOST_WATCHING or server.are_few(request.fileno()):
-                        self.left.clear()
-                        self.bear("metrics")
-                        self.left.wait(LEAVING)
+                    if self.here.take(request):
+                        events.note("missed", why="metrics")
                     try:
                         self.process_request(request, address)
                     except (MemoryError, RuntimeError) as error:  # no more threads
                         self.shutdown_request(request)
                         self.bear(name_of(error))
+                    self.here.wait(lambda: self.is_over)
 
         def bear(self, why: str) -> None:
-            """Note that somebody could not be answered, and make room."""
+            """Note that somebody could not be answered, and make room where that helps."""
             events.note("missed", why=why)
-            with contextlib.suppress(OSError, StopIteration, RuntimeError):  # gone by itself
-                oldest = next(iter(self.here))
-                self.here.pop(oldest, None)
-                oldest.shutdown(socket.SHUT_RDWR)
+            self.here.bear(why)
 
         def shutdown_request(self, request: Any) -> None:
-            self.here.pop(request, None)
             super().shutdown_request(request)
-            self.left.set()
+            self.here.give(request)
 
         def shutdown(self) -> None:
             self.is_over = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import resource
 import secrets
 import socket
 import ssl
@@ -29,6 +28,7 @@ from dpsql.server.events import Events
 from dpsql.server.handshake import Admission, Failures, Refusal
 from dpsql.server.idle_clients import IdleClients
 from dpsql.server.messages import Hangup, Notice, ProtocolError
+from dpsql.server.places import ClientPlaces, Division
 from dpsql.server.reload import Certificate, Reload
 from dpsql.server.signed_in import SessionInfo
 from dpsql.server.sqlstates import error_message
@@ -39,15 +39,6 @@ MOST_SESSIONS = 200
 """Clients at once; one more is told so, as in PostgreSQL."""
 FAREWELL = 30.0
 """Seconds that sessions have to end what they do when the server is closed."""
-SPARE, EACH = 24, 6
-"""Descriptors that clients leave free, for the ledger and users, and for what each session opens:
-ledger, store, their journals, anchor and lock. Together no more than half of all."""
-LEAVING = 1.0
-"""Seconds, at most, that the next client waits until whoever makes room has gone."""
-SHORT = frozenset({"EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"})
-"""Errors after which whoever leaves makes room."""
-
-
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """Seconds of silence, seconds between questions, and how many remain without an answer."""
 
@@ -118,12 +109,16 @@ class Server:
     planning: PlanningProcesses | None = None
     _here: dict[tuple[int, int], SessionInfo] = field(default_factory=dict)
     _open: dict[ClientSocket, None] = field(default_factory=dict)
-    _arriving: dict[ClientSocket, None] = field(default_factory=dict)
     _threads: set[threading.Thread] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_closed: bool = False
 
     def __post_init__(self) -> None:
+        processes = 0 if self.planning is None else self.planning.most
+        self.division = Division.here(self.most, processes)
+        if self.planning is not None:
+            self.planning.most = self.division.planning
+        self._arriving = ClientPlaces(self.division.arriving, ClientSocket.hang_up)
         self.numbers = itertools.count(1 + secrets.randbelow(1 << 20))
         self.visits: PageSessions | None = None
         self._door = Admission(
@@ -143,8 +138,6 @@ class Server:
                 each.twin.server.events = self.events
         self._socket = self.address.listen()
         self._idle = IdleClients()
-        self._left = threading.Event()
-        self._left.set()
         self.watch = Reload(self)
 
     @property
@@ -183,16 +176,12 @@ class Server:
         self.watch.start()
         for connection, peer in arrivals(lambda: self._socket, lambda: self._is_closed, self._bear):
             self._take(connection, peer[0])
+            self._arriving.wait(lambda: self._is_closed)
 
     def _bear(self, name: str) -> None:
         """Note that a client could not be let in, and make room: who idles at the door leaves."""
         self.events.note("missed", why=name)
-        with self._lock:
-            oldest = next(iter(self._arriving), None) if name in SHORT else None
-            if oldest is not None:
-                del self._arriving[oldest]
-        if oldest is not None:
-            oldest.hang_up()
+        self._arriving.bear(name)
 
     def _take(self, connection: socket.socket, address: str) -> None:
         """Give a client a thread; one that cannot have any is hung up on."""
@@ -201,44 +190,22 @@ class Server:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(connection)
-            self._admit(wire, connection.fileno())
             with self._lock:
+                self._open[wire] = None
                 self._threads.add(thread)
+            self._arriving.take(wire)
             thread.start()
-            self._left.wait(LEAVING)  # whoever comes next finds a descriptor that is free
         except (OSError, MemoryError, RuntimeError) as error:  # gone already, or no more threads
-            self._forget(wire, thread)
             connection.close()
+            self._forget(wire, thread)
             if not isinstance(error, OSError):
                 self._bear(name_of(error))
 
     def _forget(self, wire: ClientSocket, thread: threading.Thread) -> None:
         with self._lock:
             self._open.pop(wire, None)
-            self._arriving.pop(wire, None)
             self._threads.discard(thread)
-        self._left.set()
-
-    def are_few(self, number: int) -> bool:
-        """True if too few descriptors are left: a number that was just given is the least free."""
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        left = limit - min(limit // 2, SPARE + EACH * len(self._here))
-        return limit != resource.RLIM_INFINITY and number >= left
-
-    def _admit(self, wire: ClientSocket, number: int) -> None:
-        """Let somebody begin to sign in; in a flood, who has not done so for longest makes room.
-
-        Those who know a password are done in a moment, and those who only hold places are not.
-        ``number`` is the descriptor, the least that was free: some are left to read files with.
-        """
-        are_few = self.are_few(number)
-        with self._lock:
-            if self._arriving and (are_few or len(self._arriving) >= self.most):
-                oldest = next(iter(self._arriving))
-                del self._arriving[oldest]
-                self._left.clear()
-                oldest.hang_up()
-            self._open[wire] = self._arriving[wire] = None
+        self._arriving.give(wire)
 
     def _attend(self, wire: ClientSocket) -> None:
         told: Notice | None = None
@@ -263,8 +230,6 @@ class Server:
 
     def _receive(self, wire: ClientSocket) -> None:
         guest = self._door.welcome(wire)
-        with self._lock:
-            self._arriving.pop(wire, None)
         if guest is None:
             return
         key = (guest.process, guest.secret)
@@ -283,12 +248,13 @@ class Server:
         )
         signed_in = SessionInfo(guest, asker, wire)
         with self._lock:
-            is_full = len(self._here) >= self.most
+            is_full = len(self._here) >= self.division.sessions
             if not is_full:
                 self._here[key] = signed_in
         if is_full:
             events.note("missed", why="53300")
             raise Refusal("53300", "sorry, too many clients already")
+        self._arriving.give(wire)
         try:
             asker.begin(guest.settings)
             remembered = database.remembered

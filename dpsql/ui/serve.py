@@ -100,6 +100,7 @@ def serve(
     from dpsql.server.metrics import metrics as measured
     from dpsql.server.metrics import open_metrics
     from dpsql.server.operator_socket import open_control
+    from dpsql.server.places import raise_limit
     from dpsql.server.preload import import_all
     from dpsql.server.reload import Certificate
     from dpsql.server.server import Server, read_tls
@@ -128,6 +129,7 @@ def serve(
         return 0
     if hasattr(signal, "SIGHUP"):  # while it starts there is nothing to be read anew
         signal.signal(signal.SIGHUP, lambda number, frame: None)
+    raise_limit()
     planning = PlanningProcesses()
     planning.begin()
     import_all()
@@ -150,6 +152,9 @@ def serve(
         server.certificate = Certificate(Path(tls_cert), _path(tls_key), [context])
     served = ", ".join(printable(each.name) for each in databases)
     tell(f"serving {served} on {address.host}:{server.port}; Ctrl-C stops")
+    if server.division.sessions < sessions:
+        room = f"{server.division.sessions} sessions at once"
+        tell_note(f"files that this process may open (ulimit -n) leave room for {room}")
     for each in databases:
         tables = each.site.catalog.tables.values()
         for note in (*of_sources(tables), *of_rooms(tables)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import itertools
-import resource
+import random
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -18,15 +19,26 @@ from typing import Any
 
 import pytest
 
-from dpsql.errors import OperationalError
+from dpsql.errors import OperationalError, UsageError
 from dpsql.page.serving import open_page
 from dpsql.server import arrivals
 from dpsql.server.address import Address
 from dpsql.server.arrivals import ENDED
-from dpsql.server.metrics import MOST_WATCHING, open_metrics
+from dpsql.server.metrics import open_metrics
+from dpsql.server.places import (
+    EACH,
+    EACH_OF_PAGE,
+    EACH_OF_PLANNING,
+    LEAST,
+    RESERVE,
+    WATCHING,
+    ClientPlaces,
+    Division,
+)
 from dpsql.server.server import Server
+from tests.support.effort import effort, first_seed
 from tests.support.paged import Knocker
-from tests.support.served import Client, rows, served
+from tests.support.served import Client, rows, served, write_certificate
 
 TRANSIENT = sorted(set(errno.errorcode) - ENDED - {errno.EINTR})
 
@@ -105,7 +117,7 @@ def test_threads_and_sockets_that_cannot_be_had(
             with idle(server.port, 3) as left:
                 assert [each.recv(1) for each in left] == [b""] * 3
             check_served(server)
-        assert not server._arriving
+        assert len(server._arriving) == 0
         assert server.events.total("missed", "ENOMEM") == 3
 
 
@@ -122,53 +134,62 @@ from tests.support.served import database
 logging.basicConfig(format="%(message)s")
 path = Path(sys.argv[1])
 import_all()
+resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
 server = Server(Databases(database(path)), Address("127.0.0.1", 0))
-ports = [server.port]
-if "all" in sys.argv:
-    page = open_page(server, Address("127.0.0.1", 0))
+ports = [server.division.sessions, server.port]
+if len(sys.argv) > 2:
+    page = open_page(server, Address("127.0.0.1", 0), *map(Path, sys.argv[3:]))
     http = open_metrics("127.0.0.1", 0, server)
     ports += [page.port, http.server_address[1]]
-resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
 print(*ports, flush=True)
 server.serve()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flooded", [(0,), (1,), (2,)])
+@pytest.mark.parametrize("doors", ["all", "all under TLS"])
 def test_clients_that_take_all_descriptors_make_room(
-    flooded: tuple[int, ...], catalog: Path, tmp_path: Path
+    doors: str, catalog: Path, tmp_path: Path
 ) -> None:
-    """Whichever door they stand at, each of the three answers, and the log is one of events."""
-    doors = () if flooded == (0,) else ("all",)
-    command = [sys.executable, "-c", SCRIPT, str(catalog), *doors]
+    """They stand at all doors at once, and each of the three answers, and as many as it says it
+    has room for; no descriptor is ever missed, and the log is one of events.
+    """
+    secure = write_certificate(tmp_path) if "TLS" in doors else ()
+    told = () if doors == "wire" else ("all", *map(str, secure))
+    command = [sys.executable, "-c", SCRIPT, str(catalog), *told]
     with (
         (tmp_path / "log").open("wb") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process,
     ):
         try:
             assert process.stdout is not None
-            ports = tuple(map(int, process.stdout.readline().split()))
+            room, *ports = map(int, process.stdout.readline().split())
             begun = time.monotonic()
             with ExitStack() as stack:
-                for door in flooded:
-                    stack.enter_context(idle(ports[door], 90))
-                with Client(ports[0]) as client:
+                for port in ports:
+                    stack.enter_context(idle(port, 90))
+                for _ in range(room):
+                    client = stack.enter_context(Client(ports[0]))
                     found = client.start()
                     assert found[-1][0] == b"Z", found
                     assert rows(client.ask("SHOW show_stddev")) == [[b"off"]]
-                if not doors:
-                    return
-                live = f"http://127.0.0.1:{ports[2]}/health/live"
-                _again(lambda: urllib.request.urlopen(live, timeout=60).read())
-                _again(lambda: Knocker(ports[1]).enter().body and b"ok\n")
+                with Client(ports[0]) as client:
+                    assert b"53300" in client.start()[-1][1]
+                if doors != "wire":
+                    live = f"http://127.0.0.1:{ports[2]}/health/live"
+                    _again(lambda: urllib.request.urlopen(live, timeout=60).read())
+                    knocker = Knocker(
+                        ports[1], tls=ssl._create_unverified_context() if secure else None
+                    )
+                    _again(lambda: knocker.enter().body and b"ok\n")
             assert process.poll() is None
             taken = time.monotonic() - begun
         finally:
             process.kill()
     said = (tmp_path / "log").read_text().splitlines()
     assert [each for each in said if not each.startswith("event=")] == []
-    assert len(said) < 300 + 20 * taken
+    assert [each for each in said if "EMFILE" in each] == []
+    assert len(said) < 400 + 20 * taken
 
 
 @pytest.mark.parametrize("more", [1, 40])
@@ -189,9 +210,9 @@ def test_metrics_have_a_limit_and_are_there_again(catalog: Path) -> None:
         port = http.server_address[1]
         before = threading.active_count()
         try:
-            with idle(port, MOST_WATCHING + 10) as left:
+            with idle(port, WATCHING + 10) as left:
                 assert [each.recv(1) for each in left[:10]] == [b""] * 10
-                assert threading.active_count() <= before + MOST_WATCHING
+                assert threading.active_count() <= before + WATCHING
             _again(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read())
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
             assert 'dpsql_missed_clients_total{why="metrics"}' in text
@@ -211,31 +232,47 @@ def _again(ask: Callable[[], bytes]) -> None:
     pytest.fail("the metrics did not come back")
 
 
-class Idle:
-    """A client at the door."""
+def test_what_is_divided_is_never_more_than_is_there() -> None:
+    """Before: each door looked at the number of a descriptor, and three at once took them all."""
+    draw = random.Random(first_seed(0))
+    for _ in range(effort(2000)):
+        most, used = draw.choice([1, 4, 20, 200, 3000]), draw.randrange(200)
+        limit = used + draw.choice([draw.randrange(120), draw.randrange(2000), 1 << 20])
+        planning = draw.choice([0, 2, 8, 64])
+        try:
+            found = Division.of(most, limit, used, planning)
+        except UsageError as refused:
+            limit = int(str(refused.hint).split()[-1])
+            found = Division.of(most, limit, used, planning)
+        taken = EACH * found.sessions + found.arriving + found.watching
+        taken += EACH_OF_PAGE * found.page + EACH_OF_PLANNING * found.planning
+        assert used + RESERVE + taken <= limit
+        assert min(found.arriving, found.watching) >= min(LEAST, most)
+        assert found.page >= min(LEAST, 2 * most)
+        assert found.planning >= min(2, planning)
+        assert 1 <= found.sessions <= most
+        if limit - used >= 12 * most + 1500:
+            assert (found.sessions, found.arriving, found.watching) == (most, most, WATCHING)
 
-    is_gone = False
 
-    def hang_up(self) -> None:
-        self.is_gone = True
-
-
-@pytest.mark.parametrize(("here", "left"), [(0, 176), (5, 146), (1000, 100)])
-def test_clients_at_the_door_leave_descriptors_for_who_is_here(
-    here: int, left: int, catalog: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before: 24 for all, and five sessions were told that their ledger cannot be opened."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (200, 200))
-    with served(catalog) as server:
-        present: Any = dict.fromkeys((number, 0) for number in range(here))
-        with monkeypatch.context() as patch:
-            patch.setattr(server, "_here", present)
-            stays = []
-            for number in range(200):
-                idle, other = Idle(), Idle()
-                server._admit(idle, 0)  # type: ignore[arg-type]
-                server._admit(other, number)  # type: ignore[arg-type]
-                stays.append(not idle.is_gone)
-                server._open.clear()
-                server._arriving.clear()
-    assert stays == [number < left for number in range(200)]
+def test_nobody_is_let_in_until_there_is_a_place() -> None:
+    """Whoever is asked to leave may take long: the door waits, however long that is."""
+    left: list[int] = []
+    places = ClientPlaces(2, left.append, lambda one: one != 1)
+    assert [places.take(each) for each in (1, 2, 3, 4)] == [False, False, True, True]
+    assert left == [2, 3]  # 1 is at work
+    waited = threading.Thread(target=places.wait, args=(lambda: False,))
+    waited.start()
+    places.give(2)
+    waited.join(0.05)
+    assert waited.is_alive()
+    places.give(3)
+    waited.join(60)
+    assert len(places) == 2
+    places.bear("EACCES")
+    places.bear("EMFILE")
+    assert left == [2, 3, 4]
+    places.make_room()
+    places.take(5)
+    assert left == [2, 3, 4, 5]  # nobody else idles
+    places.wait(lambda: True)

@@ -116,8 +116,8 @@ class OfSqlAlchemy:
 
     def keep(self, with_cursor: bool) -> Any:
         connection = self.engine.connect()
-        streamed = connection.execution_options(stream_results=True, max_row_buffer=1)
-        cursor = (streamed if with_cursor else connection).execute(sqlalchemy.text(ASKED))
+        options = {"stream_results": True, "max_row_buffer": 1} if with_cursor else {}
+        cursor = connection.execute(sqlalchemy.text(ASKED), execution_options=options)
         cursor.fetchone()
         return connection, cursor, with_cursor
 

@@ -18,7 +18,15 @@ from dpsql.sql.functions import has
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public.public_joins import INSTEAD
 from dpsql.sql.public.public_subqueries import PublicSubqueries
-from dpsql.sql.relations import Field, FromElement, Join, PrivateRows, column_of, renamed_fields
+from dpsql.sql.relations import (
+    WHOLE,
+    Field,
+    FromElement,
+    Join,
+    PrivateRows,
+    column_of,
+    renamed_fields,
+)
 from dpsql.sql.rewrites.star_items import of_star
 from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.expressions import name_of
@@ -151,6 +159,8 @@ class FlatFrom:
         """The condition of a join, over the flat names."""
         if side:
             clause.set("side", side)
+        if join.is_whole:
+            clause.meta[WHOLE] = True
         before = clause.args.get("on")  # of public rows, where these stand before the private ones
         tests = [] if before is None else [before]
         tests += [] if join.on is None else [self.resolve(join.on)]

@@ -28,6 +28,8 @@ PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
 
 _OF_THE_SYSTEM = ("information_schema", "pg_catalog")
+WHOLE = "whole"
+"""The mark of a join of whose rows those without a match are listed beside it."""
 _KINDS = {"", "INNER", "CROSS", "OUTER"}
 _CLAUSES = {"sample": ("E_SAMPLE", "sampling"), "joins": ("E_JOIN", "a nested join")}
 
@@ -37,7 +39,8 @@ class Join:
     """The join of an element of FROM to those before it.
 
     ``method`` is NATURAL, ASOF or POSITIONAL, ``side`` LEFT, RIGHT or FULL where rows without a
-    match stay; ``using`` are the columns that both have, ``on`` is the condition.
+    match stay; ``using`` are the columns that both have, ``on`` is the condition. One that
+    ``is_whole`` is of ON alone, since the rows without a match are listed beside it.
     """
 
     node: exp.Join
@@ -46,6 +49,7 @@ class Join:
     kind: str
     using: tuple[exp.Expr, ...]
     on: exp.Expr | None
+    is_whole: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -75,7 +79,8 @@ def read_from(select: exp.Expr) -> tuple[FromElement, ...]:
 def _read_join(join: exp.Join) -> Join:
     method, side, kind = join.args.get("method") or "", join.side or "", join.kind or ""
     using = tuple(join.args.get("using") or ())
-    return Join(join, str(method), side.upper(), kind.upper(), using, join.args.get("on"))
+    on, is_whole = join.args.get("on"), WHOLE in join.meta
+    return Join(join, str(method), side.upper(), kind.upper(), using, on, is_whole)
 
 
 def find_clause(

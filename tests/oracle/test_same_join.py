@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from dpsql.sql import products
+from tests.gate.record import judged
 from tests.support.differences import agree, differences
 from tests.support.effort import effort
 from tests.support.seam import zero_noise
@@ -172,6 +173,25 @@ def unlike(world: World) -> Iterator[str]:
 def test_every_spelling_has_the_groups_of_the_database(world: World) -> None:
     found = list(unlike(world))
     assert not found, "\n\n".join(found[:5])
+
+
+@pytest.mark.parametrize("table", ["wards", "rooms"])
+@pytest.mark.parametrize(
+    "more", ["v.days > w.floor", "v.days BETWEEN w.floor AND 5", "w.floor = 1"]
+)
+def test_a_condition_of_an_inner_join_is_one_of_where(world: World, table: str, more: str) -> None:
+    count = "SELECT w.floor, COUNT(*) FROM visits v"
+    found = {
+        judged(world, f"{count} {spelling} GROUP BY w.floor")
+        for spelling in (
+            f"JOIN {table} w ON v.ward = w.ward AND {more}",
+            f"JOIN {table} w ON {more} WHERE v.ward = w.ward",
+            f"JOIN {table} w ON v.ward = w.ward WHERE {more}",
+            f", {table} w WHERE {more} AND v.ward = w.ward",
+        )
+    }
+    assert len(found) == 1
+    assert not found.pop().startswith("E_")
 
 
 FILTERS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -15,29 +15,27 @@ from dpsql.sql.shell.whole_numbers import INTEGERS
 
 Side: TypeAlias = "tuple[int, int] | str"
 """A public column, by the numbers of its rows and of itself, or a private one by name."""
-Tests: TypeAlias = "Sequence[tuple[exp.Expr, bool]]"
-"""Conditions, and whether they are those of a join rather than of WHERE."""
 
 
-def close_equalities(scope: Scope, tests: Tests) -> list[tuple[exp.Expr, bool]]:
+def close_equalities(scope: Scope, tests: Sequence[exp.Expr]) -> list[exp.Expr]:
     """Conditions that compare public columns with a private one wherever they are equal to it.
 
     ``l_partkey = ps_partkey AND ps_partkey = p_partkey`` says what ``l_partkey = ps_partkey AND
     l_partkey = p_partkey`` says, without a condition between the two public tables.
     """
-    classes = equal_classes(scope, [test for test, _ in tests])
-    found: list[tuple[exp.Expr, bool]] = []
-    for test, joining in tests:
+    classes = equal_classes(scope, tests)
+    found: dict[exp.Expr, None] = {}
+    for test in tests:
         sides = sides_of(scope, test)
         private = None if sides is None else _private_of(sides, classes)
-        if sides is None or private is None:
-            found.append((test, joining))
-            continue
         equal = test.unnest()
-        for part in (equal.this, equal.expression):
-            both = exp.EQ(this=part.unnest().copy(), expression=exp.column(private, scope.alias))
-            found += [(both, joining)] if both not in (known for known, _ in found) else []
-    return found
+        parts = () if private is None else (equal.this, equal.expression)
+        own = exp.column(private or "", scope.alias)
+        both: list[exp.Expr] = [
+            exp.EQ(this=part.unnest().copy(), expression=own.copy()) for part in parts
+        ]
+        found |= dict.fromkeys(both or [test])
+    return [*found]
 
 
 def _private_of(sides: tuple[Side, Side], classes: Sequence[set[Side]]) -> str | None:
@@ -48,22 +46,33 @@ def _private_of(sides: tuple[Side, Side], classes: Sequence[set[Side]]) -> str |
     return min((side for side in group if isinstance(side, str)), default=None)
 
 
-def keyed(scope: Scope, tests: Sequence[exp.Expr]) -> dict[int, str]:
-    """Public rows, by number, that one private column is equal to a key of: it tells them all.
+def equated(
+    scope: Scope, tests: Sequence[exp.Expr], linked: Sequence[Collection[int]]
+) -> dict[int, str]:
+    """Public rows, by number, that one private column tells, since it is equal to one of theirs.
 
-    A key is a column of which no two rows have the same value; nothing is equal to NULL.
+    Those that are ``linked`` to others are told where one private column is equal to columns of all
+    of these, or each is told by a key, a column in which no two agree: else which of them are side
+    by side is one list.
     """
-    found: dict[int, set[str]] = {}
+    found: list[set[str]] = [set() for _ in linked]
+    keyed: set[int] = set()
     for sides in (sides_of(scope, test) for test in tests):
         private = [side for side in sides or () if isinstance(side, str)]
         public = [side for side in sides or () if not isinstance(side, str)]
         if len(private) == 1 == len(public):
             number, index = public[0]
             values = [each for each in scope.joined[number].values[index] if each is not None]
-            found.setdefault(number, set()).add(private[0])
-            if len(set(values)) < len(values):
-                found[number].add("")
-    return {number: min(names) for number, names in found.items() if len(names) == 1 and min(names)}
+            keyed |= {number} if len(set(values)) == len(values) else set()
+            found[number].add(private[0])
+    keyed = {number for number in keyed if len(found[number]) == 1}
+    told: dict[int, str] = {}
+    for number, members in enumerate(linked):
+        together = set[str]().union(*(found[each] for each in members))
+        own = found[number] if keyed.issuperset(members) else together
+        if len(own) == 1:
+            told[number] = min(own)
+    return told
 
 
 def equal_classes(scope: Scope, tests: Sequence[exp.Expr]) -> list[set[Side]]:

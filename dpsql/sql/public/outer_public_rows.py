@@ -291,10 +291,11 @@ def matched(
         own, other = (last, other) if is_private else (own, last)
     kept = OuterPublicRows(node, own, rows, other, keys, catalog, evaluator, locate)
     kept.check()
-    inner = replace(last, join=replace(join, side=""))
+    is_whole = kept.unmet() is not None
+    inner = replace(last, join=replace(join, side="", is_whole=is_whole))
     rows = replace(rows, plain=False)
     out: Found = [(other, table), (inner, rows)] if is_private else [(own, rows), (inner, table)]
-    return node, out, None if kept.unmet() is None else kept
+    return node, out, kept if is_whole else None
 
 
 def _on_keys(node: exp.Select, join: Join, own: str, other: str) -> tuple[exp.Select, Join]:

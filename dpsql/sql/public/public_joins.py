@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NoReturn
 
 from sqlglot import exp
@@ -20,7 +20,7 @@ from dpsql.records import replace
 from dpsql.sql.cells.cell_edges import check_edges, is_of_days
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.names import Names, names_of
-from dpsql.sql.public.equal_columns import close_equalities, keyed
+from dpsql.sql.public.equal_columns import close_equalities, equated
 from dpsql.sql.public.public_combinations import combinations
 from dpsql.sql.public.public_lookups import matched, placed
 from dpsql.sql.public.public_rows import JoinedPublicRows
@@ -148,55 +148,47 @@ class JoinReader:
         joins = [(k - (k >= own), each.join) for k, each in places if each.join is not None]
         if not joins:
             return written
-        self.carriers = [[] for _ in self.joined]
         self.tests = [[] for _ in self.joined]
-        tests: list[tuple[exp.Expr, bool]] = []
-        for number, join in joins:
-            if join.on is not None:
-                tests += [(test, True) for test in conjuncts(join.on)]
-            tests += [(self.using(scope, name, number), True) for name in join.using]
-        tests += [(test, False) for test in written]
-        self.find_carriers(scope, tests)
+        outer: list[exp.Expr] = []
+        inner: list[exp.Expr] = []
+        for number, join in joins:  # that of an inner join picks rows, as WHERE does
+            tests = outer if join.side or join.is_whole else inner
+            tests += [] if join.on is None else conjuncts(join.on)
+            tests += [self.using(scope, name, number) for name in join.using]
+        inner += written
+        self.find_carriers(scope, outer, inner)
         if self.listed and not any(map(self.kept, range(len(self.joined)))):
-            tests = close_equalities(scope, tests)
-            self.find_carriers(scope, tests)
-        return [test for test, joining in tests if not self.take(scope, test, joining)]
+            inner = close_equalities(scope, inner)
+            self.find_carriers(scope, outer, inner)
+        left = [test for test in outer if not self.take(scope, test, True)]
+        return left + [test for test in inner if not self.take(scope, test, False)]
 
-    def find_carriers(self, scope: Scope, tests: Sequence[tuple[exp.Expr, bool]]) -> None:
-        """Find which private columns public rows are joined to, in ON or else in WHERE.
+    def find_carriers(
+        self, scope: Scope, outer: Sequence[exp.Expr], inner: Sequence[exp.Expr]
+    ) -> None:
+        """Find which private columns public rows are joined to: one that is equal to theirs, first.
 
-        Rows that are joined to each other have the columns of all of them.
+        What else is said of these rows picks some. Rows that are joined to each other have the
+        columns of all of them.
         """
-        self.listed.clear()
-        sides = [(*self.sides(scope, test), joining) for test, joining in tests]
-        linked = [{number} for number in range(len(self.joined))]
-        own: list[list[str]] = [[] for _ in self.joined]
-        told = self.told(scope, tests, [public for public, private, on in sides if on and private])
-        for number, name in told.items():
-            own[number].append(name)
-        for on in (True, False):
-            open_ = {n for n, each in enumerate(own) if on or not (each or self.kept(n))}
-            for public, private, joining in sides:
-                if joining != on or not public or not (on or public & open_):
-                    continue
-                together = set.union(*(linked[number] for number in public))
-                for number in together:
-                    linked[number] = together
-                for number in public if on else public & open_:
-                    own[number] += private - set(own[number])
+        about = [[self.sides(scope, test) for test in tests] for tests in (outer, inner)]
+        every = range(len(self.joined))
+        bound = {number for public, own in about[0] if own for number in public}
+        picked = {number for number in every if number not in bound and not self.kept(number)}
+        near = _linked(len(every), (public & picked for public, own in about[1] if not own))
+        told = {n: name for n, name in equated(scope, inner, near).items() if n in picked}
+        own = [[told[number]] if number in told else [] for number in every]
+        tests = [(sides, {*every}) for sides in about[0]]
+        tests += [(sides, picked - told.keys()) for sides in about[1]]
+        for (public, private), found in tests:
+            for number in public & found:
+                own[number] += private - set(own[number])
+        linked = _linked(len(every), (public for (public, _), found in tests if public & found))
         self.groups = [sorted(each) for k, each in enumerate(linked) if k == min(each)]
-        for number, members in enumerate(linked):
-            self.carriers[number] = list(dict.fromkeys(c for n in sorted(members) for c in own[n]))
-            if len(self.carriers[number]) != 1:
-                self.listed.add(number)
-
-    def told(
-        self, scope: Scope, tests: Sequence[tuple[exp.Expr, bool]], on: Sequence[set[int]]
-    ) -> dict[int, str]:
-        """Public rows that WHERE alone joins, by a key of theirs: what else it says picks rows."""
-        joined = {number for numbers in on for number in numbers}
-        found = keyed(scope, [test for test, joining in tests if not joining])
-        return {n: name for n, name in found.items() if n not in joined and not self.kept(n)}
+        self.carriers = [
+            list(dict.fromkeys(c for n in sorted(members) for c in own[n])) for members in linked
+        ]
+        self.listed = {number for number, own in enumerate(self.carriers) if len(own) != 1}
 
     def kept(self, number: int) -> bool:
         return self.joined[number].keep
@@ -260,6 +252,16 @@ class JoinReader:
         check_scalar(test, scope.locate)
         self.tests[number].append(test)
         return True
+
+
+def _linked(count: int, pairs: Iterable[Collection[int]]) -> list[set[int]]:
+    """The numbers that each number is together with, directly or not."""
+    linked = [{number} for number in range(count)]
+    for each in pairs:
+        together = set[int]().union(*(linked[number] for number in each))
+        for number in together:
+            linked[number] = together
+    return linked
 
 
 def joined_listing(scope: Scope) -> Listing | None:

@@ -39,7 +39,7 @@ lowest:
 	build/lowest/bin/python -m pip install --quiet $$($(PYTHON) tests/support/lowest.py) \
 		pytest pytest-xdist hypothesis lark railroad-diagrams
 	PYTHONPATH=. build/lowest/bin/python -m pytest --numprocesses 0 tests/algebra tests/ui/test_formats.py \
-		tests/sql/test_functions.py tests/sql/test_function_names.py tests/grammar/test_grammar.py \
+		tests/logical/test_functions.py tests/logical/test_function_names.py tests/grammar/test_grammar.py \
 		-k "not refused and not sentences and not alike and not tools"
 
 audit: $(VENV)/.test

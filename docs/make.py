@@ -13,8 +13,8 @@ import lark
 import railroad
 from lark.grammar import NonTerminal, Rule
 
+from dpsql.logical.functions import TABLE, Fact, names
 from dpsql.settings.table import SETTINGS, OptionPlace
-from dpsql.sql.functions import TABLE, Fact, names
 
 ROOT = Path(__file__).parents[1]
 GAP = 24

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -249,6 +249,10 @@ class Table:
         object.__setattr__(self, "sizes", sizes)
 
 
+PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
+"""Reads a public table: column name to its DuckDB type and values."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A SELECT that statements may use by name; it is written out where it is used.
@@ -350,6 +354,19 @@ class Catalog:
         if self.visibility != ALL:
             found["visibility of names"] = self.visibility
         return {name: _short_hash(fact) for name, fact in found.items()}
+
+
+def names_of(table: Table) -> list[tuple[str, bool]]:
+    """The columns of a private table by name, and whether they are hidden.
+
+    The unit's and the keys are among them though they need not be declared: they are hidden then.
+    """
+    names = [(column.name, False) for column in table.columns.values()]
+    unit = [] if table.unit.column is None else [table.unit.column]
+    for name in (*unit, *table.keys):
+        if name.casefold() not in table.columns and (name, True) not in names:
+            names.append((name, True))
+    return names
 
 
 def _short_hash(fact: object) -> str:

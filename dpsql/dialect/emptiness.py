@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
+from dpsql.logical.functions import called
 from dpsql.records import replace
 from dpsql.sql.text.parse import Statement
 
@@ -107,17 +108,10 @@ def _is_aggregated(node: exp.Select) -> bool:
         for found in item.find_all(exp.AggFunc, exp.AnonymousAggFunc):
             windowed = found.find_ancestor(exp.Window, exp.Select)
             inside = windowed is node or isinstance(windowed, exp.Window)
-            is_window = isinstance(windowed, exp.Window) and _is_called_by(windowed, found)
+            is_window = isinstance(windowed, exp.Window) and called(windowed.this) is found
             if inside and not is_window:
                 return True
     return False
-
-
-def _is_called_by(window: exp.Window, found: exp.Expr) -> bool:
-    called = window.this
-    while isinstance(called, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
-        called = called.this
-    return called is found
 
 
 def constant(node: exp.Expr) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.groups.keys import Keys
@@ -15,7 +16,7 @@ from dpsql.sql.measures.aggregates import Aggregates, Builder
 from dpsql.sql.products import Compiler
 from dpsql.sql.public.public_joins import JoinReader, joined_listing, lookups
 from dpsql.sql.query import Expression, Query
-from dpsql.sql.relations import MeasuredSelect, PublicRows
+from dpsql.sql.relations import MeasuredSelect
 from dpsql.sql.scope import Scope, condition
 from dpsql.sql.shell.expressions import refuse_rows
 from dpsql.sql.shell.language import Locate, locate, refuse

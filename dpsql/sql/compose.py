@@ -11,6 +11,7 @@ from typing import TypeGuard
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import PublicRows
 from dpsql.catalog.composite_keys import joint_columns
 from dpsql.errors import ProgrammingError, printable
 from dpsql.records import replace
@@ -20,7 +21,7 @@ from dpsql.sql.dialects.contributions import Contributions
 from dpsql.sql.groups.composite_keys import together
 from dpsql.sql.groups.distinct_keys import grouped
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import MeasuredSelect, PublicRows
+from dpsql.sql.relations import MeasuredSelect
 from dpsql.sql.rewrites.lateral_aliases import named_items
 from dpsql.sql.rewrites.qualified import unqualified
 from dpsql.sql.shell.language import locate
@@ -127,8 +128,8 @@ def _written_out(tree: exp.Expr, compiler: Compiler, public: PublicRows) -> exp.
 
         tree = join_public_lookups(tree, SubqueryBinder(compiler.catalog, public))
     if tree.find(exp.Join) is not None and tree.find(exp.Max, exp.Min, exp.AnyValue) is not None:
-        from dpsql.logical.bind.public_values import with_public_values
         from dpsql.logical.bind.subqueries import SubqueryBinder
+        from dpsql.sql.public.public_values import with_public_values
 
         tree = with_public_values(tree, SubqueryBinder(compiler.catalog, public))
     is_related = tree.find(*_RELATING, exp.Not, exp.Between) is not None

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.logical.functions import conjuncts, has
 from dpsql.records import dataclass
-from dpsql.sql.functions import has
 from dpsql.sql.names import Names, find_alias, has_name
 from dpsql.sql.public.public_joins import INSTEAD
 from dpsql.sql.public.public_subqueries import PublicSubqueries
@@ -28,7 +28,6 @@ from dpsql.sql.relations import (
     renamed_fields,
 )
 from dpsql.sql.rewrites.star_items import of_star
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import KEPT_ROWS, KEPT_SIDES, Locate, over_parts, quantified, refuse
 

@@ -7,7 +7,6 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.catalog import Table
 from dpsql.errors import ProgrammingError, Span, printable
 from dpsql.records import dataclass, field
 from dpsql.sql.relations import Field, suggest, suggest_column
@@ -164,19 +163,6 @@ def position_of(node: exp.Expr, count: int) -> int | None:
     """The index that a position such as GROUP BY 1 stands for; None where there is none."""
     position = int(node.name) if node.name.isdigit() else 0
     return position - 1 if 1 <= position <= count else None
-
-
-def names_of(table: Table) -> list[tuple[str, bool]]:
-    """The columns of a private table by name, and whether they are hidden.
-
-    The unit's and the keys are among them though they need not be declared: they are hidden then.
-    """
-    names = [(column.name, False) for column in table.columns.values()]
-    unit = [] if table.unit.column is None else [table.unit.column]
-    for name in (*unit, *table.keys):
-        if name.casefold() not in table.columns and (name, True) not in names:
-            names.append((name, True))
-    return names
 
 
 def has_name(fields: Sequence[Field], name: str) -> bool:

@@ -17,15 +17,13 @@ from typing import Any, NoReturn, TypeAlias
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import NotSupportedError, ProgrammingError, nearest, printable
 from dpsql.records import dataclass, field
 from dpsql.sql.query import Query
 from dpsql.sql.shell.language import Locate
 from dpsql.sql.shell.whole_numbers import INTEGERS
 from dpsql.sql.text.misspelled_words import hint_of_text
-
-PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
-"""Reads a public table: column name to its DuckDB type and values."""
 
 _OF_THE_SYSTEM = ("information_schema", "pg_catalog")
 WHOLE = "whole"
@@ -248,6 +246,17 @@ class ShellTable:
 
 
 Relation: TypeAlias = PrivateRows | MeasuredSelect | PublicTable | ShellTable
+
+
+def names_within(relation: Relation, public: PublicRows) -> list[tuple[str, bool]]:
+    """The columns of a relation by name, and whether they are hidden."""
+    if isinstance(relation, PrivateRows):
+        return [(each.name, each.hidden) for each in relation.fields]
+    if isinstance(relation, PublicTable):
+        return [(name, False) for name in public(relation.table)]
+    if isinstance(relation, MeasuredSelect):
+        return [(name, False) for name in relation.names]
+    return [(trait.name, False) for trait in relation.traits]
 
 
 def renamed(names: Sequence[str], alias: exp.Expr | None, locate: Locate) -> list[str]:

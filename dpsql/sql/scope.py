@@ -14,12 +14,12 @@ from sqlglot import exp
 
 from dpsql.catalog import Column, Table
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, printable
+from dpsql.logical.functions import conjuncts, has
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import DerivedTable
 from dpsql.sql.cells.cell_edges import check_edges, check_literals, is_of_days, undeclared
 from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.cells.evaluate import Evaluator
-from dpsql.sql.functions import has
 from dpsql.sql.measures.column_hints import remedy
 from dpsql.sql.names import Names, unknown_table
 from dpsql.sql.query import Condition, Expression, JointCondition
@@ -309,19 +309,6 @@ def conjunction(scope: Scope, tree: exp.Expr) -> tuple[Condition, ...]:
     Raises: ProgrammingError or NotSupportedError with a caret.
     """
     return tuple(condition(scope, part) for part in conjuncts(tree))
-
-
-def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    """The parts of a condition that are joined by AND, in the order written."""
-    parts, found = [tree], []
-    while parts:
-        node = parts.pop()
-        inner = node.unnest()
-        if isinstance(inner, exp.And):
-            parts += [inner.expression, inner.this]
-        else:
-            found.append(node)
-    return found
 
 
 def condition(scope: Scope, node: exp.Expr) -> Condition:

@@ -13,9 +13,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import View
+from dpsql.catalog.catalog import PublicRows, names_of
 from dpsql.errors import ProgrammingError, Span, printable
-from dpsql.logical.bind.scope import SharedQuery
+from dpsql.logical.bind.scope import OF_CATALOG, VIEW, SharedQuery
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.logical.functions import has_aggregates
 from dpsql.records import cached_property, dataclass, replace
 from dpsql.relation.unit_local import Test
 from dpsql.sql.bind import leaf_of
@@ -25,7 +27,7 @@ from dpsql.sql.groups.answer_parts import in_parts, needs_parts
 from dpsql.sql.inline import FlatFrom, FlatSource
 from dpsql.sql.joins.joined_names import AbsorbedTable
 from dpsql.sql.joins.private_joins import PrivateJoin
-from dpsql.sql.names import Names, names_of
+from dpsql.sql.names import Names
 from dpsql.sql.products import Compiler
 from dpsql.sql.public.lookup_joins import flat_without_public, without_public
 from dpsql.sql.public.outer_public_rows import OuterPublicRows, matched
@@ -36,7 +38,6 @@ from dpsql.sql.relations import (
     FromElement,
     MeasuredSelect,
     PrivateRows,
-    PublicRows,
     PublicTable,
     Relation,
     ShellTable,
@@ -48,10 +49,8 @@ from dpsql.sql.relations import (
 from dpsql.sql.rewrites.declared_views import DeclaredView
 from dpsql.sql.rewrites.lateral_aliases import columns_of, expand_aliases
 from dpsql.sql.rewrites.natural_joins import read_sources
-from dpsql.sql.rewrites.qualified import OF_CATALOG, VIEW
 from dpsql.sql.rewrites.series import not_written_out
 from dpsql.sql.rewrites.star_items import is_spread
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.expressions import refuse_rows
 from dpsql.sql.shell.language import locate, refuse
 from dpsql.sql.shell.layers import Layers

@@ -6,7 +6,7 @@ import runpy
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from dpsql.sql.functions import names
+from dpsql.logical.functions import names
 from tests.support.grammar import keywords
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from dpsql.sql.functions import is_aggregate
+from dpsql.logical.functions import is_aggregate
 from dpsql.sql.text.lexemes import split_statements
 from tests.gate.record import read_record
 from tests.logical.shadow import (

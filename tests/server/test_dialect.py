@@ -17,10 +17,10 @@ from sqlglot import ParseError, exp, parse_one
 
 import dpsql
 from dpsql.dialect import meaning, types
+from dpsql.logical.functions import names as functions
 from dpsql.server.messages import BINARY, TEXT
 from dpsql.server.users import Users
 from dpsql.server.values import POSTGRES, decode
-from dpsql.sql.functions import names as functions
 from tests.support import postgres
 from tests.support.common_sql import EMPTY, KINDS, TABLES, draw, write_common
 from tests.support.effort import effort, first_seed

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import dpsql
+from dpsql.logical.functions import names
 from dpsql.sql.cells.constant_conditions import LIMITED
-from dpsql.sql.functions import names
 from dpsql.sql.groups.absent_groups import NOTE
 from dpsql.sql.text.lexemes import split_statements
 from dpsql.sql.text.parse import parse

@@ -35,7 +35,7 @@ from lark.grammar import NonTerminal, Rule
 
 import dpsql
 from dpsql.dbapi.connection import Connection
-from dpsql.sql.functions import names
+from dpsql.logical.functions import names
 from dpsql.sql.text.depth import MAX_DEPTH
 from tests.support.grammar import LADDER, Sampler, canonical, parser, read_cases, verdict
 from tests.support.oracle import VALUES, open_world

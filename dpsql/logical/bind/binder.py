@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.logical.bind.scope import (
+    OF_CATALOG,
+    VIEW,
     BindingSchema,
     BindScope,
     BoundColumn,
@@ -17,6 +19,7 @@ from dpsql.logical.bind.scope import (
     SharedQueries,
     SharedQuery,
     Siblings,
+    StatementText,
     owned,
 )
 from dpsql.logical.bind.select import SelectBinder, conjuncts, position
@@ -43,8 +46,6 @@ from dpsql.logical.nodes import (
     Plan,
 )
 from dpsql.records import replace
-from dpsql.sql.rewrites.qualified import OF_CATALOG, VIEW
-from dpsql.sql.text.lexemes import Fragment
 
 _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
 
@@ -52,7 +53,7 @@ _SIDES = {"": JoinKind.INNER, **{each.name: each for each in JoinKind}}
 def bind_query(
     tree: exp.Expr,
     schema: BindingSchema,
-    fragment: Fragment | None,
+    fragment: StatementText | None,
     selects: dict[ColumnId, exp.Select] | None = None,
 ) -> BoundStatement:
     """Look up the names of a query.

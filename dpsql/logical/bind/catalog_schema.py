@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from dpsql.catalog.catalog import Catalog, Table
+from dpsql.catalog.catalog import Catalog, Table, names_of
 from dpsql.logical.bind.scope import SchemaColumn
 from dpsql.records import dataclass
-from dpsql.sql.names import names_of
 
 
 @dataclass(frozen=True, slots=True)

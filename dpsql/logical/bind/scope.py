@@ -12,11 +12,22 @@ from dpsql.errors import ProgrammingError, Span
 from dpsql.logical.expressions import ColumnId, ColumnRef, Scalar
 from dpsql.logical.nodes import Plan
 from dpsql.records import dataclass, field
-from dpsql.sql.text.lexemes import Fragment
+
+OF_CATALOG = "of catalog"
+"""The mark of a table that was named with its schema: it is no CTE."""
+VIEW = "view"
+"""The mark of a CTE that is a view of the catalog, with its name."""
 
 
 class NotYetBoundError(Exception):
     """A form of SQL that the binder has no rule for: no refusal, and nothing that a user sees."""
+
+
+class StatementText(Protocol):
+    """The text of a statement, for carets."""
+
+    def span(self, start: int, end: int) -> Span:
+        """The place between two characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ class ColumnNumbers:
     ``items`` are those that a column is worked out by.
     """
 
-    fragment: Fragment | None
+    fragment: StatementText | None
     selects: dict[ColumnId, exp.Select] = field(default_factory=dict)
     items: dict[ColumnId, exp.Expr] = field(default_factory=dict)
     _next: Iterator[int] = field(default_factory=itertools.count)

@@ -15,8 +15,9 @@ from dpsql.logical.bind.scope import (
     QueryBinder,
     SharedQueries,
 )
-from dpsql.logical.bind.terms import ExpressionBinder, Stage, has_aggregate
+from dpsql.logical.bind.terms import ExpressionBinder, Stage
 from dpsql.logical.expressions import ColumnId, ColumnRef, Scalar, ScalarCall, SortKey
+from dpsql.logical.functions import has_aggregates
 from dpsql.logical.nodes import (
     LogicalAggregate,
     LogicalFilter,
@@ -92,7 +93,7 @@ class SelectBinder:
         after += [each.this for each in told]
         after += [] if order is None else order.expressions
         group = args.get("group")
-        terms.grouped = group is not None or any(map(has_aggregate, after))
+        terms.grouped = group is not None or any(map(has_aggregates, after))
         keyed: dict[int, ColumnId] = {}
         sets: Sets | None = None
         if terms.grouped:
@@ -308,7 +309,7 @@ class _GroupKeys:
         if group.args.get("all"):
             for place in self.visible:
                 node = self.items[place].node
-                if node is None or not (has_aggregate(node) or node.find(exp.Window)):
+                if node is None or not (has_aggregates(node) or node.find(exp.Window)):
                     self._of_item(place)
             return None
         listed = [self._element(each) for each in group.expressions]
@@ -366,7 +367,7 @@ class _GroupKeys:
             ]
             if named:
                 return self._of_item(named[0])
-        if has_aggregate(node):
+        if has_aggregates(node):
             message, hint = "an aggregate cannot be a grouping key", "HAVING tests aggregates"
             numbers.refuse(node, "E_GROUP_BY", message, hint)
         return self._numbered(self.terms.bound(node, Stage.ROWS))

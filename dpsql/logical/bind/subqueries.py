@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from dpsql.catalog.catalog import Catalog, Column, Table
+from dpsql.catalog.catalog import Catalog, Column, PublicRows, Table
 from dpsql.errors import Error
 from dpsql.logical.bind.binder import StatementBinder, ctes_of
 from dpsql.logical.bind.catalog_schema import CatalogSchema
@@ -25,6 +25,7 @@ from dpsql.logical.bind.scope import (
 )
 from dpsql.logical.expressions import ColumnId, ColumnRef, Scalar, columns_in
 from dpsql.logical.facts import Origin, PlanFacts, scanned_column
+from dpsql.logical.functions import conjuncts
 from dpsql.logical.inference import FactReader
 from dpsql.logical.nodes import (
     ApplyKind,
@@ -46,8 +47,6 @@ from dpsql.logical.nodes import (
 )
 from dpsql.logical.rules import ruled
 from dpsql.records import dataclass, field, replace
-from dpsql.sql.relations import PublicRows
-from dpsql.sql.scope import conjuncts
 
 _ONE_ROW = LogicalValues(((),), ())
 _OF_SEVERAL = (exp.AggFunc, exp.Window, exp.Query)

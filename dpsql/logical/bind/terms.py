@@ -27,16 +27,14 @@ from dpsql.logical.expressions import (
     WindowCall,
     columns_in,
 )
+from dpsql.logical.functions import MODIFIERS, called, has, is_aggregate
 from dpsql.logical.nodes import ApplyKind, LogicalApply, Plan
 from dpsql.records import replace
-from dpsql.sql.functions import has, is_aggregate
 
 _CONSTANT = (
     *(exp.Literal, exp.Null, exp.Boolean, exp.DataType, exp.Var, exp.Identifier),
     *(exp.DataTypeParam, exp.IntervalSpan),
 )
-_MODIFIERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
-"""Clauses that stand around a call and are part of it."""
 _BEYOND = (
     *(exp.Lambda, exp.Columns, exp.Star, exp.Placeholder, exp.Parameter, exp.Any, exp.All),
     *(exp.Unnest, exp.Explode, exp.Lateral),
@@ -49,29 +47,6 @@ class Stage(Enum):
 
     ROWS = "rows"
     SHOWN = "shown"
-
-
-def has_aggregate(node: exp.Expr) -> bool:
-    """True if an expression has an aggregate of rows; that of a window or sub-query is none."""
-    if isinstance(node, exp.Query):
-        return False
-    if isinstance(node, exp.Window):
-        inner = _called(node.this)
-        return any(map(has_aggregate, _parts_beside(node))) or any(
-            map(has_aggregate, inner.iter_expressions())
-        )
-    return is_aggregate(node) or any(map(has_aggregate, node.iter_expressions()))
-
-
-def _parts_beside(window: exp.Window) -> list[exp.Expr]:
-    return [each for each in window.iter_expressions() if each is not window.this]
-
-
-def _called(node: exp.Expr) -> exp.Expr:
-    """The call itself, without FILTER and the like around it."""
-    while isinstance(node, _MODIFIERS):
-        node = node.this
-    return node
 
 
 class ExpressionBinder:
@@ -175,7 +150,7 @@ class ExpressionBinder:
                 return self._sub_query(node.args["query"], ApplyKind.IN, stage, arguments, node)
             case exp.Window():
                 return self._window(node, stage)
-        if is_aggregate(_called(node)):
+        if is_aggregate(called(node)):
             return self._aggregate(node, stage)
         if isinstance(node, exp.Func) and has(node, "per_row") and node.key != "grouping":
             self._misplaced(node, "E_WINDOW", f"{node.sql_name()} is asked without OVER")
@@ -323,7 +298,7 @@ class ExpressionBinder:
         """The condition and the order that stand around a call, and the call."""
         condition: Scalar | None = None
         order: tuple[SortKey, ...] = ()
-        while isinstance(node, _MODIFIERS):
+        while isinstance(node, MODIFIERS):
             if isinstance(node, exp.Filter):
                 condition = self.bound(node.expression.this, stage)
             elif isinstance(node, exp.WithinGroup):

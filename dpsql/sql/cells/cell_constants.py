@@ -15,8 +15,8 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Column
+from dpsql.logical.functions import ORDERED_TYPES, find, has
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import ORDERED_TYPES, find, has
 
 Same = Callable[[Column, str], bool]
 """Says whether SQL over ``v`` has one value at both ends of every cell of a column."""

@@ -21,7 +21,7 @@ from sqlglot import exp
 from dpsql.catalog import Column
 from dpsql.catalog.domain import Bins, Labels, Periods, Spans, Times, Values
 from dpsql.errors import ProgrammingError, printable
-from dpsql.sql.functions import MIRRORED, find, has
+from dpsql.logical.functions import MIRRORED, find, has
 from dpsql.sql.relations import PUBLIC
 from dpsql.sql.shell.language import Locate
 

@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from dpsql.catalog import Table
 from dpsql.errors import Error
+from dpsql.logical.functions import has
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.distances import difference_of
 from dpsql.relation.unit_local import DifferRows
 from dpsql.sql.cells.cell_columns import FlatColumns
-from dpsql.sql.functions import has
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of

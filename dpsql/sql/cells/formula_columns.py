@@ -12,10 +12,10 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.catalog.catalog import Column
+from dpsql.logical.functions import REAL_TYPES
 from dpsql.records import replace
 from dpsql.relation.formulas import MOST_TERMS, formula_column, is_number
 from dpsql.relation.unit_local import FormulaRows, Multiple, Scan
-from dpsql.sql.functions import REAL_TYPES
 
 _MOST_FACTORS = 4
 

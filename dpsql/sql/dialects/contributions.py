@@ -15,11 +15,11 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import NotSupportedError, printable
 from dpsql.records import dataclass
 from dpsql.sql.cells.evaluate import Evaluator, Operand
 from dpsql.sql.compiled import Select
-from dpsql.sql.relations import PublicRows
 from dpsql.sql.text.clauses import Options, read_option_values, span_of
 from dpsql.sql.text.lexemes import Fragment, lex
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp, parse_one
 
+from dpsql.logical.functions import find, has
 from dpsql.sql.dialects.dialect_signatures import read_function
-from dpsql.sql.functions import find, has
 from dpsql.sql.rewrites.tree_parts import NodeLimit, size_of
 
 _REPEATING = (exp.Anonymous, exp.Window, exp.WidthBucket)

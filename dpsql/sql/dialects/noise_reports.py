@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from dpsql.logical.functions import has
 from dpsql.records import replace
-from dpsql.sql.functions import has
 from dpsql.sql.measures.aggregates import Aggregates
 from dpsql.sql.rewrites.lists import rank_parts
 from dpsql.sql.shell.expressions import sql_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import Error
 from dpsql.logical.bind.binder import bind_query
 from dpsql.logical.bind.catalog_schema import CatalogSchema
@@ -16,7 +17,6 @@ from dpsql.logical.bind.scope import NotYetBoundError
 from dpsql.logical.existence import groups_asked
 from dpsql.logical.expressions import ColumnId
 from dpsql.logical.rules import ruled
-from dpsql.sql.relations import PublicRows
 from dpsql.sql.rewrites.tree_parts import ERRORS, all_of, with_rows
 
 NOTE = (

@@ -12,9 +12,9 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.logical.functions import SETS
 from dpsql.sql.cells.cell_classes import grid_of
 from dpsql.sql.cells.evaluate import Operand
-from dpsql.sql.functions import SETS
 from dpsql.sql.groups.keys import is_of_groups, is_ranges
 from dpsql.sql.names import written_key
 from dpsql.sql.public.public_combinations import MAX_LISTED

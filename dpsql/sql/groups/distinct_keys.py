@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.sql.relations import PublicRows
+from dpsql.catalog.catalog import PublicRows
 from dpsql.sql.shell.expressions import SHOWN
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.sql.functions import SETS
+from dpsql.logical.functions import SETS, has_aggregates
 from dpsql.sql.names import written_key
-from dpsql.sql.rewrites.sugar import has_aggregates
 
 
 def keys_of(node: exp.Expr) -> list[exp.Expr]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.logical.functions import SETS
 from dpsql.records import cached_property
 from dpsql.sql.cells.cell_edges import check_edges
 from dpsql.sql.cells.column_mentions import MentionCache
 from dpsql.sql.dialects.report_format import REPORT
-from dpsql.sql.functions import SETS
 from dpsql.sql.groups.grouping_sets import read_sets
 from dpsql.sql.names import position_of, written_key
 from dpsql.sql.query import Expression

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dpsql.sql.functions import is_null_where
+from dpsql.logical.functions import is_null_where
 
 _AFTER = ("RIGHT", "FULL")
 """Joins that may leave what stands before them without a row."""

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.errors import printable
+from dpsql.logical.functions import conjuncts
 from dpsql.records import replace
 from dpsql.relation.unit_local import FilterRows
 from dpsql.sql.joins.full_joins import (
@@ -31,7 +32,6 @@ from dpsql.sql.joins.joined_where import PairConditions, joined_in_full_where, j
 from dpsql.sql.joins.outer_sides import AsTest, filtered, is_about
 from dpsql.sql.names import Names
 from dpsql.sql.relations import Field, FromElement, Join, PrivateRows, Relation, renamed_fields
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.language import Locate, refuse
 from dpsql.sql.units.local_tables import relation_of
 

@@ -14,9 +14,9 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, printable
+from dpsql.logical.functions import has, kinds
 from dpsql.records import cached_property, dataclass, field, replace
 from dpsql.sql.cells.cell_edges import check_edges
-from dpsql.sql.functions import has, kinds
 from dpsql.sql.measures.centred_moments import centred, is_far, moved, same_but_for_little
 from dpsql.sql.measures.column_hints import ranked
 from dpsql.sql.measures.mean_weights import MIXED, MeanWeights, read_mean_weights

@@ -16,8 +16,8 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.logical.functions import has
 from dpsql.records import dataclass, replace
-from dpsql.sql.functions import has
 
 Bounds = tuple[float, float]
 BoundsOf = Callable[[exp.Expr], Bounds | None]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlglot import exp
 
 from dpsql.catalog import Column
+from dpsql.logical.functions import INTEGER_TYPES, MIRRORED, REAL_TYPES, has
 from dpsql.records import dataclass, replace
-from dpsql.sql.functions import INTEGER_TYPES, MIRRORED, REAL_TYPES, has
 from dpsql.sql.rewrites.tree_parts import NodeLimit, size_of
 from dpsql.workload.polynomial import Polynomial
 

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.errors import Error
+from dpsql.logical.functions import kinds
 from dpsql.records import replace
 from dpsql.sql.cells.cell_edges import check_edges
-from dpsql.sql.functions import kinds
 from dpsql.sql.measures.aggregates import Aggregates, Builder
 from dpsql.sql.measures.centred_moments import centred, moved
 from dpsql.sql.query import Aggregate, Expression

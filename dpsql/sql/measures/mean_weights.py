@@ -12,8 +12,8 @@ import math
 
 from sqlglot import exp
 
+from dpsql.logical.functions import has
 from dpsql.records import dataclass
-from dpsql.sql.functions import has
 
 HALF = math.sqrt(0.5)
 """The weight of a sum, and of that less the middle for a mean of its column: the root of a half."""

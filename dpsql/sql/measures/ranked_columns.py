@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.logical.functions import kinds
 from dpsql.records import dataclass, replace
 from dpsql.sql.cells.cell_columns import FlatColumns
-from dpsql.sql.functions import kinds
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of

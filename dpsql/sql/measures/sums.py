@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from dpsql.catalog.domain import Bins
 from dpsql.errors import NotSupportedError, Span
+from dpsql.logical.functions import has
 from dpsql.records import dataclass, replace
 from dpsql.sql.cells.cell_edges import check_edges
 from dpsql.sql.cells.decimal_places import is_fine
 from dpsql.sql.cells.evaluate import Operand
-from dpsql.sql.functions import has
 from dpsql.sql.measures.centred_moments import shifted
 from dpsql.sql.measures.clipped_measures import (
     ClippedMeasure,

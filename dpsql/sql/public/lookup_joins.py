@@ -20,24 +20,16 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.catalog import Table
-from dpsql.catalog.catalog import Column
+from dpsql.catalog.catalog import Column, PublicRows
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import Error
+from dpsql.logical.functions import conjuncts
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.unit_local import Among, FilterRows, MapRows, UnionRows, UnitLocal
 from dpsql.sql.cells.cell_columns import column_of_values, mapped, plain, tells_values
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
-from dpsql.sql.relations import (
-    Field,
-    PrivateRows,
-    PublicRows,
-    column_of,
-    common_type,
-    read_literal,
-    rows_of,
-)
-from dpsql.sql.scope import conjuncts
+from dpsql.sql.relations import Field, PrivateRows, column_of, common_type, read_literal, rows_of
 from dpsql.sql.shell.language import locate
 from dpsql.sql.shell.whole_numbers import INTEGERS
 from dpsql.sql.text.parse import Statement

@@ -14,14 +14,13 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Column
 from dpsql.errors import printable
+from dpsql.logical.functions import SETS, conjuncts, has, is_null_where
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cells.combinations import Given
 from dpsql.sql.cells.evaluate import Evaluator
-from dpsql.sql.functions import SETS, has, is_null_where
 from dpsql.sql.names import has_name
 from dpsql.sql.public.unmatched_keys import UnmatchedKeys
 from dpsql.sql.relations import FromElement, Join, PrivateRows, Relation, column_of
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.language import Locate, check_scalar, refuse, written_name
 
 ReadKeys = Callable[[FromElement, Relation], Given | None]

@@ -15,10 +15,10 @@ from sqlglot import exp
 from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.facts import PlanFacts
+from dpsql.logical.functions import conjuncts
 from dpsql.records import dataclass
 from dpsql.sql.relations import FromElement, read_from
 from dpsql.sql.rewrites.tree_parts import set_where
-from dpsql.sql.scope import conjuncts
 
 _AROUND = ("where", "joins", "from_")
 

@@ -14,12 +14,14 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, Column, Table
+from dpsql.catalog.catalog import PublicRows, names_of
 from dpsql.catalog.domain import Bins, Periods
 from dpsql.errors import ProgrammingError, Span, printable
+from dpsql.logical.functions import conjuncts
 from dpsql.records import replace
 from dpsql.sql.cells.cell_edges import check_edges, is_of_days
 from dpsql.sql.cells.evaluate import Evaluator
-from dpsql.sql.names import Names, names_of
+from dpsql.sql.names import Names
 from dpsql.sql.public.equal_columns import close_equalities, equated
 from dpsql.sql.public.public_combinations import combinations
 from dpsql.sql.public.public_lookups import matched, placed
@@ -28,14 +30,13 @@ from dpsql.sql.query import Expression, JointCondition, Link, Listing, Lookup
 from dpsql.sql.relations import (
     Field,
     FromElement,
-    PublicRows,
     common_type,
     find_table,
     read_from,
     read_literal,
     rows_of,
 )
-from dpsql.sql.scope import Scope, condition, conjuncts
+from dpsql.sql.scope import Scope, condition
 from dpsql.sql.shell.language import check_scalar, locate, refuse
 from dpsql.sql.text.clauses import Clips, Cut
 from dpsql.sql.text.lexemes import Fragment

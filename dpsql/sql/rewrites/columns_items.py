@@ -11,18 +11,16 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import ProgrammingError, printable
+from dpsql.logical.functions import has
 from dpsql.records import dataclass
 from dpsql.sql.cells.evaluate import Evaluator
-from dpsql.sql.functions import has
 from dpsql.sql.relations import (
     Field,
     FromElement,
-    MeasuredSelect,
-    PrivateRows,
-    PublicRows,
-    PublicTable,
     Relation,
+    names_within,
     renamed,
     suggest,
 )
@@ -50,14 +48,7 @@ def sources_of(
     sources: list[ListedColumns] = []
     merged = {each.name.casefold() for e, _ in found if e.join for each in e.join.using}
     for element, relation in found:
-        if isinstance(relation, PrivateRows):
-            names = [(each.name, each.hidden) for each in relation.fields]
-        elif isinstance(relation, PublicTable):
-            names = [(name, False) for name in public(relation.table)]
-        elif isinstance(relation, MeasuredSelect):
-            names = [(name, False) for name in relation.names]
-        else:
-            names = [(trait.name, False) for trait in relation.traits]
+        names = names_within(relation, public)
         alias = element.node.args.get("alias")
         given = alias if isinstance(alias, exp.TableAlias) else None
         shown = iter(renamed([name for name, hidden in names if not hidden], given, locate))

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.sql.functions import INVERSE
+from dpsql.logical.functions import INVERSE, conjuncts
 from dpsql.sql.rewrites.tree_parts import all_of
-from dpsql.sql.scope import conjuncts
 
 
 def apart(tree: exp.Expr) -> exp.Expr:

@@ -13,12 +13,13 @@ from sqlglot import exp
 from dpsql.catalog import Catalog, View
 from dpsql.catalog.catalog import Column
 from dpsql.errors import Span, printable
+from dpsql.logical.bind.scope import OF_CATALOG, VIEW
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import FilterRows, PerUnit, Summary, UnitLocal, WindowRows
 from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, Relation
-from dpsql.sql.rewrites.qualified import OF_CATALOG, VIEW, unqualified
+from dpsql.sql.rewrites.qualified import unqualified
 from dpsql.sql.shell.language import Locate, locate, refuse
 from dpsql.sql.text.parse import Statement, parse_view
 from dpsql.sql.units.local_tables import named_source, relation_of, table_of

@@ -12,16 +12,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import ProgrammingError
 from dpsql.sql.names import find_alias
-from dpsql.sql.relations import (
-    FromElement,
-    MeasuredSelect,
-    PrivateRows,
-    PublicRows,
-    PublicTable,
-    Relation,
-)
+from dpsql.sql.relations import FromElement, Relation, names_within
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import Locate, over_parts
 
@@ -71,14 +65,7 @@ def columns_of(found: Iterable[tuple[FromElement, Relation]], public: PublicRows
     for element, relation in found:
         alias = element.node.args.get("alias")
         names += [each.name for each in (alias.args.get("columns") or [])] if alias else []
-        if isinstance(relation, PrivateRows):
-            names += [field.name for field in relation.fields]
-        elif isinstance(relation, PublicTable):
-            names += public(relation.table)
-        elif isinstance(relation, MeasuredSelect):
-            names += relation.names
-        else:
-            names += [trait.name for trait in relation.traits]
+        names += [name for name, _ in names_within(relation, public)]
     return {name.casefold() for name in names}
 
 

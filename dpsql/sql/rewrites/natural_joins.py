@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import printable
-from dpsql.sql.relations import FromElement, Join, PublicRows, Relation, read_from
+from dpsql.sql.relations import FromElement, Join, Relation, read_from
 from dpsql.sql.rewrites.lateral_aliases import columns_of
 from dpsql.sql.shell.language import Locate, refuse
 

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
+from dpsql.logical.bind.scope import OF_CATALOG
 
 SCHEMAS = ("main", "public")
 """The names that the schema of a catalog's tables may have."""
-OF_CATALOG = "of catalog"
-"""The mark of a table that was named with its schema: it is no CTE."""
-VIEW = "view"
-"""The mark of a CTE that is a view of the catalog, with its name."""
 
 
 def find_key(parts: Sequence[str], catalog: Catalog) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError, printable
+from dpsql.logical.functions import has_aggregates
 from dpsql.records import replace
 from dpsql.sql.relations import Field, suggest
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.language import Locate
 
 

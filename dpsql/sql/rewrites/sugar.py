@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.logical.functions import has_aggregates
 from dpsql.sql.dialects.dialect_functions import respell_all
 from dpsql.sql.dialects.json_fields import FIELDS, write_out_fields
 from dpsql.sql.dialects.report_format import write_out_reports
@@ -185,31 +186,6 @@ def is_distinct(node: exp.Select) -> bool:
     shown |= {exp.column(item.alias) for item in node.expressions if item.alias}
     shown |= {exp.Literal.number(place + 1) for place in range(len(node.expressions))}
     return all(key in shown for key in group.expressions)
-
-
-def has_aggregates(node: exp.Expr) -> bool:
-    """True if a SELECT or an expression aggregates, outside windows and sub-queries.
-
-    >>> from sqlglot import parse_one
-    >>> has_aggregates(parse_one("SELECT SUM(a) OVER () FROM t"))
-    False
-    >>> has_aggregates(parse_one("SELECT SUM(SUM(a)) OVER () FROM t"))
-    True
-    """
-    if isinstance(node, exp.Select):
-        parts = [*node.expressions, *(node.args.get(k) for k in ("having", "qualify", "order"))]
-        return any(has_aggregates(part) for part in parts if part is not None)
-    if isinstance(node, exp.Query):
-        return False
-    if isinstance(node, exp.Window):
-        inner = node.this
-        inner = inner.this if isinstance(inner, exp.Filter) else inner
-        rest = [v for k, v in node.args.items() if k != "this" and isinstance(v, exp.Expr)]
-        rest += node.args.get("partition_by") or []
-        return any(has_aggregates(part) for part in (*inner.iter_expressions(), *rest))
-    if isinstance(node, exp.AggFunc | exp.WithinGroup):
-        return True
-    return any(has_aggregates(part) for part in node.iter_expressions())
 
 
 def _limit(node: exp.Fetch) -> None:

@@ -18,9 +18,9 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from dpsql.logical.functions import INTEGER_TYPES, REAL_TYPES, find, has
 from dpsql.records import dataclass, field
 from dpsql.sql.cells.column_mentions import MentionCache
-from dpsql.sql.functions import INTEGER_TYPES, REAL_TYPES, find, has
 
 T = TypeVar("T", bound=Hashable)
 

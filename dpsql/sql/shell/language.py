@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 from sqlglot import ErrorLevel, exp
 
 from dpsql.errors import Error, NotSupportedError, ProgrammingError, Span, printable
-from dpsql.sql.functions import (
+from dpsql.logical.functions import (
+    MODIFIERS,
     RANDOM,
     TYPES,
     Function,
@@ -114,7 +115,7 @@ def check_nested(tree: exp.Expr, locate: Locate) -> None:
         while outer is not None and not is_aggregate(outer):
             outer = None if isinstance(outer, exp.Query | exp.Window) else outer.parent
         around = None if outer is None else outer.parent
-        while isinstance(around, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        while isinstance(around, MODIFIERS):
             around = around.parent
         if outer is not None and not isinstance(around, exp.Window):
             own, name = (written_name(each, locate) for each in (node, outer))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, nearest, printable
+from dpsql.logical.functions import has_aggregates
 from dpsql.sql.cells.cell_edges import check_edges
 from dpsql.sql.dialects.noise_reports import bounds_of, ends_of, json_text, report_of
 from dpsql.sql.dialects.report_format import REPORT
@@ -17,7 +18,6 @@ from dpsql.sql.groups.keys import UNCERTAINTY, Keys
 from dpsql.sql.measures.aggregates import Aggregates
 from dpsql.sql.names import find_alias
 from dpsql.sql.query import Number, Output, RunningSum, Shell
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.scope import Scope
 from dpsql.sql.shell.derivative import CovarianceTerms, guard, slopes_of, stddev_sql
 from dpsql.sql.shell.expressions import (

@@ -12,10 +12,9 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
-from dpsql.sql.functions import has
+from dpsql.logical.functions import has, has_aggregates
 from dpsql.sql.groups.grouping_sets import Sets, read_sets
 from dpsql.sql.names import position_of
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.expressions import Expressions, is_noise, sql_of, total, written
 from dpsql.sql.shell.language import check_aggregate, check_window
 from dpsql.sql.shell.over_tables import TableExpressions, place_of

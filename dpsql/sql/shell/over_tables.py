@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 
+from dpsql.logical.functions import has_aggregates
 from dpsql.records import dataclass
 from dpsql.sql.dialects.json_fields import field_of
 from dpsql.sql.dialects.report_format import REPORT
 from dpsql.sql.names import Names
 from dpsql.sql.query import Number
 from dpsql.sql.relations import Field, FromElement, ShellTable
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import is_of_existence
 from dpsql.sql.shell.derivative import NoDerivative, slopes_of
 from dpsql.sql.shell.expressions import Expressions, sql_of, written

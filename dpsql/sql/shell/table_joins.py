@@ -14,11 +14,10 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
+from dpsql.logical.functions import conjuncts, has
 from dpsql.records import dataclass, replace
-from dpsql.sql.functions import has
 from dpsql.sql.names import Names
 from dpsql.sql.relations import Join
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.expressions import sql_of
 from dpsql.sql.shell.join_bounds import ColumnPlace, JoinBound
 from dpsql.sql.shell.over_tables import TableExpressions, place_of

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.catalog.catalog import PublicRows
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.records import replace
 from dpsql.sql.cells.combinations import Given
@@ -19,7 +20,6 @@ from dpsql.sql.relations import (
     FromElement,
     MeasuredSelect,
     PrivateRows,
-    PublicRows,
     PublicTable,
     Relation,
     ShellColumn,

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from dpsql.sql.functions import INTEGER_TYPES, has
+from dpsql.logical.functions import INTEGER_TYPES, has
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT")
 """DuckDB types whose values are whole."""

@@ -12,12 +12,11 @@ from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.subqueries import SubqueryBinder
+from dpsql.logical.functions import SETS, has_aggregates
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import SETS
 from dpsql.sql.groups.key_sets import has_sets, keys_of
 from dpsql.sql.names import find_alias, written_key
 from dpsql.sql.relations import FromElement
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import (
     aggregate_like,
     all_of,

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.logical.bind.subqueries import SubqueryBinder
+from dpsql.logical.functions import conjuncts, has_aggregates
 from dpsql.records import dataclass, replace
 from dpsql.sql.relations import read_from
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import set_where
-from dpsql.sql.scope import conjuncts
 
 _KNOWN = {"expressions", "from_", "where"}
 _SUMS = (exp.Min, exp.Max, exp.Sum, exp.Avg, exp.Count)

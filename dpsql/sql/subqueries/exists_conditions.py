@@ -17,6 +17,7 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.errors import Error, ProgrammingError, printable
 from dpsql.logical.bind.subqueries import SubqueryNames
+from dpsql.logical.functions import conjuncts
 from dpsql.records import dataclass, replace
 from dpsql.relation.declared_keys import is_declared
 from dpsql.relation.derive import bases_of
@@ -35,7 +36,6 @@ from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, Relation, column_of, read_from
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.text.parse import Statement
 from dpsql.sql.units.local_tables import named_source, relation_of, table_of

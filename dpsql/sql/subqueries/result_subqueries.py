@@ -10,11 +10,10 @@ from functools import partial
 
 from sqlglot import exp
 
-from dpsql.sql.functions import SETS
+from dpsql.logical.functions import SETS, has_aggregates
 from dpsql.sql.groups.keys import UNCERTAINTY
 from dpsql.sql.inline import FlatFrom, aliased
 from dpsql.sql.names import find_alias, written_key
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import over_parts
 from dpsql.sql.text.clauses import noted_clips

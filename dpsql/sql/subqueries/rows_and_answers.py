@@ -11,13 +11,11 @@ from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.expressions import ColumnId
 from dpsql.logical.facts import PlanFacts, unique_columns
+from dpsql.logical.functions import conjuncts, has, has_aggregates
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import has
 from dpsql.sql.names import find_alias
 from dpsql.sql.relations import FromElement, Join, read_from
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import set_where
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.subqueries.correlated import is_by_unit
 
 _BOUNDED = (

@@ -13,8 +13,8 @@ from sqlglot import exp, parse_one
 
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins
+from dpsql.logical.functions import MIRRORED
 from dpsql.records import dataclass
-from dpsql.sql.functions import MIRRORED
 from dpsql.sql.subqueries.rows_and_answers import RowsAndAnswers
 
 ROWS = "counted rows"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
+from dpsql.logical.functions import conjuncts
 from dpsql.sql.rewrites.tree_parts import all_of
-from dpsql.sql.scope import conjuncts
 
 
 def without_tuples(tree: exp.Expr, binder: SubqueryBinder) -> exp.Expr:

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError, Span, nearest, printable
+from dpsql.logical.functions import names
 from dpsql.records import dataclass, field
 from dpsql.settings.table import SETTINGS, OptionPlace, options_of
-from dpsql.sql.functions import names
 from dpsql.sql.shell.language import locate
 from dpsql.sql.text.lexemes import Fragment, Lexeme, blank_out
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Column
 from dpsql.errors import ProgrammingError
-from dpsql.sql.functions import NUMBER, find, has
+from dpsql.logical.functions import NUMBER, find, has
 from dpsql.sql.shell.language import Locate
 
 MAX_LENGTH = 100_000

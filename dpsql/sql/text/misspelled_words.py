@@ -7,7 +7,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, nearest, printable
-from dpsql.sql.functions import nearest_function
+from dpsql.logical.functions import nearest_function
 from dpsql.sql.shell.language import Locate
 from dpsql.sql.text.lexemes import Fragment, Lexeme
 

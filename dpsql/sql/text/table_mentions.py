@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpsql.sql.functions import has
+from dpsql.logical.functions import has
 from dpsql.sql.text.lexemes import MAX_TEXT
 
 _EXPLAIN = re.compile(r"^\s*EXPLAIN\b", re.IGNORECASE)

@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
+from dpsql.logical.functions import SETS
 from dpsql.records import replace
 from dpsql.relation.unit_local import (
     Among,
@@ -27,7 +28,6 @@ from dpsql.relation.unit_local import (
 )
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.cells.cell_tests import as_test
-from dpsql.sql.functions import SETS
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.text.parse import Statement

@@ -17,6 +17,7 @@ from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange
 from dpsql.errors import ProgrammingError, printable
+from dpsql.logical.functions import SETS, conjuncts, find
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.header import has_single_values, read_header
 from dpsql.relation.lineage import named
@@ -33,13 +34,11 @@ from dpsql.relation.unit_local import (
 )
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.cells.cell_tests import as_test
-from dpsql.sql.functions import SETS, find
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.measures.column_hints import remedy
 from dpsql.sql.names import written_key
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import Field, PrivateRows, column_of
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.shell.expressions import name_of
 from dpsql.sql.shell.language import Locate, one_branch, over_parts
 from dpsql.sql.text.clauses import clip_of

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.catalog import Table
+from dpsql.logical.functions import conjuncts
 from dpsql.records import dataclass, replace
 from dpsql.relation.row_number_columns import rows_of_number
 from dpsql.relation.unit_local import AllOf, Among, DerivedTable, FilterRows, Test
 from dpsql.sql.cells.cell_tests import as_test
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.text.parse import Statement
 from dpsql.sql.units.local_tables import named_source, table_of
 from dpsql.sql.units.per_unit import table_under

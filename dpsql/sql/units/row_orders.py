@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from dpsql.logical.functions import conjuncts
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import AllOf, FilterRows, InOrder
 from dpsql.sql.cells.cell_tests import in_order
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.units.local_tables import named_source, relation_of, table_of
 from dpsql.sql.units.per_unit import table_under
 

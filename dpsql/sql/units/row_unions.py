@@ -17,13 +17,13 @@ from sqlglot import exp
 from dpsql.catalog import Column, Table
 from dpsql.catalog.domain import Periods
 from dpsql.errors import Span, printable
+from dpsql.logical.functions import has_aggregates
 from dpsql.records import dataclass, field, replace
 from dpsql.sql.cells.cell_columns import tells_values
 from dpsql.sql.cells.evaluate import Operand
 from dpsql.sql.products import Compiler
 from dpsql.sql.query import Expression
 from dpsql.sql.relations import Field, PrivateRows, Relation, as_values, column_of
-from dpsql.sql.rewrites.sugar import has_aggregates
 from dpsql.sql.rewrites.tree_parts import any_of
 from dpsql.sql.shell.language import check_scalar, locate, refuse
 from dpsql.sql.text.parse import Statement

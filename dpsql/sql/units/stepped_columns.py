@@ -19,6 +19,7 @@ from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import Bins, BoundedBins
 from dpsql.errors import ProgrammingError, printable
+from dpsql.logical.functions import has
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.unit_local import (
     STEPS,
@@ -40,7 +41,6 @@ from dpsql.relation.unit_local import (
 from dpsql.sql.cells.cell_columns import column_of_values, mapped, plain
 from dpsql.sql.cells.cell_edges import check_edges
 from dpsql.sql.cells.formula_columns import as_formula
-from dpsql.sql.functions import has
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import column_of
 from dpsql.sql.shell.language import Locate, check_scalar

@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.logical.functions import INTEGER_TYPES, REAL_TYPES, has
 from dpsql.records import dataclass, field
-from dpsql.sql.functions import INTEGER_TYPES, REAL_TYPES, has
 
 MOST_STEPS = 10_000
 """Values of one expression, with repetitions."""

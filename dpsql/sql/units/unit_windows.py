@@ -17,17 +17,16 @@ from dpsql.catalog import Table
 from dpsql.catalog.catalog import Column
 from dpsql.catalog.domain import IntegerRange, Periods, Spans
 from dpsql.errors import printable
+from dpsql.logical.functions import conjuncts, find, has
 from dpsql.records import dataclass, field, replace
 from dpsql.relation.distances import are_comparable
 from dpsql.relation.header import is_ordered, is_summed, taken_from
 from dpsql.relation.unit_local import FRAMED, FilterRows, FramedRows, RowOrder, Running, WindowRows
 from dpsql.sql.cells.cell_columns import FlatColumns
 from dpsql.sql.cells.cell_tests import as_test
-from dpsql.sql.functions import find, has
 from dpsql.sql.inline import FlatFrom
 from dpsql.sql.products import Compiler
 from dpsql.sql.relations import PrivateRows, column_of
-from dpsql.sql.scope import conjuncts
 from dpsql.sql.text.parse import Statement
 from dpsql.sql.units.local_tables import named_source, relation_of, table_of
 from dpsql.sql.units.per_unit import is_unit

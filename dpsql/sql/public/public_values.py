@@ -20,12 +20,12 @@ from dpsql.logical.bind.select import conjuncts
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.expressions import ColumnId, equal_columns
 from dpsql.logical.facts import PlanFacts
+from dpsql.logical.functions import conjuncts as tests_of
 from dpsql.logical.levels import RelationLevel
 from dpsql.logical.nodes import JoinKind, LogicalJoin, columns_of, from_below
 from dpsql.records import dataclass
 from dpsql.sql.groups.key_sets import written_keys
 from dpsql.sql.relations import FromElement, read_from
-from dpsql.sql.scope import conjuncts as tests_of
 from dpsql.sql.shell.expressions import name_of
 
 _ONE = (exp.Max, exp.Min, exp.AnyValue)

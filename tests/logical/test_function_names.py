@@ -8,7 +8,7 @@ import pytest
 from sqlglot import exp
 
 from dpsql.errors import NotSupportedError, ProgrammingError
-from dpsql.sql.functions import TABLE, has, names, nearest_function
+from dpsql.logical.functions import TABLE, has, names, nearest_function
 from dpsql.sql.text.lexemes import Fragment
 from dpsql.sql.text.parse import parse
 

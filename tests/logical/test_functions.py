@@ -24,9 +24,9 @@ import pytest
 from sqlglot import exp, parse_one
 
 import dpsql
+from dpsql.logical import functions
+from dpsql.logical.functions import TABLE, Function
 from dpsql.sealed import EvaluationError, SealedConnection
-from dpsql.sql import functions
-from dpsql.sql.functions import TABLE, Function
 from dpsql.sql.shell.derivative import gradient
 from dpsql.sql.text.growth import bound_length
 from tests.support.effort import first_seed

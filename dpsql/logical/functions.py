@@ -119,6 +119,10 @@ class Function:
                     yield plain
 
 
+MODIFIERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+"""Clauses that stand around a call and are part of it."""
+
+
 def _of(
     kind: type[exp.Expr] | str, arguments: str, facts: str, names: str = "", **known: Any
 ) -> Function:
@@ -507,6 +511,48 @@ def is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return has(node, "aggregate")
     return isinstance(node, exp.AggFunc) and not has(node, "per_row")
+
+
+def called(node: exp.Expr) -> exp.Expr:
+    """The call itself, without FILTER and the like around it."""
+    while isinstance(node, MODIFIERS):
+        node = node.this
+    return node
+
+
+def has_aggregates(node: exp.Expr) -> bool:
+    """True if a SELECT or an expression aggregates, outside windows and sub-queries.
+
+    >>> from sqlglot import parse_one
+    >>> has_aggregates(parse_one("SELECT SUM(a) OVER () FROM t"))
+    False
+    >>> has_aggregates(parse_one("SELECT SUM(SUM(a)) OVER () FROM t"))
+    True
+    """
+    if isinstance(node, exp.Select):
+        clauses = (node.args.get(each) for each in ("having", "qualify", "order"))
+        return any(map(has_aggregates, filter(None, (*node.expressions, *clauses))))
+    if isinstance(node, exp.Query):
+        return False
+    parts = node.iter_expressions()
+    if isinstance(node, exp.Window):  # what it calls is of a window, what that is of is not
+        beside = (each for each in parts if each is not node.this)
+        return any(map(has_aggregates, (*called(node.this).iter_expressions(), *beside)))
+    is_one = isinstance(node, exp.AggFunc | exp.WithinGroup) or is_aggregate(node)
+    return is_one or any(map(has_aggregates, parts))
+
+
+def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    """The parts of a condition that are joined by AND, in the order written."""
+    parts, found = [tree], []
+    while parts:
+        node = parts.pop()
+        inner = node.unnest()
+        if isinstance(inner, exp.And):
+            parts += [inner.expression, inner.this]
+        else:
+            found.append(node)
+    return found
 
 
 def kinds(*facts: Fact) -> tuple[type[exp.Expr], ...]:

@@ -251,6 +251,10 @@ class Table:
 
 PublicRows = Callable[[Table], dict[str, tuple[str, Sequence[Any]]]]
 """Reads a public table: column name to its DuckDB type and values."""
+OF_CATALOG = "of catalog"
+"""The mark of a table that was named with its schema: it is no CTE."""
+VIEW = "view"
+"""The mark of a CTE that is a view of the catalog, with its name."""
 
 
 @dataclass(frozen=True, slots=True)

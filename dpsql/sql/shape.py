@@ -13,9 +13,9 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import View
-from dpsql.catalog.catalog import PublicRows, names_of
+from dpsql.catalog.catalog import OF_CATALOG, VIEW, PublicRows, names_of
 from dpsql.errors import ProgrammingError, Span, printable
-from dpsql.logical.bind.scope import OF_CATALOG, VIEW, SharedQuery
+from dpsql.logical.bind.scope import SharedQuery
 from dpsql.logical.bind.subqueries import SubqueryBinder, SubqueryNames
 from dpsql.logical.functions import has_aggregates
 from dpsql.records import cached_property, dataclass, replace

@@ -42,8 +42,8 @@ with dpsql.connect(sys.argv[1], epsilon=1) as connection:
 print(*(name for name in sys.modules if name.startswith("dpsql.")))
 """
 
-MOST = 288
-"""Modules of dpsql that one counting statement needs, of 628."""
+MOST = 289
+"""Modules of dpsql that one counting statement needs, of 691."""
 
 RARE = {
     *(

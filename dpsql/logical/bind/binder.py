@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpsql.catalog.catalog import OF_CATALOG, VIEW
 from dpsql.logical.bind.scope import (
-    OF_CATALOG,
-    VIEW,
     BindingSchema,
     BindScope,
     BoundColumn,

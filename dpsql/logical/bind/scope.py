@@ -13,11 +13,6 @@ from dpsql.logical.expressions import ColumnId, ColumnRef, Scalar
 from dpsql.logical.nodes import Plan
 from dpsql.records import dataclass, field
 
-OF_CATALOG = "of catalog"
-"""The mark of a table that was named with its schema: it is no CTE."""
-VIEW = "view"
-"""The mark of a CTE that is a view of the catalog, with its name."""
-
 
 class NotYetBoundError(Exception):
     """A form of SQL that the binder has no rule for: no refusal, and nothing that a user sees."""

@@ -11,9 +11,8 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.catalog import Catalog, View
-from dpsql.catalog.catalog import Column
+from dpsql.catalog.catalog import OF_CATALOG, VIEW, Column
 from dpsql.errors import Span, printable
-from dpsql.logical.bind.scope import OF_CATALOG, VIEW
 from dpsql.records import dataclass, replace
 from dpsql.relation.unit_local import FilterRows, PerUnit, Summary, UnitLocal, WindowRows
 from dpsql.sql.cells.cell_tests import as_test

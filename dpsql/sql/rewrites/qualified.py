@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.catalog import Catalog
-from dpsql.logical.bind.scope import OF_CATALOG
+from dpsql.catalog.catalog import OF_CATALOG
 
 SCHEMAS = ("main", "public")
 """The names that the schema of a catalog's tables may have."""

@@ -6,9 +6,11 @@ privacy: the debit is committed and anchored before the receipt for it exists.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fractions import Fraction
@@ -72,6 +74,8 @@ from dpsql.privacy.budget.status import Status, status_of
 from dpsql.records import replace
 
 __all__ = ["Entry", "Ledger", "Receipt", "Status"]
+_HANDLES: weakref.WeakSet[Ledger] = weakref.WeakSet()
+"""The handles of this process, for what they have not written when it ends."""
 
 
 class Ledger:
@@ -94,6 +98,7 @@ class Ledger:
         self._policy_hash: str | None = None
         self._salt = b""
         self._outcomes = Outcomes()
+        _HANDLES.add(self)
 
     @classmethod
     def create(
@@ -618,3 +623,11 @@ def _newest_checkpoint(db: sqlite3.Connection) -> State | None:
     except (LedgerError, TypeError, ValueError, AttributeError):
         return None
     return None
+
+
+@atexit.register
+def _note_outcomes() -> None:
+    """Write what became of the last debits of a program that ends without closing its handles."""
+    for ledger in [*_HANDLES]:
+        if ledger._pid == os.getpid():
+            ledger.note_outcomes()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +83,35 @@ def test_what_could_not_be_written_is_written_later(
     monkeypatch.undo()
     spend(ledger)
     assert on_disk(place) == {1: "failed", 2: "reserved"}
+
+
+UNCLOSED = """
+import os, sys
+import dpsql
+
+asked = dpsql.connect(sys.argv[1], epsilon=1).execute("SELECT COUNT(*) FROM adult")
+if sys.argv[2] == "held":
+    connection = asked.connection
+if sys.argv[2] == "killed":
+    os._exit(0)
+if sys.argv[2] == "raised":
+    raise SystemExit(asked.fetchone()[0] * 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [("held", "released"), ("left", "released"), ("raised", "released"), ("killed", "reserved")],
+)
+def test_a_program_that_closes_nothing_notes_its_last_release(
+    demo: Path, end: str, state: str
+) -> None:
+    catalog = demo / "adult.toml"
+    subprocess.run([sys.executable, "-c", UNCLOSED, str(catalog), end], check=True)
+    (place,) = demo.rglob("*.ledger")
+    db = sqlite3.connect(place)
+    assert db.execute("SELECT state FROM entry WHERE kind = 'debit'").fetchall() == [(state,)]
+    db.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -44,14 +44,16 @@ class WireType:
 
 
 def number_text(value: float) -> str:
-    """A double as PostgreSQL writes it: whole numbers without a point.
+    """A double as PostgreSQL writes it: whole numbers without a point, an exponent from 1e15 up.
 
-    >>> number_text(26446.0), number_text(0.1), number_text(1e300)
-    ('26446', '0.1', '1e+300')
+    >>> number_text(26446.0), number_text(0.1), number_text(1e15), number_text(1e300)
+    ('26446', '0.1', '1e+15', '1e+300')
     """
-    if value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return repr(value) if math.isfinite(value) else _NOT_FINITE[repr(value)]
+    if not math.isfinite(value):
+        return _NOT_FINITE[repr(value)]
+    if 1e15 <= abs(value) < 1e16:  # Python writes these without an exponent
+        return f"{Decimal(repr(value)).normalize():e}"
+    return repr(value).removesuffix(".0")
 
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

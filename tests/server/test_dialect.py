@@ -20,7 +20,7 @@ from dpsql.dialect import meaning, types
 from dpsql.logical.functions import names as functions
 from dpsql.server.messages import BINARY, TEXT
 from dpsql.server.users import Users
-from dpsql.server.values import POSTGRES, decode
+from dpsql.server.values import POSTGRES, decode, number_text
 from tests.support import postgres
 from tests.support.common_sql import EMPTY, KINDS, TABLES, draw, write_common
 from tests.support.effort import effort, first_seed
@@ -60,6 +60,23 @@ def both(
                 ours.execute("SET epsilon = 10")
                 ours.execute("SET mechanism = identity")  # how it is measured is not asked about
                 yield ours, theirs
+
+
+def test_doubles_are_written_as_postgresql_writes_them(both: Both) -> None:
+    draws = random.Random(29)
+    edges = [sign * 10.0**power for power in range(-20, 25) for sign in (1, -1)]
+    values = [0.0, -0.0, math.inf, -math.inf, math.nan, *edges]
+    values += [math.nextafter(each, math.inf) for each in edges]
+    values += [draws.uniform(-1, 1) * 10.0 ** draws.randint(-7, 18) for _ in range(2000)]
+    values += [float(draws.randrange(10 ** draws.randint(1, 18))) for _ in range(500)]
+    values += struct.unpack("500d", draws.randbytes(4000))
+    texts = both[1].execute("SELECT unnest(%s::float8[])::text", [values]).fetchall()
+    for value, (text,) in zip(values, texts, strict=True):
+        ours = number_text(value)
+        # A decimal number halfway between two doubles, as 1e23 is, reads as the even one: Python
+        # writes it for that one, PostgreSQL does not.
+        is_halfway = 2**53 < abs(value) < 1e25 and len(ours) < len(text)
+        assert ours == text or (is_halfway and float(ours) == float(text)), value
 
 
 RETURNED = """

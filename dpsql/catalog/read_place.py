@@ -35,7 +35,7 @@ class Place:
         parts += [f"line {line}"] if line is not None else []
         parts += [f"table {self.table!r}"] if self.table is not None else []
         parts += [f"column {self.column!r}"] if self.column is not None else []
-        raise CatalogError(code, f"{', '.join(parts)}: {problem}", hint=remedy)
+        raise CatalogError(code, f"{', '.join(parts)}: {problem}", hint=remedy) from None
 
     def check_keys(self, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
         """Refuse keys that are not known: a typo must never mean a default."""

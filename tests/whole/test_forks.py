@@ -114,7 +114,7 @@ def test_locks_are_new_in_a_child() -> None:
 
 def test_sqlite_and_duckdb_are_opened_in_few_places() -> None:
     kept = {"answer/store.py", "privacy/budget/ledger_file.py"}
-    read_and_closed = {"privacy/vault/formats/sqlite_files.py"}
+    read_and_closed = {"files.py", "privacy/vault/formats/sqlite_files.py"}
     assert _places({"sqlite3.connect"}) == kept | read_and_closed
     assert _places({"duckdb.connect"}) == {"sealed.py"}
 

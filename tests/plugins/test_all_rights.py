@@ -21,6 +21,7 @@ from dpsql.errors import Error
 from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.conformance import HOSTILE, count_faults, find_faults
 from dpsql.privacy.vault.pushdown import PushedCodes
+from tests.support.effort import effort
 from tests.support.packages import folder_of_packages, install
 from tests.support.seam import zero_noise
 from tests.support.tables import insert
@@ -36,6 +37,8 @@ SQL = {
     "time": "TIME",
 }
 NONE: Mapping[str, Sequence[object]] = {"decimal": []}
+EACH_TIME = ("text", "float", "timestamp")
+"""Families whose rows are streamed at every run, each from a table of its own; all are counted."""
 
 
 def installed(folder: Path, name: str = "duck_engine", change: tuple[str, str] = ("", "")) -> Any:
@@ -82,7 +85,9 @@ def test_counts_are_those_of_rows(family: str, tmp_path: Path, site: Path) -> No
 
 @pytest.mark.slow
 def test_the_kit_finds_no_fault_in_an_engine_with_all_rights(tmp_path: Path, site: Path) -> None:
-    assert find_faults(installed(site), Writer(tmp_path), NONE) == []
+    left = [] if effort(1) > 1 else [each for each in HOSTILE if each not in EACH_TIME]
+    more: dict[str, Sequence[object]] = {**NONE, **{family: [] for family in left}}
+    assert find_faults(installed(site), Writer(tmp_path), more) == []
 
 
 TEXT = "text"

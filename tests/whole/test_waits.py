@@ -21,6 +21,7 @@ WAITS = frozenset(["wait", "acquire", "join", "result", "recv", "accept", "commu
 """Names of calls that wait; without a time they wait for ever."""
 EXPLAINED = {
     "page/serving.py self._thread.join()": "the server is closed",
+    "page/serving.py self.thread.join()": "the door's own thread, whose socket is shut before",
     "page/workers.py task.result()": "it is done",
     "privacy/vault/codes/prefetch.py batch.result()": "DuckDB's work, which is told to end",
     "privacy/vault/codes/prefetch.py wanted.acquire()": "the thread that is left behind",

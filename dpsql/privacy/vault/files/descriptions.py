@@ -14,7 +14,7 @@ from dpsql.catalog.codebook import BookColumn
 from dpsql.catalog.column_guesses import guess_family
 from dpsql.catalog.delimited import PLAIN as PLAIN_TEXT
 from dpsql.catalog.draft import VOUCHED, DraftedTable
-from dpsql.errors import DataUnavailable
+from dpsql.errors import DataUnavailable, is_interrupt
 from dpsql.privacy.vault.data_engine import DamagedError, Unreadable, unavailable
 from dpsql.privacy.vault.files.arrow_rows import FORMATS, decoded, list_tables, open_rows
 from dpsql.privacy.vault.files.data_files import (
@@ -239,7 +239,12 @@ def _look_at(
     if blind:
         columns = [(each, guess_family(each)) for each in names]
         return DraftedTable(name, said if is_named else path, columns, untyped=True)
-    batch = next(rows.batches(names), None)
+    try:
+        batch = next(rows.batches(names), None)
+    except Exception as error:  # each library has errors of its own for a damaged file
+        if isinstance(error, Unreadable | OSError) or is_interrupt(error):
+            raise
+        raise OSError("its rows cannot be read") from None
     values = [] if batch is None else [batch.column(i).slice(0, LOOKED) for i in range(len(names))]
     texts = [[decoded(each) for each in column.cast("binary").to_pylist()] for column in values]
     found = sniff_rows(names, list(zip(*texts, strict=True)))

@@ -252,13 +252,12 @@ def test_worst_cell_is_never_less_where_it_gives_up(monkeypatch: pytest.MonkeyPa
     assert bound >= exact
 
 
-@pytest.mark.parametrize("seed", [0, 4, 14, 21])
+@pytest.mark.parametrize("seed", [0, 1, 8, 21])
 def test_plain_noise_is_that_of_dense_rows(seed: int, adult: Connection) -> None:
     case = floor.make_case(seed)
     compiled = adult.engine.compile(parse_script(case.script))
     (target,) = Request(compiled, Fraction(1), Fraction(0), "laplace").targets
-    if target.together is None:
-        pytest.skip("too many cells for the dense check")
+    assert target.together is not None, "too many cells for the dense check"
     rows = np.concatenate(
         [
             asked.weight * scale * next(iter(product.factors.values())).dense()

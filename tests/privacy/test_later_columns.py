@@ -57,7 +57,7 @@ def drawn(chosen: random.Random, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def whole(parts: Sequence[pa.Table]) -> pa.Table:
-    """All rows, with NULL where a column came later."""
+    """Rows of all files, with NULL where a column came later."""
     found = pa.concat_tables(parts, promote_options="permissive")
     types = {name: kind for name, (kind, _) in LATER.items() if name not in found.column_names}
     for name, kind in types.items():

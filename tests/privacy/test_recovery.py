@@ -98,7 +98,7 @@ def test_a_copy_of_any_moment_is_charged_for_all_that_came_after(seed: int, tmp_
 
 
 def refusal(place: Place, policy: Policy) -> LedgerError | None:
-    """What opening says; a change of the catalog that is not in the copy is older, too."""
+    """The refusal of opening; a change of the catalog that is not in the copy is older, too."""
     try:
         Ledger.terms_in_force(place.path, place.anchors)
     except LedgerError as error:

@@ -14,27 +14,19 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import dpsql
-from dpsql.catalog.catalog import Column, Table, Unit
-from dpsql.catalog.domain import IntegerRange, Values
+from dpsql.catalog.catalog import Table, Unit
 from dpsql.catalog.read import read_catalog
 from dpsql.dbapi.checking import chosen_tables, examine
-from dpsql.errors import Error
 from dpsql.privacy.doors.check_figures import Figures
 from dpsql.privacy.vault.vault import TableVault
 from dpsql.workload.cells import cells_of
-from tests.privacy.delta_tables import Row, arrow, written
+from tests.privacy.delta_tables import arrow, written
+from tests.privacy.logged_tables import COLUMNS, COUNT, ROWS, SALT, refused
 from tests.support.seam import zero_noise
 from tests.support.spark import MASTER
 
 pytestmark = pytest.mark.usefixtures("spark")
-SALT = b"0123456789abcdef"
-COLUMNS = {
-    "ward": Column("ward", "text", Values(("A", "B")), other="other"),
-    "age": Column("age", "integer", IntegerRange(0, 9)),
-}
 STRANGE = ("a b #:\u00e9", "a b # \u00e9 {a,a}[1]*")
-ROWS: list[Row] = [(f"p{i % 7}", "ABC"[i % 3], i % 10) for i in range(30)]
-COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 CATALOG = """
 [budget]
 epsilon = 100
@@ -65,13 +57,6 @@ def of(folder: Path | str, version: object = 0, more: str = "") -> str:
     """A source of Spark, as a catalog states it."""
     listed = f'engine = "spark", master = "{MASTER}", delta = "{folder}", version = {version}'
     return f"{{ {listed}{more} }}"
-
-
-def refused(work: Callable[[], object]) -> Error:
-    with pytest.raises(Error) as caught:
-        work()
-    assert caught.value.__cause__ is None
-    return caught.value
 
 
 def test_every_version_is_counted_as_it_was(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_an_older_copy_is_not_adopted_over_its_anchor(dpsql: Run, charged: Path)
 
 
 def test_a_backup_is_recovered(dpsql: Run, charged: Path) -> None:
-    """What was paid for since is charged, and what is still among the releases is free."""
+    """Charges since the copy count again, and what is still among the releases is free."""
     by_race = BY_SEX.replace("sex", "race")
     assert dpsql("ledger", "backup", charged, "copy").status == 0
     assert dpsql(charged, "-e", "1", "-c", by_race).status == 0

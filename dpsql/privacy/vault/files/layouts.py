@@ -21,7 +21,7 @@ Told = tuple[tuple[int, str | None], ...]
 ORDERS = (("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), ("FLOAT", "DOUBLE"))
 """Types of which each holds all values of those before it, exactly."""
 WORST = (UNREADABLE, *reversed(BESIDES), PLAIN_STORED)
-"""How columns are stored, first what hinders most."""
+"""Kinds of storage that :mod:`footers` tells apart, first the one that hinders most."""
 ANEW = "write its rows anew, and state that version"
 RENAMED = "columns of its files have other names by now, which files alone do not show"
 RETYPED = "columns of its files have other types by now, which files alone do not show"

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from dpsql.catalog import Catalog, Table
 from dpsql.catalog.catalog import PublicRows
-from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.errors import NotSupportedError
 from dpsql.sql.cells.evaluate import Evaluator
 from dpsql.sql.groups.keys import Keys
 from dpsql.sql.measures.aggregates import Aggregates, Builder
@@ -161,10 +161,3 @@ def _check_clauses(tree: exp.Select, here: Locate) -> None:
     for key, value in args.items():
         if key not in CLAUSES:
             refuse(value, "E_STATEMENT", key.strip("_").upper(), _WORKS, here)
-    if not tree.expressions:
-        raise ProgrammingError(
-            "E_PARSE",
-            "nothing is selected",
-            hint="SELECT COUNT(*) FROM ...",
-            span=here(tree),
-        )

@@ -128,6 +128,18 @@ def check_nested(tree: exp.Expr, locate: Locate) -> None:
             )
 
 
+def check_selected(tree: exp.Expr, locate: Locate) -> None:
+    """Refuse a SELECT of nothing; PostgreSQL has it in EXISTS, which is about rows alone.
+
+    Raises: ProgrammingError (E_PARSE).
+    """
+    for node in tree.find_all(exp.Select):
+        exists = isinstance(node.parent, exp.Exists) and node.args.get("from_")
+        if not node.expressions and not exists:
+            hint = "SELECT COUNT(*) FROM ..."
+            raise ProgrammingError("E_PARSE", "nothing is selected", hint=hint, span=locate(node))
+
+
 def check_inverted(tree: exp.Expr, locate: Locate) -> None:
     """Refuse ``~`` beside operators: ``~a - b`` is ``~(a - b)`` to DuckDB, and not to the parser.
 

@@ -26,7 +26,13 @@ from dpsql.sql.dialects.dialect_words import respelled, take_top
 from dpsql.sql.dialects.report_format import WORD, marked, take_reports
 from dpsql.sql.rewrites.sugar import plain
 from dpsql.sql.rewrites.tree_parts import NodeLimit
-from dpsql.sql.shell.language import check_calls, check_inverted, check_nested, locate
+from dpsql.sql.shell.language import (
+    check_calls,
+    check_inverted,
+    check_nested,
+    check_selected,
+    locate,
+)
 from dpsql.sql.text.clauses import Clips, Cut, Options, note_clips, take_clips, take_options
 from dpsql.sql.text.constant_selects import constants_of
 from dpsql.sql.text.create_domain import parse_forget, parse_search
@@ -405,6 +411,7 @@ def _parse_select(fragment: Fragment, lexemes: list[Lexeme], *, explain: bool = 
             raise ProgrammingError("E_PARSE", what, hint=hint, span=fragment.whole())
         tree.set("limit", exp.Limit(expression=exp.Literal.number(top)))
     here = partial(locate, fragment=fragment)
+    check_selected(tree, here)
     check_inverted(tree, here)
     check_nested(tree, here)
     tree = plain(tree, NodeLimit(len(lexemes)))

@@ -31,6 +31,31 @@ def parse_one(text: str) -> Statement:
     return parse(fragment)
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "{}",
+        "({})",
+        "WITH c AS ({}) SELECT COUNT(*) FROM c",
+        "SELECT COUNT(*) FROM ({}) AS s",
+        "SELECT COUNT(*) FROM t UNION ALL {}",
+        "{} UNION ALL SELECT COUNT(*) FROM t",
+        "SELECT COUNT(*) FROM t WHERE x IN ({})",
+        "SELECT COUNT(*) FROM t WHERE x > ({})",
+        "SELECT COUNT(*) FROM t WHERE NOT EXISTS (SELECT x FROM ({}) AS s)",
+        "SELECT COUNT(*), ({}) FROM t",
+    ],
+)
+def test_a_select_of_nothing_is_told_as_that_wherever_it_stands(place: str) -> None:
+    ends = ("", "FROM t", "DISTINCT FROM t", "WHERE x > 1", "FROM t GROUP BY x", "HAVING x > 1")
+    for end in ends:
+        sql = place.format(f"SELECT {end}")
+        with pytest.raises(ProgrammingError, match="nothing is selected") as told:
+            parse_one(sql)
+        assert told.value.code == "E_PARSE", sql
+        assert told.value.hint
+
+
 def test_split_keeps_quotes_and_comments_together() -> None:
     text = "SELECT ';', \";\" FROM t; -- a; b\n/* c; */ SHOW budget ; \n ;; SET epsilon = 1"
     assert [f.body for f in split_statements(text)] == [

@@ -241,6 +241,11 @@ def make_folder(path: Path) -> None:
 def read_regular(path: Path, most: int | None = None, *, through_links: bool = False) -> bytes:
     """Read a regular file, never waiting for a writer, and through a link only where it may be.
 
+    Args:
+        path: a FIFO or device is refused, and never waited for.
+        most: bytes of the largest file that is read, None for any.
+        through_links: True where whoever made the link may name the file.
+
     Raises: OSError; ValueError for anything but a file of at most ``most`` bytes, if given.
     """
     how = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
@@ -449,7 +454,13 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def overwrite(path: Path, at: int, content: bytes) -> None:
-    """Write bytes durably where a file has others; a crash leaves any of both. Raises: OSError."""
+    """Write bytes durably where a file has others; a crash leaves any of both. Raises: OSError.
+
+    Args:
+        path: a file that exists; its length changes only if it is written beyond its end.
+        at: bytes from the beginning of the file.
+        content: becomes durable as one write; the rest stays.
+    """
     fd = os.open(path, os.O_RDWR | _SAFE)
     os.lseek(fd, at, os.SEEK_SET)
     _write(fd, content)

@@ -261,7 +261,11 @@ class SealedConnection:
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Run generated SQL and return the DuckDB types of its columns and its rows.
 
-        It may take ``limits`` times as long as over public values. Raises: as ``run``.
+        Args:
+            sql: generated; nothing that a user typed stands in it but as a parameter or a checked
+                name.
+            parameters: values of its marks, in their order.
+            limits: times as long as over public values that it may take.
         """
         with self._executed(sql, parameters, limits) as found:
             kinds = tuple(str(column[1]) for column in found.description or ())

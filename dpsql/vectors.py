@@ -41,6 +41,11 @@ class Vector(Sequence[Any]):
     def of(cls, values: Iterable[Any], places: NDArray[np.int32] | None = None) -> Vector:
         """Python's values as a vector: an array where all are doubles, or 64 bit integers.
 
+        Args:
+            values: None is NULL.
+            places: (rows,), the value of each row among ``values``; None where rows and values are
+                one to one.
+
         >>> Vector.of([1, None]).values.dtype, Vector.of([2**64, 1]).values, Vector.of([.5, None])
         (dtype('int64'), (18446744073709551616, 1), (0.5, None))
         """
@@ -63,13 +68,20 @@ class Vector(Sequence[Any]):
 
     @classmethod
     def finite(cls, values: NDArray[np.float64]) -> Vector:
-        """Doubles (rows,) as a vector; what is not finite is NULL."""
+        """Doubles (rows,) as a vector; what is not finite is NULL.
+
+        Args:
+            values: (rows,); infinite and NaN ones are kept, but marked as missing.
+        """
         known = np.isfinite(values)
         return cls(values, None if known.all() else ~known)
 
     @classmethod
     def joined(cls, vectors: Sequence[Vector]) -> Vector:
         """Vectors one after the other.
+
+        Args:
+            vectors: at least one; arrays of one type stay arrays, others become a tuple.
 
         >>> one = Vector(("a", "b"), None, np.array([1, 1, 0], dtype=np.int32))
         >>> [*Vector.joined([one, Vector.of([1, None])])]
@@ -129,7 +141,11 @@ class Vector(Sequence[Any]):
         return repr(tuple(self))
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Vector:
-        """The values of some rows, in their order."""
+        """The values of some rows, in their order.
+
+        Args:
+            rows: row numbers (taken,), from 0; a row may be taken more than once.
+        """
         wanted = np.asarray(rows, dtype=np.int32)
         places = wanted if self.places is None else self.places[wanted]
         return Vector(self.values, self.missing, places)
@@ -195,7 +211,11 @@ class Vector(Sequence[Any]):
         return Vector(self.values[used], missing, back)
 
     def placed(self, found: NDArray[Any]) -> NDArray[Any]:
-        """The value of every row, shape (rows,), of the values that every one of ``values`` has."""
+        """The value of every row, shape (rows,), of the values that every one of ``values`` has.
+
+        Args:
+            found: (values,), one entry for each of ``values``.
+        """
         return found if self.places is None else found[self.places]
 
     def objects(self) -> NDArray[np.object_]:

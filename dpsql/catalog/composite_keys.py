@@ -95,7 +95,15 @@ def stored_parts(table: Table, column: Column) -> list[Column]:
 
 
 def sought_column(table: Table, column: str, sought: Sought) -> Column | None:
-    """Return the column whose keys are to be found, or that of several; None for neither."""
+    """Return the column whose keys are to be found, or that of several; None for neither.
+
+    Args:
+        table: stored table that the column is of.
+        column: its name, in any case; not looked at where several are sought together.
+        sought: declaration of what is to be found; its parts name the columns of a composite key.
+
+    Returns: None also for parts in a table on a server, whose keys are counted where its rows are.
+    """
     if not sought.parts:
         return table.columns.get(column.casefold())
     parts = [table.columns.get(part) for part in sought.names]

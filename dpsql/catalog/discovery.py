@@ -52,6 +52,11 @@ def distinct_keys(keys: Iterable[Key], label: object, room: int) -> tuple[Key, .
 
     Texts that differ in nothing but spaces around them or their Unicode form are one.
 
+    Args:
+        keys: sorted by whoever calls; of keys that are alike the first is kept.
+        label: value of the cell for all other keys, which no key may read as.
+        room: most keys that are returned.
+
     >>> distinct_keys(["caf\\u00e9", "cafe\\u0301", "other", "tea", "tea "], "other", 9)
     ('caf\u00e9', 'tea')
     >>> distinct_keys([1, 2, 3], 2, 1)

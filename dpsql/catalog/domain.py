@@ -235,6 +235,11 @@ def floor_period(when: dt.date, unit: str, every: int = 1) -> dt.date:
 
     Of several hours, minutes or seconds, counted from midnight.
 
+    Args:
+        when: a day, or an instant without a zone.
+        unit: second, minute, hour, day, week, month, quarter or year.
+        every: units in a period of a clock; longer units are not grouped.
+
     >>> floor_period(dt.date(2024, 5, 17), "quarter")
     datetime.date(2024, 4, 1)
     >>> floor_period(dt.datetime(2024, 5, 17, 12, 50), "minute", 15).isoformat()
@@ -258,7 +263,13 @@ def floor_period(when: dt.date, unit: str, every: int = 1) -> dt.date:
 
 
 def add_periods(start: dt.date, unit: str, k: int) -> dt.date:
-    """Return ``start``, the begin of a period, moved on by ``k`` periods."""
+    """Return ``start``, the begin of a period, moved on by ``k`` periods.
+
+    Args:
+        start: must be the begin of a period, as a month of 28 days has no 31st to move to.
+        unit: name of the period, from second to year.
+        k: periods to move on by; below zero it moves back.
+    """
     if unit in SECONDS:
         return start + k * SECONDS[unit]
     months = k * MONTHS[unit] + start.month - 1
@@ -266,7 +277,13 @@ def add_periods(start: dt.date, unit: str, k: int) -> dt.date:
 
 
 def count_periods(first: dt.date, last: dt.date, unit: str, every: int = 1) -> int:
-    """Count the periods that the days or instants ``first..last`` touch."""
+    """Count the periods that the days or instants ``first..last`` touch.
+
+    Args:
+        first, last: both are included; ``first`` is not after ``last``.
+        unit: name of the period, from second to year.
+        every: units that one period has.
+    """
     lo = floor_period(first, unit, every)
     if unit in SECONDS:
         return (last - lo) // (every * SECONDS[unit]) + 1
@@ -276,7 +293,13 @@ def count_periods(first: dt.date, last: dt.date, unit: str, every: int = 1) -> i
 
 
 def end_of_bin(bins: Bins, k: int, *, whole: bool) -> int | float:
-    """Return the largest number in bin k; the last bin holds its upper edge."""
+    """Return the largest number in bin k; the last bin holds its upper edge.
+
+    Args:
+        bins: their edges increase, in units of the column.
+        k: number of the bin, from 0.
+        whole: True for a column of integers, whose bins end one below the next edge.
+    """
     high, is_last = bins.edges[k + 1], k + 2 == len(bins.edges)
     if whole:
         return int(high) - (not is_last)

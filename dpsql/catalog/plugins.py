@@ -10,8 +10,13 @@ from dpsql.errors import OperationalError, printable
 def plugged(group: str, name: str, unusable: Callable[[str, str], OperationalError]) -> object:
     """Return what an installed package declares by an entry point, None where none does.
 
-    ``unusable`` makes the error of a name and of why it cannot be used. Raises: that error, when
-    the entry point cannot be loaded or several packages declare it.
+    Args:
+        group: entry point group, such as that of data engines.
+        name: of the entry point, as a catalog or setting has it.
+        unusable: makes the error of a name and of why it cannot be used.
+
+    Raises: the error that ``unusable`` makes, when the entry point cannot be loaded or several
+    packages declare it.
     """
     from importlib.metadata import entry_points  # 20 ms, for names that are not our own
 

@@ -26,7 +26,15 @@ _BY = re.compile(r"(?:([1-9]\d{0,6}) )?([a-z]+?)s?")
 
 
 def read_periods(place: Place, given: list[Any], by: Any) -> Periods:
-    """Read calendar periods from the first to the last day. Raises: CatalogError (E_POLICY)."""
+    """Read calendar periods from the first to the last day.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        given: first and last day, as TOML dates or ISO texts; both days are in the domain.
+        by: period, such as "week" or "3 months".
+
+    Raises: CatalogError (E_POLICY).
+    """
     every, unit = _read_by(place, by, PERIODS)
     days = [_read_day(place, value) for value in given]
     if len(days) != 2 or days[0] > days[1]:
@@ -40,7 +48,11 @@ def read_periods(place: Place, given: list[Any], by: Any) -> Periods:
 def read_spans(place: Place, given: list[Any], by: Any, zone: str) -> Spans:
     """Read the periods of a clock; a last day without a time of day is a whole day.
 
-    ``zone`` is where the clock hangs. Raises: CatalogError (E_POLICY).
+    Args:
+        place: where in the catalog a complaint points to.
+        given: first and last instant, as TOML has them or as ISO texts.
+        by: period of a clock, of which a day has a whole number ("15 minutes"), or of the calendar.
+        zone: IANA name of the time zone that the clock shows.
     """
     every, unit = _read_by(place, by, (*CLOCK, *PERIODS))
     ends = [_read_instant(place, value, i) for i, value in enumerate(given)]
@@ -57,6 +69,11 @@ def read_spans(place: Place, given: list[Any], by: Any, zone: str) -> Spans:
 
 def read_times(place: Place, given: list[Any], by: Any) -> Times:
     """Read the spans of a clock within a day; an end of 24:00 is the end of the day.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        given: first and last time of day, as TOML has them or as texts.
+        by: span that divides a day and is shorter, such as "15 minutes".
 
     Raises: CatalogError (E_POLICY).
     """
@@ -135,7 +152,13 @@ def _read_instant(place: Place, value: Any, is_last: int) -> dt.datetime:
 
 
 def read_other_day(place: Place, domain: Periods, given: Any) -> dt.date:
-    """Read the day that stands for every day that is not declared: the last of all, if true."""
+    """Read the day that stands for every day that is not declared: the last of all, if true.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        domain: declared periods, none of which may contain the day.
+        given: ``other`` of the catalog: true, or a day.
+    """
     day = dt.date.max if given is True else _read_day(place, given)
     if domain.start <= day < domain.end:
         place.fail(f"other = {show(given)} is also a domain value", 'a day outside, "9999-12-31"')

@@ -22,7 +22,13 @@ def is_sought(facts: Mapping[str, Any]) -> bool:
 def read_sought(
     place: Place, kind: str, max_rows: int, facts: Mapping[str, Any]
 ) -> tuple[Sought, Value]:
-    """Read such a column of a private table, and the label of what will not be found.
+    """Read a column whose domain or bounds are to be found, and the label of other values.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        kind: declared type of the column.
+        max_rows: rows of one unit that count, of which no more than this have keys.
+        facts: keys of the column's table in TOML.
 
     Raises: CatalogError (E_POLICY).
     """

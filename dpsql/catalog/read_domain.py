@@ -40,7 +40,15 @@ MOST_DIGITS = 15
 
 
 def read_domain(place: Place, kind: str, facts: Mapping[str, Any]) -> Domain | None:
-    """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None without."""
+    """Read ``domain``, ``domain_file``, ``bins`` and ``by``; None without.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        kind: declared type of the column, which decides what a domain may hold.
+        facts: keys of the column's table in TOML.
+
+    Returns: None for a column that declares neither cells nor values, such as a measure.
+    """
     if "labels" in facts:
         return _read_labels(place, kind, facts)
     if "domain" in facts and "domain_file" in facts:
@@ -239,7 +247,15 @@ def _read_lines(place: Place, file: Any) -> list[str]:
 
 
 def read_other(place: Place, kind: str, domain: Domain | None, given: Any) -> Value:
-    """Read the label of the cell for all other values; None when there is none."""
+    """Read the label of the cell for all other values; None when there is none.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        kind: declared type of the column.
+        domain: declared values, which the label must not read as; None where there are none.
+        given: ``other`` of the catalog: true for the usual label of the type, false for none, or a
+            label.
+    """
     if given is False:
         return None
     if kind == "date" and isinstance(domain, Periods):

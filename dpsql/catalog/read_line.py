@@ -36,6 +36,11 @@ def find_line(path: Path, table: str | None, column: str | None, problem: str) -
     """Return the line, from 1, of what a complaint is about; None where it names no entry.
 
     The key is the first word of the complaint, if there is such a key where it stands.
+
+    Args:
+        path: the catalog, in UTF-8; a file that cannot be read has no lines.
+        table, column: entry that is complained of; None where it stands further out.
+        problem: text of the complaint.
     """
     ways = list(_ways(table, column, problem))
     if not ways:

@@ -26,7 +26,13 @@ class Place:
     column: str | None = None
 
     def fail(self, problem: str, remedy: str, code: str = "E_POLICY") -> NoReturn:
-        """Raise the CatalogError that names this place, its line, the problem and the remedy."""
+        """Raise the CatalogError that names this place, its line, the problem and the remedy.
+
+        Args:
+            problem: begins with the key that it is about, so that its line is found.
+            remedy: becomes the hint: a line that would be accepted.
+            code: of the error.
+        """
         parts, line = [printable(self.path.name or str(self.path))], None
         if self.path.suffix:
             from dpsql.catalog.read_line import find_line  # most catalogs have no fault
@@ -48,7 +54,13 @@ class Place:
 
 
 def read_pair(place: Place, key: str, given: Any) -> tuple[Fraction, Fraction]:
-    """Read ``[lowest, highest]``."""
+    """Read ``[lowest, highest]``.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        key: name that the pair has in the catalog.
+        given: a list of two numbers; which of them is larger is not looked at here.
+    """
     if not isinstance(given, list) or len(given) != 2:
         place.fail(f"{key} = {show(given)}", f"write {key} = [lowest, highest]")
     lo, hi = (read_number(place, key, value) for value in given)
@@ -56,7 +68,13 @@ def read_pair(place: Place, key: str, given: Any) -> tuple[Fraction, Fraction]:
 
 
 def read_number(place: Place, key: str, value: Any) -> Fraction:
-    """Read a finite number of at most 2^53 exactly; TOML knows inf and nan."""
+    """Read a finite number of at most 2^53 exactly; TOML knows inf and nan.
+
+    Args:
+        place: where in the catalog a complaint points to.
+        key: name that the number has in the catalog.
+        value: int, or Decimal as TOML's floats are read here, so that none is rounded.
+    """
     usable = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if not usable or (isinstance(value, Decimal) and not value.is_finite()):
         place.fail(f"{key}: {show(value)} is not a finite number", f"{key} = [0, 100]")

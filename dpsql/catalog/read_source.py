@@ -155,7 +155,17 @@ def _check_address(place: Place, address: str) -> None:
 
 
 def read_spill(place: Place, given: Any, public: bool) -> tuple[tuple[str, str], ...]:
-    """Read the folder in whose files codes are kept, by default in memory. Raises: CatalogError."""
+    """Read the folder in whose files codes are kept, by default in memory.
+
+    Args:
+        place: the table; a relative folder is taken from that of its catalog.
+        given: ``spill`` of the catalog, None where it is not there.
+        public: True for a table without a privacy unit, which has nothing to spill.
+
+    Returns: no fact, or one named "spill" with an absolute path.
+
+    Raises: CatalogError (E_POLICY).
+    """
     if given is None:
         return ()
     if public:

@@ -37,7 +37,16 @@ def read_unit_names(place: Place, sections: Mapping[str, Any]) -> tuple[str, ...
 
 
 def read_unit(place: Place, given: Any, names: Sequence[str]) -> Unit:
-    """Read ``privacy_unit``; ``names`` are the declared units."""
+    """Read ``privacy_unit``.
+
+    Args:
+        place: the table, for complaints.
+        given: "row", or a table of TOML with a column, or a way through another table, and
+            max_rows.
+        names: units that the catalog declares by ``[unit.NAME]``.
+
+    Raises: CatalogError (E_POLICY).
+    """
     if given == "row":
         return Unit()
     if not isinstance(given, dict):
@@ -101,12 +110,24 @@ def read_references(place: Place, given: Any) -> tuple[Reference, ...]:
 
 
 def read_unit_keys(place: Place, given: Any, unit: Unit) -> tuple[str, ...]:
-    """Read ``unit_keys``: columns each value of which belongs to one privacy unit."""
+    """Read ``unit_keys``: columns each value of which belongs to one privacy unit.
+
+    Args:
+        place: the table, for complaints.
+        given: a list of names of columns.
+        unit: that of the table; its own column is none of them.
+    """
     return _read_columns(place, "unit_keys", given, unit, UNIT_KEYS)
 
 
 def read_unit_columns(place: Place, given: Any, unit: Unit) -> tuple[str, ...]:
-    """Read ``unit_columns``: columns with ids of units that rows need not belong to."""
+    """Read ``unit_columns``: columns with ids of units that rows need not belong to.
+
+    Args:
+        place: the table, for complaints.
+        given: a list of names of columns.
+        unit: that of the table, which has to have a column of its own.
+    """
     if given and unit.through is not None:
         hint = 'a row meets whom it names by the unit column of its own table: column = "..."'
         place.fail("has unit_columns, and the unit of another table", hint)
@@ -223,6 +244,11 @@ def key_pairs(table: Table, way: Reference, other: Table) -> tuple[tuple[str, st
     """The pairs of columns of a reference but for the unit's; None where that meets another.
 
     Rows meet within their unit, whether the reference names it or not.
+
+    Args:
+        table: the one that declares the reference.
+        way: pairs of columns, own one first.
+        other: the table that it refers to.
     """
     found = []
     for one, two in way.on:

@@ -13,7 +13,11 @@ from dpsql.strategy.noise_law import law
 def refuse_over_budget(status: Status, own: str | None, forecast: Explanation) -> None:
     """Refuse a forecast that costs more than is left, as its request would be.
 
-    ``own`` names the budget of the analyst who asks, if any. Raises: BudgetExceeded.
+    Args:
+        status: budgets as the ledger has them now.
+        own: name of the budget of the analyst who asks, None where there is none.
+        forecast: what the request would cost; of a pure law its epsilon is held against what
+            remains, of others against what their own Renyi order leaves.
     """
     left = forecast.remaining
     if not forecast.free and not law(forecast.noise).is_pure:

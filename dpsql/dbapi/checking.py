@@ -173,6 +173,11 @@ def plan_estimate(engine: Engine, tables: Sequence[Table], epsilon: Fraction) ->
     """One count of rows for each column and for none and all of them, and one of units.
 
     All have the same share of the budget. A unit has at most ``max_rows`` rows in each view.
+
+    Args:
+        engine: it knows the catalog, and forecasts the parts.
+        tables: private ones, of which every declared column is counted.
+        epsilon: of the whole plan, by Laplace noise.
     """
     parts = [part for table in tables for part in _parts(engine, table)]
     share = epsilon / len(parts)
@@ -203,6 +208,11 @@ def estimate_left_out(
     connection: Connection, tables: Sequence[Table], epsilon: Fraction
 ) -> Estimates:
     """Release noisy numbers of rows; the same question again is free.
+
+    Args:
+        connection: it pays, as its analyst if it has one.
+        tables: private ones of its catalog.
+        epsilon: of the whole release, above 0.
 
     Raises: BudgetExceeded, LedgerError, DataUnavailable; nothing is charged by a refusal.
     Guarantee: an ordinary release, charged to the ledger before noise is drawn.

@@ -34,6 +34,11 @@ class ColumnTypes(NamedTuple):
 def foresee(planner: Planner, text: str, dialect: str = "duckdb") -> tuple[ColumnTypes, ...]:
     """The columns that one SELECT would return.
 
+    Args:
+        planner: it knows the catalog, and releases nothing.
+        text: one statement, whose parameters are bound.
+        dialect: that the statement is read in.
+
     Guarantee: a function of public facts alone; nothing is planned, charged or measured.
     Raises: ProgrammingError, NotSupportedError.
     """

@@ -116,14 +116,21 @@ def connect(
 ) -> Connection:
     """Open a connection to the tables of a catalog.
 
-    ``epsilon`` and ``delta`` are what each request costs (int, float, Decimal or Fraction);
-    ``noise`` is "laplace", "gaussian", "auto" or the name of an installed law. All three can be
-    changed by SET. ``analyst`` says whose budget requests are charged to as well, where the catalog
-    declares analysts. ``files`` is the one folder whose files SQL may name, for workloads and drawn
-    rows; by default there is none. ``show_stddev`` gives rows that are fetched a column of standard
-    errors after every noisy one ("on"), or these beside the numbers ("text"). ``paramstyle`` says
-    how parameters are marked in SQL, one of PEP 249: "qmark" (``?``, and ``:name`` for a mapping),
-    "named", "numeric", "format", "pyformat".
+    Args:
+        catalog: path of the TOML file.
+        epsilon, delta: what each request costs, as int, float, Decimal or Fraction; None leaves it
+            to the catalog or to SET.
+        noise: "laplace", "gaussian", "auto" or the name of an installed law; SET changes it, as it
+            does epsilon and delta.
+        analyst: whose budget requests are charged to as well, where the catalog declares analysts.
+        files: the one folder whose files SQL may name, for workloads and drawn rows; None for no
+            folder.
+        show_stddev: gives rows that are fetched a column of standard errors after every noisy one
+            ("on"), or these beside the numbers ("text").
+        paramstyle: marks of parameters in SQL, one of PEP 249: "qmark" (``?``, and ``:name`` for a
+            mapping), "named", "numeric", "format", "pyformat".
+        **unknown: options that there are none of, refused by name.
+
     Raises: CatalogError, LedgerError, DataError (E_EPSILON, E_DELTA, E_SETTING, E_ANALYST);
     UsageError (E_FILES) for a folder in which sources, the catalog or its anchor lie;
     DataUnavailable (E_DATA) for a table of which one stored value could stop every statement.
@@ -304,7 +311,15 @@ class Connection(Exceptions):
         return Cursor(self)
 
     def execute(self, sql: str, parameters: Parameters = (), **options: object) -> Cursor:
-        """Execute one statement on a new cursor."""
+        """Execute one statement on a new cursor.
+
+        Args:
+            sql: one statement.
+            parameters: a sequence or a mapping, by the ``paramstyle``.
+            **options: epsilon, delta and noise of this statement, in place of the session's.
+
+        Raises: as ``Cursor.execute``.
+        """
         return self.cursor().execute(sql, parameters, **options)
 
     def executescript(self, sql: str) -> Cursor:
@@ -460,9 +475,12 @@ class Cursor(Fetching):
     def execute(self, sql: str, parameters: Parameters = (), **options: object) -> Cursor:
         """Execute one statement; its parameters are bound as literals before planning.
 
-        A sequence is for ``?`` marks, a mapping for ``:name``; see ``paramstyle`` of ``connect``.
+        Args:
+            sql: one statement.
+            parameters: a sequence for ``?`` marks, a mapping for ``:name``; see ``paramstyle`` of
+                ``connect``.
+            **options: epsilon, delta and noise of this statement, in place of the session's.
 
-        ``epsilon``, ``delta`` and ``noise`` override the session for this statement.
         Raises: ProgrammingError, NotSupportedError, BudgetExceeded, OperationalError; InternalError
         for a defect of dpsql, which says what was charged.
         """

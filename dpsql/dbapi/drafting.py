@@ -30,15 +30,20 @@ def draft_catalog(
     """Draft a TOML catalog for tables of data from their column names and types.
 
     Of files of text the first lines are looked at, for the form of the file and the types of its
-    values, never for their domains or bounds; of a ``blind`` draft only the header. Columns that
-    a ``codebook`` describes are declared as it says: in a format of ``dpsql.catalog.codebooks``,
-    or in a file of SPSS or Stata, of which labels are read.
+    values, never for their domains or bounds.
 
-    ``data`` are files, folders of files, database files with all of their tables, or of a table of
-    a server its engine and name, as in postgresql:public.visits, or postgresql:public.* for all
-    of a schema; ``options`` are those of its source, such as dsn_env. A source of an installed
-    engine is written as in a catalog, name://rest. The catalog is meant for
-    ``folder``. Raises: UsageError (E_DATA, E_POLICY) for what cannot be read as data.
+    Args:
+        *data: files, folders of files, database files with all of their tables, or of a table of a
+            server its engine and name, as in postgresql:public.visits, or postgresql:public.* for
+            all of a schema. A source of an installed engine is written as in a catalog,
+            name://rest.
+        folder: where the catalog is meant to lie, to which its paths are relative.
+        blind: True to look at nothing but headers.
+        codebook: describes columns, which are declared as it says: in a format of
+            ``dpsql.catalog.codebooks``, or in a file of SPSS or Stata, of which labels are read.
+        **options: of the source, such as dsn_env of a server.
+
+    Raises: UsageError (E_DATA, E_POLICY) for what cannot be read as data.
     """
     found: list[DraftedTable] = []
     for each in map(str, data):

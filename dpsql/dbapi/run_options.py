@@ -24,6 +24,13 @@ def ask_from(planner: Planner, source: str) -> str:
 def demand(planner: Planner, max_stddev: str | None, within: str | None = None) -> None:
     """Have every statement that does not say otherwise keep to an error (max_stddev, within).
 
+    Args:
+        planner: its statements are held to it from now on.
+        max_stddev: text of the largest standard error, in units of the answer; None demands
+            nothing.
+        within: text of the largest error beside public counts of rows, such as "5%"; None demands
+            nothing.
+
     Raises: DataError (E_SETTING).
     """
     given = {"max_stddev": max_stddev, "within": within}
@@ -36,6 +43,12 @@ def demand(planner: Planner, max_stddev: str | None, within: str | None = None) 
 
 def refuse_other_terms(planner: Planner, text: str, terms: Terms, given: Collection[str]) -> None:
     """Refuse a script that sets what was given beside it to something else.
+
+    Args:
+        planner: it reads the script in the light of its catalog.
+        text: whole script.
+        terms: in force, of which SET in the script may repeat but not change what was given.
+        given: names of the settings that were given beside the script.
 
     Raises: ProgrammingError (E_SETTING), and whatever reading the script raises.
     """

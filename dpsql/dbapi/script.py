@@ -53,6 +53,12 @@ def plan_offered(
 ) -> tuple[SyntheticTableJob, bool]:
     """The run that makes a synthetic table, and whether its epsilon was assumed.
 
+    Args:
+        planner: it knows tables and models.
+        creation: CREATE SYNTHETIC TABLE as it was read, with options of its own.
+        terms: of the session; epsilon is taken to be 1 where neither they nor the statement have
+            one.
+
     Raises: as ``plan_table``.
     """
     from dpsql.engine.learn import plan_table  # few scripts learn models
@@ -65,6 +71,12 @@ def plan_offered(
 def offered_search(planner: Planner, search: Search, terms: Terms) -> tuple[DiscoveryJob, bool]:
     """The release of a domain or of bounds, and whether its epsilon was assumed.
 
+    Args:
+        planner: it knows the columns whose domains are to be found.
+        search: the statement as it was read, with options of its own.
+        terms: of the session; epsilon is taken to be 1 where neither they nor the statement have
+            one.
+
     Raises: as ``plan_search``.
     """
     assumed = terms.epsilon is None and "epsilon" not in dict(search.options)
@@ -76,6 +88,11 @@ def offered_search(planner: Planner, search: Search, terms: Terms) -> tuple[Disc
 
 def explain_search(planner: Planner, search: Search, terms: Terms) -> Explanation:
     """The forecast of a domain or of bounds: of what was found before, where that will do.
+
+    Args:
+        planner: it catches up with the ledger first, so that what others have found is known.
+        search: the statement as it was read.
+        terms: of the session.
 
     Raises: as ``plan_search``.
     """
@@ -93,6 +110,11 @@ def explain_search(planner: Planner, search: Search, terms: Terms) -> Explanatio
 
 def check_synthetics(planner: Planner, statements: Sequence[Statement], terms: Terms) -> None:
     """Refuse, before anything of a script runs, what is wrong about its synthetic tables.
+
+    Args:
+        planner: it knows tables, models and the folder that rows may be written to.
+        statements: the whole script, in order: a table is made before rows are drawn from it.
+        terms: of the session.
 
     Raises: ProgrammingError, NotSupportedError, DataError, OperationalError.
     """
@@ -121,6 +143,11 @@ def explain_script(planner: Planner, statements: Sequence[Statement], terms: Ter
     """The forecast of a script that makes synthetic tables: of every run and of its SELECTs.
 
     SELECTs from the tables that it makes are free and not forecast. Amounts are sums.
+
+    Args:
+        planner: it compiles the SELECTs together, as one request.
+        statements: the whole script.
+        terms: of the session; every run and the SELECTs together are charged by them.
     """
     selects = list(asked_now(statements).values())
     rows: list[Row] = []
@@ -155,6 +182,11 @@ def explain_finding(planner: Planner, statements: Sequence[Statement], terms: Te
     """The forecast of a script that finds domains: of these, and of what is known of the rest.
 
     Errors of SELECTs depend on how many keys there will be. Amounts are sums.
+
+    Args:
+        planner: it answers from domains that were found before.
+        statements: the whole script, of which one at least finds something new.
+        terms: of the session.
     """
     rows: list[Row] = []
     found: list[Explanation] = []
@@ -200,6 +232,11 @@ def gathered(
     planner: Planner, collected: Sequence[Statement] | None, terms: Terms
 ) -> tuple[tuple[Compiled, ...], Terms]:
     """The statements of an open workload and their terms.
+
+    Args:
+        planner: it compiles the statements together, as one request.
+        collected: statements since BEGIN WORKLOAD; None where no workload is open.
+        terms: of the session, which single statements may have made stricter.
 
     Raises: ProgrammingError (E_STATEMENT) where there are none.
     """
@@ -273,7 +310,11 @@ def parse_script(
 ) -> list[Statement]:
     """Read every statement of a script before any of them runs, each in the dialect set by then.
 
-    It is read by a planner, which knows the catalog, or by its text alone.
+    Args:
+        sql: whole text, of any number of statements.
+        planner: it reads statements in the light of its catalog; None to read them by their text
+            alone.
+        dialect: that the first statement is read in.
     """
     found = []
     with uncollected():

@@ -39,7 +39,14 @@ def settings(terms: Terms, sql: str) -> Result:
 
 
 def show(engine: Engine, terms: Terms, what: str, sql: str) -> Result:
-    """SHOW tables, budget, ledger, all settings or one."""
+    """SHOW tables, budget, ledger, all settings or one.
+
+    Args:
+        engine: its ledger is read, and its catalog; nothing is charged.
+        terms: settings of the session.
+        what: tables, domains, budget, ledger, all, or the name of a setting.
+        sql: text of the statement, which the result keeps.
+    """
     if what == "all":
         return settings(terms, sql)
     if what == "tables":

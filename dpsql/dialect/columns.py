@@ -98,7 +98,14 @@ class Typing:
     def query(
         self, node: exp.Expr, ctes: _Ctes, around: TypingScope | None = None
     ) -> Columns | None:
-        """The columns of a query; None where they are not known."""
+        """The columns of a query; None where they are not known.
+
+        Args:
+            node: SELECT, set operation, VALUES or sub-query.
+            ctes: columns of the CTEs that it sees, by case-folded name; None for one that is being
+                typed.
+            around: scope of the query that it is correlated with, if any.
+        """
         clause = node.args.get("with_")
         is_recursive = clause is not None and bool(clause.args.get("recursive"))
         for cte in () if clause is None else clause.expressions:

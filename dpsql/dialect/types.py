@@ -105,7 +105,12 @@ _WRITTEN = {
 
 
 def arithmetic(node: exp.Expr, left: Type, right: Type) -> Type:
-    """The type of a sum, a difference, a product, a quotient or a remainder."""
+    """The type of a sum, a difference, a product, a quotient or a remainder.
+
+    Args:
+        node: decides where an operator has types of its own: days apart are no date.
+        left, right: types of the operands; None or "unknown" where they are not known.
+    """
     sides = {left, right}
     if sides <= {*NUMBERS, "unknown"}:
         return common((left, right)) if sides != {"unknown"} else None

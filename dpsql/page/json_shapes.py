@@ -126,7 +126,13 @@ def _units(text: str) -> int:
 
 
 def shape_budget(status: BudgetStatus, askable: tuple[Any, Any], analyst: str | None) -> Shape:
-    """Shape the rest of a budget, and what is left for one more request of this analyst."""
+    """Shape the rest of a budget, and what is left for one more request of this analyst.
+
+    Args:
+        status: sums of the ledger.
+        askable: largest epsilon of one more request, and the total that it is a part of.
+        analyst: who asks, None where the catalog declares no analysts.
+    """
     return {
         "total": decimal_text(askable[1]),
         "remaining": decimal_text(askable[0]),

@@ -154,7 +154,15 @@ class Page:
 def open_page(
     server: Server, address: Address, cert: Path | None = None, key: Path | None = None
 ) -> Page:
-    """Serve the page of a server in a thread. Raises: UsageError (E_LISTEN, E_TLS)."""
+    """Serve the page of a server in a thread.
+
+    Args:
+        server: its databases, its limits and its log are those of the page.
+        address: where to listen; elsewhere than on this machine it needs a certificate.
+        cert, key: PEM files of the certificate and its key; None to serve plain HTTP.
+
+    Raises: UsageError (E_LISTEN, E_TLS).
+    """
     secure = read_tls(cert, key, address) is not None
     listening = address.listen()
     port: int = listening.getsockname()[1]

@@ -56,7 +56,15 @@ class PageWorkers:
     ) -> Shape:
         """Answer a script, all its SELECTs for one charge, for no more than the price shown.
 
-        Where no ``price`` was forecast, ``epsilon`` is what was shown. Raises: Busy; Gone.
+        Args:
+            request: watched for a browser that goes away, which cancels the statement.
+            visit: session that pays and keeps the results; one statement at a time.
+            text: script; more than one statement makes it one workload.
+            epsilon: as it was typed.
+            price: epsilon that was forecast and shown, which is the most that is charged; None
+                where nothing was forecast, and ``epsilon`` is what was shown.
+
+        Raises: Busy; Gone.
         """
         if visit.running is not None:
             raise Busy("the statement before this one is not answered yet")
@@ -86,6 +94,12 @@ class PageWorkers:
     ) -> Shape:
         """Forecast a script at an epsilon, and the error at others; it ends the one before.
 
+        Args:
+            request: watched for a browser that goes away, which cancels the forecast.
+            visit: session of the browser; a forecast ends the one before.
+            text: script.
+            epsilon: as it was typed.
+
         Raises: Busy; Gone.
         """
         if visit.running is not None:
@@ -110,7 +124,15 @@ class PageWorkers:
     async def look(
         self, request: Request, visit: BrowserSession, work: Callable[[], Shape]
     ) -> Shape:
-        """Look at public facts in the thread of a visit. Raises: Busy; Gone."""
+        """Look at public facts in the thread of a visit.
+
+        Args:
+            request: watched for a browser that goes away.
+            visit: session whose thread does the work.
+            work: reads what costs nothing: declarations, the budget, results that were released.
+
+        Raises: Busy; Gone.
+        """
 
         def looked() -> Shape:
             visit.caller.follow()

@@ -14,6 +14,10 @@ def is_declared(table: Table, other: Table, keys: Sequence[tuple[str, str]]) -> 
 
     Rows that belong to their unit through the same row of a third table belong together, too, and
     so do those with the same value of a key that is of one unit.
+
+    Args:
+        table, other: stored or derived ones, of which the stored tables below are looked at.
+        keys: pairs of columns that rows meet by, the one of ``table`` first.
     """
     wanted = _bare(keys)
     flipped = {(theirs, own) for own, theirs in wanted}
@@ -43,7 +47,12 @@ def _are_siblings(one: Table, two: Table, keys: set[tuple[str, str]]) -> bool:
 
 
 def belong_together(table: Table, other: Table, keys: Collection[tuple[str, str]]) -> bool:
-    """True if rows that agree in keys, case-folded, are of one unit as the catalog declares it."""
+    """True if rows that agree in keys, case-folded, are of one unit as the catalog declares it.
+
+    Args:
+        table, other: stored or derived ones, of which the stored tables below are looked at.
+        keys: pairs of columns that rows agree in, the one of ``table`` first.
+    """
     wanted = _bare(keys)
     return any(_are_of_units(one, two, wanted) for one in _stored(table) for two in _stored(other))
 
@@ -73,6 +82,10 @@ def name_units(table: Table, other: Table, keys: Collection[tuple[str, str]]) ->
     """True if a key, case-folded, of one table holds ids of units, and that of the other its own.
 
     Rows meet by it within their unit alone, as by any key.
+
+    Args:
+        table, other: stored or derived ones, of which the stored tables below are looked at.
+        keys: pairs of columns that rows meet by, the one of ``table`` first.
     """
     wanted = _bare(keys)
     return any(_is_of_unit(one, two, wanted) for one in _stored(table) for two in _stored(other))

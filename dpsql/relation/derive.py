@@ -24,8 +24,14 @@ def derive(
 ) -> DerivedTable:
     """The table of a relation over tables of the catalog, which finds it by name from now on.
 
-    ``label`` is what people read, ``max_rows`` how many of its rows a unit keeps; as many as its
-    tables may have, where it is not given. The same relation gives the same name everywhere.
+    The same relation gives the same name everywhere.
+
+    Args:
+        catalog: it keeps the table among its derived ones.
+        relation: steps that never mix the rows of two units.
+        label: text that people read in the name, before its digest.
+        max_rows: rows that a unit keeps of it, None for as many as its tables may have.
+
     Raises: ProgrammingError (E_JOIN, E_TOO_LARGE, E_TOO_COMPLEX).
     """
     _check_parts(relation)
@@ -81,9 +87,12 @@ def bases_of(catalog: Catalog, names: Iterable[str]) -> tuple[Table, ...]:
 
 
 def digest_of(relation: UnitLocal, max_rows: int, released: tuple[str, ...] = ()) -> str:
-    """A name for a relation: what is made of the same nodes has the same one.
+    """Return a name for a relation: what is made of the same nodes has the same one.
 
-    ``released`` are the found domains that its conditions are about, which nodes do not name.
+    Args:
+        relation: its ``repr`` is what is hashed, so that a field that shows changes names on disk.
+        max_rows: rows that a unit keeps.
+        released: found domains that its conditions are about, which nodes do not name.
     """
     facts = (relation, max_rows, released) if released else (relation, max_rows)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]

@@ -18,6 +18,13 @@ def are_comparable(one: Column, other: Column) -> bool:
 def difference_of(name: str, one: Column, other: Column) -> Column | None:
     """The column of by how much values of one column are above those of another, if it is known.
 
+    Args:
+        name: of the column that is returned.
+        one, other: integers, or days or instants of one period; NULL in either is NULL of the
+            difference.
+
+    Returns: None where they cannot be compared, or are too far apart for a column of cells.
+
     >>> years = Column("born", "integer", IntegerRange(1900, 2000))
     >>> difference_of("x", Column("died", "integer", IntegerRange(1950, 2020)), years).domain
     IntegerRange(lo=-50, hi=120)

@@ -58,6 +58,11 @@ def formula_column(
     """The declaration of a sum of products: what it can be, by what its columns can be.
 
     None where numbers would be too large.
+
+    Args:
+        terms: products of columns with exact factors, to be added up.
+        columns: declarations by name; a measure reaches from its lower to its upper bound.
+        filled: numbers that stand for NULL in some columns, which are then never NULL.
     """
     low = high = Fraction(0)
     null, whole = False, True

@@ -152,7 +152,12 @@ class _Known:
 def live_cells(table: Table, name: str, kept: Mapping[str, Cells]) -> Cells | None:
     """Return the cells of a column, case-folded, that rows of a table can have; None for all.
 
-    ``kept`` are the cells (cells,) that a condition leaves of some columns. The result is (cells,).
+    The result has shape (cells,), without that of NULL.
+
+    Args:
+        table: only of a derived one anything is known.
+        name: case-folded name of the column.
+        kept: cells (cells,) that a condition leaves of some columns.
     """
     if not isinstance(table, DerivedTable):
         return None

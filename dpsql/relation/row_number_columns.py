@@ -12,8 +12,12 @@ from dpsql.relation.unit_local import FilterRows, JoinRows, MeetRows, UnitLocal,
 def rows_of_number(relation: UnitLocal, name: str, columns: Mapping[str, Column]) -> int | None:
     """Count the rows of a unit with one number of a column; None if it does not number rows.
 
-    ``columns`` are those of the relation, ``name`` is case-folded. Rows beyond the last number
-    that is declared have the last one.
+    Rows beyond the last number that is declared have the last one.
+
+    Args:
+        relation: steps that make the column, or pass it on.
+        name: case-folded.
+        columns: declarations of the relation's columns; NULL is one more value to number by.
     """
     match relation:
         case WindowRows(_, column) if column.name.casefold() == name:

@@ -127,8 +127,13 @@ def left_out(
 ) -> str | None:
     """One sentence on the rows that do not count in a view; None if all do.
 
-    Without a view it is about all that a request may mention. ``keys`` says how many different
-    ones of a unit count, in place of its rows, and of which columns, as they are shown.
+    Without a view it is about all that a request may mention.
+
+    Args:
+        table: its declarations alone decide what is said, never its rows.
+        rows: columns and conditions of the request; None for all columns.
+        keys: how many different ones of a unit count, in place of its rows, and of which columns,
+            as they are shown; None where rows count.
 
     >>> from dpsql.catalog.catalog import Unit
     >>> from dpsql.catalog.domain import IntegerRange
@@ -136,10 +141,10 @@ def left_out(
     >>> visits = Table("visits", "v.parquet", Unit("patient_id", 20), {"severity": severity})
     >>> print(left_out(visits, RowView(("severity",))))
     visits: at most 20 rows of each patient_id count, none without one; rows with undeclared \
-severity are left out
+    severity are left out
     >>> print(left_out(visits, RowView((), (("severity", 5, b"P"),))))
     visits: at most 20 rows of each patient_id count, among those that conditions on severity \
-admit, none without one
+    admit, none without one
     """
     if table.public or table.synthetic:
         return None

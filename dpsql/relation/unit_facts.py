@@ -26,7 +26,13 @@ from dpsql.relation.unit_local import (
 
 
 def follows(relation: UnitLocal, name: str, tables: Mapping[str, Table]) -> bool:
-    """True if a column, case-folded, has one value in all rows of a unit, as tables declare it."""
+    """True if a column, case-folded, has one value in all rows of a unit, as tables declare it.
+
+    Args:
+        relation: steps that are followed down to the stored tables.
+        name: case-folded column of the relation.
+        tables: stored ones by case-folded name, whose units and keys decide.
+    """
     match relation:
         case Scan() | UnionRows():
             return is_single(relation, tables)

@@ -423,8 +423,11 @@ def amounts(
 ) -> list[Amount]:
     """Return how many rows each step of a relation takes at most, the last one how many it makes.
 
-    ``rows`` are those of its tables, by case-folded name; ``pairs`` says how many of two sides
-    there are.
+    Args:
+        relation: steps, of which the last comes last in the result.
+        rows: most rows of its tables, by case-folded name.
+        pairs: says how many pairs of rows two sides have; their product, or the larger where keys
+            are unique.
 
     >>> many = UnionRows((JoinRows(Scan("a"), Scan("b"), "b"), Scan("a")))
     >>> amounts(many, {"a": 3, "b": 5}, max)

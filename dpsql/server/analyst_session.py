@@ -139,8 +139,13 @@ class AnalystSession:
     ) -> T:
         """Do something under a cancellation; 0 is as long as it takes.
 
-        ``wish`` is one that may have been asked for before this begins; what ``is_public`` has
-        nothing to do with data, and waits for no tick.
+        Args:
+            work: done in this thread, with its charge and its noise.
+            milliseconds: limit; 0 is as long as it takes.
+            wish: cancellation that may have been asked for before this begins; None makes a new
+                one.
+            is_public: True for what has nothing to do with data, and waits for no tick.
+
         Raises: as ``work``; Interrupted or KeyboardInterrupt when it was asked for.
         """
         with wish or Cancellation() as mine:
@@ -176,7 +181,16 @@ class AnalystSession:
     def run(
         self, text: str, many: bool, milliseconds: int = 0, wish: Cancellation | None = None
     ) -> list[Result]:
-        """The results of a statement, or of ``many`` as a script. Raises: Error; Interrupted."""
+        """Return the results of a statement, or of many as a script.
+
+        Args:
+            text: SQL whose parameters are bound.
+            many: True for a script, whose SELECTs are one workload.
+            milliseconds: limit; 0 is as long as it takes.
+            wish: cancellation that may have been asked for already.
+
+        Raises: Error; Interrupted.
+        """
         self.repeated = None
         ask = self._script if many else self._statement
         found = self.within(lambda: self._following(ask, text), milliseconds, wish)

@@ -211,8 +211,17 @@ class TwinReader:
     ) -> tuple[TwinTable | None, str]:
         """Run a statement; returns its rows, None where it has none, and its tag.
 
-        They are there in every format that is ``wanted``: the twin sends one at a time, so that a
-        statement whose columns come in both is run for each. Raises: TwinError.
+        A statement whose columns are wanted in both formats is run for each, as the twin sends one
+        at a time.
+
+        Args:
+            sql: statement about the system catalog alone.
+            parameters: encoded values, None for NULL.
+            oids: types of the parameters; 0, or none, is left to the twin.
+            formats: of the parameters: none for text, one for all, or each its own.
+            wanted: formats of the rows that are kept, TEXT or BINARY or both.
+
+        Raises: TwinError.
         """
         kinds = [*oids, *[0] * len(parameters)][: len(parameters)]
         given = spread(formats, len(parameters))

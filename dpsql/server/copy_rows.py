@@ -20,8 +20,12 @@ from dpsql.server.values import (
 def copied(table: ResultStream, kind: str, header: bool, formulas: bool = True) -> Iterator[bytes]:
     """The rows, line by line, as text, CSV or binary, whose header goes with the first row.
 
-    COPY is read by programs, which get values as they are; without ``formulas``, as in a file for
-    people, no text begins like one, and all of it is seen.
+    Args:
+        table: rows with the types of their columns.
+        kind: "text", "csv" or "binary", as COPY has them.
+        header: True for a line of names, which the binary format has not.
+        formulas: True for programs, which get values as they are; False for a file for people, in
+            which no text begins like a formula and control characters are seen.
     """
     if kind == "binary":
         begin = COPY_SIGNATURE

@@ -112,6 +112,12 @@ class FetchedRows:
     def rows(
         self, formats: Sequence[int], places: Sequence[int] | None = None, write: Write = None
     ) -> Iterator[Sequence[bytes | None]]:
-        """The rows, each column in its format."""
+        """The rows, each column in its format.
+
+        Args:
+            formats: none for text, one for all columns, or each column's own.
+            places: among those that were fetched; None for all of them.
+            write: what becomes of every value, once it is encoded.
+        """
         wanted = self.places if places is None else [self.places[place] for place in places]
         return self.table.rows(formats, wanted, write)

@@ -68,7 +68,13 @@ class Metric:
 
     @classmethod
     def one(cls, name: str, kind: Literal["counter", "gauge"], value: float) -> Metric:
-        """One value without labels."""
+        """One value without labels.
+
+        Args:
+            name: as OpenMetrics wants it, with its unit at the end.
+            kind: a counter never falls, but when the server starts anew.
+            value: in the unit that the name ends with.
+        """
         return cls(name, kind, (((), value),))
 
 
@@ -104,7 +110,10 @@ class Events:
     def turn(self, kind: str, outcome: str, **facts: object) -> None:
         """Note what something of a database has come to, if it was another outcome before.
 
-        It begins ``up``.
+        Args:
+            kind: what it is that changes, such as "source"; each database has its own.
+            outcome: noted only if it is another one than before; ``up`` at the beginning.
+            **facts: further fields of the log line, none of them private.
         """
         key = kind, self.facts.get("database", "")
         with self._lock:

@@ -89,6 +89,11 @@ def open_metrics(host: str, port: int, server: Server) -> ThreadingHTTPServer:
 
     ``/health/live`` says that there is a server, ``/health/ready`` that all it needs is there, and
     ``/health`` the same. Raises: UsageError (E_LISTEN).
+
+    Args:
+        host, port: where to listen; whoever reaches it may read the numbers, so that it is no
+            public address.
+        server: whose counts and states are public to its operator.
     """
     events = server.events
 

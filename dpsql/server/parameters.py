@@ -38,7 +38,13 @@ def _marks(text: str) -> list[tuple[Lexeme, Lexeme, int]]:
 
 
 def types_of(text: str, given: Sequence[int], known: Catalog) -> list[int]:
-    """The number of the type of every parameter: as given, else that of the column beside it."""
+    """The number of the type of every parameter: as given, else that of the column beside it.
+
+    Args:
+        text: statement with parameters $1, $2, ...
+        given: OIDs that the client has declared; 0 for those that it left open.
+        known: declared columns, beside which a parameter takes their type.
+    """
     count = max([len(given), *numbers(text)])
     found = [*given, *[0] * (count - len(given))]
     places = parameters_of(text) if 0 in found else {}

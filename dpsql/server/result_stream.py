@@ -56,7 +56,13 @@ def spread(formats: Sequence[int], count: int) -> list[int]:
 def heads_of(
     names: Sequence[str], kinds: Sequence[WireType], noisy: Sequence[bool] = ()
 ) -> tuple[FieldDescription, ...]:
-    """The columns of a result, and after each noisy one that of its standard errors."""
+    """The columns of a result, and after each noisy one that of its standard errors.
+
+    Args:
+        names: of the columns, in order.
+        kinds: their types in PostgreSQL's protocol.
+        noisy: True for each that gets a column of standard errors; empty where none is wanted.
+    """
     found = []
     for position, (name, known) in enumerate(zip(names, kinds, strict=True)):
         found.append(FieldDescription(name, known.oid, known.size))

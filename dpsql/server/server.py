@@ -44,7 +44,11 @@ KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 
 
 def read_tls(cert: Path | None, key: Path | None, address: Address) -> ssl.SSLContext | None:
-    """The certificate of the server; none is needed where only this machine reaches it.
+    """Return the TLS context of the server; none is needed where only this machine reaches it.
+
+    Args:
+        cert, key: PEM files, None where there are none; the key may be in the certificate's file.
+        address: where the server listens; other than a loopback address needs a certificate.
 
     Raises: UsageError (E_TLS).
     """

@@ -49,7 +49,15 @@ class SessionWorker:
         self._wire.write(told.encode())
 
     def carry_out(self, command: SessionCommand, text: str, formats: Sequence[int] = ()) -> Reply:
-        """The reply to a command of any kind but COPY. Raises: Error and others."""
+        """Return the reply to a command of any kind but COPY.
+
+        Args:
+            command: as it was read; it carries its place in the text.
+            text: whole message that the command is from, which carets and the ledger refer to.
+            formats: in which the client wants columns, where a reply is encoded at once.
+
+        Raises: Error and others.
+        """
         match command.kind:
             case "ask":
                 (reply,) = self.asker.ask(text, [command])
@@ -123,7 +131,13 @@ class SessionWorker:
         return self.asker.set(command)
 
     def send(self, reply: Reply, formats: Sequence[int], described: bool = False) -> None:
-        """Send all of a reply."""
+        """Send all of a reply.
+
+        Args:
+            reply: its notices come first, its tag last.
+            formats: none for text, one for all columns, or each column's own.
+            described: True where the client has the description of its columns already.
+        """
         for notice in reply.notices:
             self.tell(notice)
         table = reply.table

@@ -19,7 +19,13 @@ OUTLIVED = "the tables or the analysts have changed; connect again"
 
 
 def ended(hint: str = "connect again", state: str = "57P01", text: str = ENDED) -> Notice:
-    """The last message to a client whose session is ended."""
+    """The last message to a client whose session is ended.
+
+    Args:
+        hint: says what the client can do.
+        state: SQLSTATE; 57P01 is that of a server that ends a session.
+        text: message.
+    """
     return Notice("FATAL", state, text, hint=hint)
 
 

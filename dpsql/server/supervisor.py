@@ -311,6 +311,11 @@ class Supervised:
 def supervise(arguments: Sequence[str], addresses: Sequence[Address], events: Events) -> int:
     """Run ``dpsql serve`` with these arguments below this process; return its status.
 
+    Args:
+        arguments: of the command line, after ``serve``.
+        addresses: opened here once, so that a new process takes them over and no client is refused.
+        events: log of the supervisor itself.
+
     Raises: UsageError (E_LISTEN).
     """
     command = (sys.executable, "-m", "dpsql", "serve", *arguments)

@@ -60,9 +60,17 @@ class Users:
             yield name.casefold(), (verifier, rest.endswith(CURATOR))
 
     def put(self, name: str, password: str, new: bool, curator: bool = False) -> None:
-        """Add a user, or give one another password. Raises: UsageError (E_USERS), CatalogError.
+        """Add a user, or give one another password.
 
         Whoever is a curator stays one.
+
+        Args:
+            name: letters, digits and . @ - _, compared in any case.
+            password: never kept; its SCRAM verifier is.
+            new: True for a user that must not be there yet, False for one that must.
+            curator: True to let a new user see what curators may.
+
+        Raises: UsageError (E_USERS), CatalogError.
         """
         if not _NAME.fullmatch(name):
             what = f"{printable(name)!r} cannot be a user"

@@ -224,7 +224,13 @@ def wire_type(kind: str, name: str | None = None) -> WireType:
 
 
 def encode(value: Any, kind: WireType, format_: int) -> bytes | None:
-    """A value in text or binary; None for NULL. Raises: BadValue."""
+    """A value in text or binary; None for NULL. Raises: BadValue.
+
+    Args:
+        value: of a type that the column can have; None for NULL.
+        kind: type in PostgreSQL's protocol.
+        format_: TEXT or BINARY.
+    """
     if value is None:
         return None
     return kind.binary(value) if format_ == BINARY else kind.text(value).encode()
@@ -232,6 +238,11 @@ def encode(value: Any, kind: WireType, format_: int) -> bytes | None:
 
 def decode(data: bytes | None, oid: int, format_: int) -> Any:
     """A parameter as a Python value, which has a literal in SQL.
+
+    Args:
+        data: bytes of a Bind message, None for NULL.
+        oid: declared type; one that is not known is read as text.
+        format_: TEXT or BINARY.
 
     Raises: BadValue for what the type does not have; ProtocolError for text that is none.
     """

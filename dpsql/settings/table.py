@@ -87,6 +87,12 @@ class Setting:
     ) -> Any:
         """Return the value of a text, beside the values of a session.
 
+        Args:
+            text: as it was typed after SET or an option.
+            given: values of the session, for settings that are read in the light of others.
+            span: place in the statement that a caret points to.
+            error: class of the error, None for the setting's own.
+
         Raises: ``error``, else the one of the option (E_SETTING); DataError (E_EPSILON, E_DELTA).
 
         >>> SETTINGS["reconstruct"].read("PGM"), SETTINGS["weight"].read("2")

@@ -55,6 +55,11 @@ def status_lines(budget: BudgetStatus, unicode: bool = True) -> list[str]:
 def gauge(remaining: Fraction, total: Fraction, width: int = 20, unicode: bool = True) -> str:
     """Draw how much of a budget is left.
 
+    Args:
+        remaining, total: epsilons of one budget; a total of 0 is drawn as spent.
+        width: characters of the bar.
+        unicode: False for a terminal or locale that has ASCII alone.
+
     >>> gauge(Fraction(3, 4), Fraction(1), 8)
     '██████░░'
     """

@@ -30,7 +30,15 @@ td:last-child{overflow-wrap:anywhere;min-width:16rem}text{fill:var(--ink);font-s
 
 
 def burn_down_page(title: str, moments: Sequence[HistoryEntry], budget: str = "") -> bytes:
-    """The page of a ledger: the line of what was left, sums by month, and every entry."""
+    """The page of a ledger: the line of what was left, sums by month, and every entry.
+
+    Args:
+        title: heading, escaped here.
+        moments: entries of the ledger, in order, with what was left after each.
+        budget: name of a nested budget in the ledger; empty for the whole one.
+
+    Returns: one page of HTML in UTF-8 that loads nothing.
+    """
     name = html.escape(title)
     parts = [
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{name}</title>",

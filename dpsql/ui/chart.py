@@ -31,6 +31,12 @@ def bars_of(
 ) -> tuple[str, list[Bar]]:
     """Return the name of a noisy column (the first unless named) and one bar per row.
 
+    Args:
+        grid: one result; its keys are the columns without errors before the first noisy one.
+        column: name in any case, None for the first noisy column.
+        intervals: per column None, or one pair (low, high) per row; without one, 1.96 standard
+            errors on both sides.
+
     Raises: ProgrammingError when there is no such noisy column.
     """
     noisy = [j for j, deviations in enumerate(grid.stddev) if deviations is not None]
@@ -57,6 +63,12 @@ def bars_of(
 
 def draw_bars(name: str, bars: list[Bar], width: int = 80, unicode: bool = True) -> str:
     """Draw one line per bar: label, bar from zero with its 95 % whisker, value ± stddev.
+
+    Args:
+        name: heading: the name of the column.
+        bars: one per row, in order; numbers are in units of the column.
+        width: of the terminal, in cells.
+        unicode: False for a terminal or locale that has ASCII alone.
 
     >>> print(draw_bars("n", [Bar("a", 4.0, 1.0, 2.0, 6.0), Bar("b", 8.0, 1.0, 6.0, 10.0)], 40))
     n (whiskers: 95 % interval)

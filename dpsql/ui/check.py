@@ -167,6 +167,11 @@ COUNTS = ("row counts", "rows count")
 def count(number: int, one: str, more: str = "") -> str:
     """Return a number with the word for what is counted, in the singular for one.
 
+    Args:
+        number: of things.
+        one: word for a single one.
+        more: word for several, unless it is ``one`` with an s.
+
     >>> count(1, "row"), count(1200, "row"), count(1, "is", "are")
     ('1 row', '1,200 rows', '1 is')
     """

@@ -39,7 +39,14 @@ def command(
     aliases: tuple[str, ...] = (),
     choices: Choices = lambda session, typed: (),
 ) -> Callable[[Action], Action]:
-    """Register a command; the docstring of its action is its help."""
+    """Register a command; the docstring of its action is its help.
+
+    Args:
+        name: with its point, as it is typed.
+        argument: word for its argument in the list of commands; empty where it takes none.
+        aliases: further names.
+        choices: completions of the argument, given the session and the word that is begun.
+    """
 
     def register(action: Action) -> Action:
         text = (action.__doc__ or "").strip().rstrip(".")

@@ -49,6 +49,11 @@ def complete_sql(text: str, words: Vocabulary, after: str = "") -> Iterator[Cand
 
     After a comparison with a column only its declared values are offered; names are those of the
     tables that the statement mentions.
+
+    Args:
+        text: everything before the cursor, of which the last statement counts.
+        words: names of tables, columns, functions and settings.
+        after: text behind the cursor, whose FROM may name the tables.
     """
     text = _statement(text)
     whole = f"{text} {_statement_end(after)}"
@@ -181,7 +186,13 @@ def _starting(options: Iterable[str], prefix: str, kind: str) -> Iterator[Candid
 
 
 def complete_command(line: str, session: Session, words: Vocabulary) -> Iterator[Candidate]:
-    """Yield completions for a command line: its name, then its argument."""
+    """Yield completions for a command line: its name, then its argument.
+
+    Args:
+        line: command with its point and what is typed of its argument.
+        session: decides what a command can take, such as files and settings.
+        words: names that SQL in an argument is completed from.
+    """
     from dpsql.ui.command import COMMANDS, find_command  # whose arguments are completed here
 
     word, blank, argument = line.lstrip().partition(" ")

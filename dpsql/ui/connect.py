@@ -64,6 +64,12 @@ def open_connection(
 ) -> Connection:
     """Connect with options as the user wrote them; without ``files`` SQL may use those here.
 
+    Args:
+        catalog: path of the TOML file.
+        options: texts by name, None for those that were not typed. Without ``files`` SQL may name
+            those of the working directory.
+        scratch: True for a draft, whose answers are charged to a budget of their own.
+
     Raises: UsageError for a malformed option; other errors of ``dpsql.connect``; Interrupted.
     """
     from dpsql.dbapi.preload import open_early
@@ -103,7 +109,15 @@ def _argument(name: str, text: str) -> Any:
 
 
 def sit(connection: Connection, work: Callable[[], T], close: Callable[[], None]) -> T:
-    """Use a connection and close it; Ctrl-C says what was charged. Raises: Interrupted."""
+    """Use a connection and close it; Ctrl-C says what was charged.
+
+    Args:
+        connection: of which the charges are told.
+        work: everything that is done with it.
+        close: called in any case, also after an interrupt.
+
+    Raises: Interrupted; as ``work``.
+    """
 
     def use() -> T:
         try:

@@ -56,7 +56,12 @@ Intervals = tuple[tuple[tuple[float, float] | None, ...] | None, ...]
 def draw_column(grid: Grid, column: int, intervals: Intervals) -> str:
     """Draw one noisy column over the keys before it; empty where no chart suits.
 
-    ``intervals`` are those of a result: per column None, or one pair per row.
+    Args:
+        grid: one result.
+        column: number of a noisy column, from 0.
+        intervals: per column None, or one pair (low, high) per row.
+
+    Returns: SVG.
     """
     keys = key_columns(grid)
     points = _points(grid, column, keys, intervals)
@@ -215,7 +220,13 @@ def _under(names: Sequence[str]) -> str:
 
 
 def draw_heat(points: Sequence[Point], down: Sequence[str], across: Sequence[str]) -> str:
-    """Draw a table of two keys: the darker a cell, the larger its number."""
+    """Draw a table of two keys: the darker a cell, the larger its number.
+
+    Args:
+        points: numbers with their two keys and their standard errors.
+        down, across: values of the first and of the second key, in the order in which they are
+            drawn.
+    """
     largest = max(abs(point.value) for point in points) or 1.0
     width = min(64.0, (PLOT + NOTE) / len(across))
     deep = max((len(clip(name, 18)) for name in across), default=0)

@@ -96,6 +96,11 @@ def summed_grid(moments: Sequence[HistoryEntry], period: str, budget: str = "") 
     """Requests and epsilons by day or month, and what a budget still admitted at the end of each.
 
     Epsilons are what was asked for, whatever the noise; only those of Laplace noise add up.
+
+    Args:
+        moments: entries of the ledger, in order, with what was left after each.
+        period: "day" or "month", in UTC.
+        budget: name of a nested budget in the ledger; empty for the whole one.
     """
     groups: dict[str, list[HistoryEntry]] = {}
     for moment in moments:

@@ -253,7 +253,13 @@ FORMATS["arrow"] = Format("arrow", "arrow", encode=_encode_arrow)
 
 
 def encoded(grid: Grid, name: str, style: Style) -> Iterator[bytes]:
-    """The parts of a file in the named format, UTF-8 for text formats."""
+    """The parts of a file in the named format, UTF-8 for text formats.
+
+    Args:
+        grid: its rows are written some at a time, so that a large file is never whole in memory.
+        name: of a format, such as csv; an unknown one is refused.
+        style: width, error columns and escapes, of which a format takes what it has.
+    """
     found = find_format(name)
     if found.encode is not None:
         yield found.encode(grid, style)
@@ -264,5 +270,11 @@ def encoded(grid: Grid, name: str, style: Style) -> Iterator[bytes]:
 
 
 def encode(grid: Grid, name: str, style: Style) -> bytes:
-    """Return a whole file in the named format, UTF-8 for text formats."""
+    """Return a whole file in the named format, UTF-8 for text formats.
+
+    Args:
+        grid: one result.
+        name: of a format, such as csv; an unknown one is refused.
+        style: width, error columns and escapes, of which a format takes what it has.
+    """
     return b"".join(encoded(grid, name, style))

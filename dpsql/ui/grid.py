@@ -136,6 +136,11 @@ class DisplayedColumn:
 def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> list[DisplayedColumn]:
     """Return the columns as text: noisy numbers rounded in view of their error, then the error.
 
+    Args:
+        grid: one result; all its rows decide the decimals of a column.
+        plus_minus: heading of the columns of errors.
+        null: text for NULL.
+
     >>> from dpsql.vectors import Vector
     >>> numbers, errors = Vector.of([12.345, None]), Vector.of([1.41, None])
     >>> grid = Grid(("n",), ("number",), (numbers,), (errors,))
@@ -157,6 +162,11 @@ def shown_columns(grid: Grid, plus_minus: str = "±", null: str = "NULL") -> lis
 def clip(text: str, width: int, mark: str = "…") -> str:
     """Shorten a text to ``width`` terminal cells, marking what was cut.
 
+    Args:
+        text: without control characters; wide characters take two cells.
+        width: cells of the terminal.
+        mark: stands for what was cut, within the width.
+
     >>> clip("Married-civ-spouse", 8)
     'Married…'
     """
@@ -173,6 +183,12 @@ def clip(text: str, width: int, mark: str = "…") -> str:
 
 
 def pad(text: str, width: int, right: bool = False) -> str:
-    """Fill a text with blanks to ``width`` terminal cells."""
+    """Fill a text with blanks to ``width`` terminal cells.
+
+    Args:
+        text: stays whole where it is wider.
+        width: cells of the terminal.
+        right: True to align to the right, as numbers are.
+    """
     blank = " " * (width - text_width(text))
     return blank + text if right else text + blank

@@ -157,8 +157,14 @@ class Session:
     def write(self, grid: Grid, separate: bool = False, whole: bool = False) -> None:
         """Write a grid to the output file, if one is set, or to stdout.
 
-        A terminal shows what fits, unless it is wanted ``whole``. Raises: UsageError (E_OUTPUT)
-        when a file cannot be written.
+        A terminal shows what fits.
+
+        Args:
+            grid: kept as the one that is shown, for charts.
+            separate: True to leave a blank line before it, where the format is for people.
+            whole: True to show all rows and columns on a terminal, too.
+
+        Raises: UsageError (E_OUTPUT) when a file cannot be written.
         """
         self.shown = grid
         binary = FORMATS[self.format].encode is not None
@@ -257,7 +263,13 @@ def list_results(cursor: Cursor) -> list[Result]:
 
 
 def write_grid(grid: Grid, name: str, style: Style | None = None) -> None:
-    """Write a grid to stdout in a format; without a style all its rows, in a terminal's width."""
+    """Write a grid to stdout in a format; without a style all its rows, in a terminal's width.
+
+    Args:
+        grid: one result.
+        name: of a format, such as csv.
+        style: None for all rows, in the width of a terminal.
+    """
     style = stdout_style(False) if style is None else style
     for part in encoded(grid, name, style):
         if FORMATS[name].encode is not None:

@@ -37,6 +37,11 @@ def stdout_style(
     """Return what stdout can show: colour only on a terminal and without ``NO_COLOR``.
 
     The limits hold on a terminal alone, so that pipes and files get everything.
+
+    Args:
+        stddev: True to write columns of standard errors.
+        rows, width: most rows, and cells of a line; None for all rows and the terminal's own width.
+        formulas: True to leave texts as they are that a spreadsheet would take for formulas.
     """
     terminal = sys.stdout.isatty()
     return Style(

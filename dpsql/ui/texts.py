@@ -18,8 +18,13 @@ MAX_DEPTH = 8
 def run_text(session: Session, text: str, source: str = "") -> None:
     """Run a whole text: commands on lines of their own, and between them SQL.
 
-    The statements of each stretch of SQL are answered together, as one workload. ``source`` is the
-    name of the file that the text is from, which the ledger keeps.
+    The statements of each stretch of SQL are answered together, as one workload.
+
+    Args:
+        session: one that runs files which run files is stopped at a depth.
+        text: commands and SQL.
+        source: name of the file that the text is from, which the ledger keeps; empty where it was
+            typed.
 
     Raises: dpsql.Error at the first failure when ``bail`` is set.
     """
@@ -38,7 +43,13 @@ def run_text(session: Session, text: str, source: str = "") -> None:
 
 
 def run_piece(session: Session, piece: str, run: Callable[[str], None]) -> None:
-    """Run one command or stretch of SQL; report its error unless ``bail`` is set."""
+    """Run one command or stretch of SQL; report its error unless ``bail`` is set.
+
+    Args:
+        session: it reports errors, or passes them on where ``bail`` is set.
+        piece: one command line, or SQL up to the next.
+        run: takes SQL: the session's own way, or that of a prompt.
+    """
     try:
         if is_command(piece):
             from dpsql.ui.commands import run_command  # SQL alone needs none of them

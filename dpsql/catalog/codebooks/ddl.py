@@ -226,7 +226,14 @@ def _places(stored: Any) -> int | None:
 
 
 def narrowed(said: BookColumn, facts: PermittedValues, places: int | None = None) -> BookColumn:
-    """Return a column with the values and ends that conditions permit."""
+    """Return a column with the values and ends that conditions permit.
+
+    Args:
+        said: the column as the table declares it; what its conditions leave open stays.
+        facts: values and ends that CHECK conditions permit, open ends apart from closed ones.
+        places: decimal places of the stored numbers, None where the type has none; a range on that
+            grid makes a decimal column of at most six places.
+    """
     least, most = closed_ends(said.type, facts.least, facts.most, facts.above, facts.below)
     values = said.values if facts.values is None else facts.values
     found = replace(said, values=values, least=least, most=most)

@@ -101,6 +101,12 @@ def end(value: str, kind: str) -> Any:
 def closed_ends(kind: str, least: Any, most: Any, above: Any, below: Any) -> tuple[Any, Any]:
     """Return the ends of a range whose ends may be excluded; of whole numbers those within.
 
+    Args:
+        kind: type of the column; an open end of "integer" moves by one, other types have no next
+            value and keep it.
+        least, most: closed ends, None where there is none; they win over open ones.
+        above, below: open ends, None where there is none.
+
     >>> closed_ends("integer", None, None, 0, 10), closed_ends("number", 0, None, None, 1.5)
     ((1, 9), (0, 1.5))
     """

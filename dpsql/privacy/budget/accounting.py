@@ -258,6 +258,12 @@ def cost_at(policy: Policy, noise: Noise, epsilon: Fraction, rho: Fraction | Non
 
     The Renyi cost is the least of the bounds that apply: epsilon itself, randomised response's
     divergence at epsilon, order * rho. At delta = 0 there is no order, and epsilon stands in.
+
+    Args:
+        policy: budget, whose delta decides the order.
+        noise: name of the noise law.
+        epsilon: pure epsilon that the release satisfies, or what was asked for.
+        rho: concentrated DP that it satisfies, None where nothing but epsilon is known.
     """
     return _cost(policy, noise, law(noise).is_pure, epsilon, rho)
 
@@ -295,6 +301,11 @@ def laplace_cost(policy: Policy, epsilon: Fraction) -> Cost:
 def gaussian_cost(policy: Policy, rho: Fraction, epsilon: Fraction) -> Cost:
     """Return the cost of a rho-zCDP release; ``epsilon`` is what was asked for, and reported.
 
+    Args:
+        policy: budget, whose delta has to be above 0.
+        rho: zCDP of the release.
+        epsilon: as it was asked for; reported, never added up.
+
     Raises: DataError E_DELTA when the policy's delta is 0.
     """
     return cost_of(policy, GAUSSIAN.name, epsilon, rho)
@@ -309,7 +320,13 @@ def cost_of(
 ) -> Cost:
     """Return the cost of a release by a noise law, that spends an epsilon or a rho.
 
-    ``epsilon`` is what was asked for; it holds but for a chance of ``delta``.
+    Args:
+        policy: budget, whose delta decides the order.
+        noise: name of the noise law, which says whether epsilon or rho is spent.
+        epsilon: as it was asked for.
+        rho: for laws that are not pure; None for others.
+        delta: chance with which the release may fail to hold, taken off the budget's own delta.
+
     Raises: DataError E_EPSILON, E_DELTA.
     """
     is_pure = law(noise).is_pure
@@ -345,7 +362,12 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def budget_for(noise: Noise, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return the epsilon or rho that a noise law spends for (epsilon, delta)-DP."""
+    """Return the epsilon or rho that a noise law spends for (epsilon, delta)-DP.
+
+    Args:
+        noise: name of a law; a pure one spends epsilon itself.
+        epsilon, delta: of the request; a pure law leaves delta unspent.
+    """
     return epsilon if law(noise).is_pure else rho_for(epsilon, delta)
 
 

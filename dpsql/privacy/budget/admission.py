@@ -13,8 +13,12 @@ def admitted(
 ) -> Cost:
     """Return a cost at the order of the whole budget, where all budgets admit it.
 
-    ``within`` names the nested budgets that are charged too, ``policy_hash`` the catalog that a
-    handle was opened under, None for whichever is in force.
+    Args:
+        state: sums of the ledger, verified up to its last entry.
+        cost: of the release, at any order.
+        within: nested budgets that are charged too.
+        policy_hash: catalog that a handle was opened under, None for whichever is in force.
+
     Guarantee: no sum of a budget that is charged exceeds it afterwards, by a rule of its policy.
     Raises: BudgetExceeded; LedgerError E_LEDGER_MISMATCH for a budget that there is none of,
     E_POLICY_CHANGED where another catalog is in force.

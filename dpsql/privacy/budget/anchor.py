@@ -41,9 +41,16 @@ class Anchor:
     sums: str = ""
 
     def write(self, path: Path, ledger: Path, anew: bool = False) -> None:
-        """Make this the anchor; ``ledger`` is the real path that it is of. Raises: OSError.
+        """Make this the anchor of a ledger.
 
-        ``anew`` forgets the one before, which may have a higher number: a ledger was recovered.
+        Args:
+            path: file of the anchor: two halves of one length, of which the older is overwritten.
+            ledger: real path that the anchor is of.
+            anew: True to forget the one before, which may have a higher number: a ledger was
+                recovered.
+
+        Raises: OSError.
+
         Guarantee: it is on the disk when this returns, and until then the one before can be read.
         """
         halves = _halves(path.read_bytes()) if path.is_file() and not anew else []

@@ -99,7 +99,14 @@ def find_analyst(catalog: Catalog, analyst: object) -> str | None:
 def nested_budgets(catalog: Catalog, tables: Iterable[str], analyst: str | None) -> tuple[str, ...]:
     """The budgets, by their names in the ledger, that a request is charged to beside the whole.
 
-    Each is charged in full. Raises: DataError (E_ANALYST) when an analyst has to be named.
+    Each is charged in full.
+
+    Args:
+        catalog: declares budgets of tables and of analysts.
+        tables: names of those that are read, stored or derived.
+        analyst: who asks, None where nobody is named.
+
+    Raises: DataError (E_ANALYST) when an analyst has to be named.
     """
     bases = bases_of(catalog, tables)
     names = [nested_name(base.name.casefold()) for base in bases if base.budget is not None]
@@ -112,7 +119,11 @@ def largest_request(
 ) -> tuple[Fraction, Fraction]:
     """The largest epsilon of one more request of an analyst on any private table, and its total.
 
-    Without ``analyst``, budgets of analysts are left out.
+    Args:
+        catalog: declares budgets of tables and of drafts.
+        status: sums of the ledger as they are now.
+        analyst: whose budget counts, None to leave budgets of analysts out.
+        scratch: True for a request of a draft, which is charged to the budget of drafts too.
     """
     own = [] if analyst is None else [analyst_name(analyst)]
     own += [SCRATCH] if scratch and catalog.scratch is not None else []
@@ -205,6 +216,12 @@ def raise_budget(path: str | os.PathLike[str], epsilon: Fraction, note: str = ""
     """Raise the total epsilon: first in the catalog's file, then as an entry of the ledger.
 
     Whatever happens in between, the ledger then refuses to open until this is run again.
+
+    Args:
+        path: catalog, whose line of epsilon is rewritten.
+        epsilon: new total, above the one in force.
+        note: reason, kept in the ledger.
+
     Raises: DataError (E_EPSILON) unless it is more than the total in force; CatalogError when the
     file cannot be edited; LedgerError, with E_POLICY_CHANGED when more than the total has changed.
     """
@@ -305,8 +322,14 @@ def open_ledger(
 ) -> Ledger:
     """Open the ledger of a catalog; create it where none is or was, unless it must be there.
 
-    ``held`` is a handle that is open already for this very catalog, and is returned if it still
-    goes by it; ``verified`` is one whose verified entries are not read again.
+    Args:
+        catalog: its file names the ledger, its declarations are the terms.
+        anchors: folder of the anchors.
+        create: False where the ledger has to be there.
+        held: handle that is open already for this very catalog, and is returned if it still goes by
+            it.
+        verified: handle whose verified entries are not read again.
+
     Raises: DataError; LedgerError, with E_POLICY_CHANGED and what has changed.
     """
     preset, file = Preset.of(catalog), ledger_file(catalog)

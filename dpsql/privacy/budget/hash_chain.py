@@ -194,7 +194,13 @@ class BudgetTerms:
         return part, own, self.budgets[own].epsilon
 
     def to_json(self, ledger_id: str, note: str, **more: object) -> str:
-        """Write the terms for an entry's detail, with what else it holds."""
+        """Write the terms for an entry's detail, with what else it holds.
+
+        Args:
+            ledger_id: of the ledger that the terms are for.
+            note: reason that a curator gave; empty where there is none.
+            **more: further fields of the detail, before those of the terms.
+        """
         detail = {
             **more,
             "budgets": _written(self.budgets),
@@ -221,7 +227,15 @@ def terms_for(
     known: Mapping[str, Policy] | None = None,
     parts: Mapping[str, str] | None = None,
 ) -> BudgetTerms:
-    """Return terms at the total delta, keeping the orders of budgets that ever existed."""
+    """Return terms at the total delta, keeping the orders of budgets that ever existed.
+
+    Args:
+        policy: of the whole budget.
+        policy_hash: of the catalog's declarations.
+        nested: epsilons of budgets inside the whole one, by name.
+        known: budgets that existed before, whose Renyi orders stay.
+        parts: hashes of what is declared, by which a change is told apart.
+    """
     known = known or {}
     totals = {WHOLE: policy.epsilon} | dict(nested)
     budgets = {
@@ -425,6 +439,13 @@ def terms_after_change(
 ) -> BudgetTerms:
     """The terms of another catalog for what was charged so far.
 
+    Args:
+        state: sums of the ledger, verified up to its last entry.
+        policy: of the whole budget, as the changed catalog has it.
+        policy_hash: of the changed catalog's declarations.
+        nested: epsilons of budgets inside the whole one, by name.
+        parts: hashes of what is declared; None where the catalog gives none.
+
     Raises: LedgerError (E_POLICY_CHANGED) when the past does not fit them; its hint is the line of
     the catalog that would.
     """
@@ -470,7 +491,16 @@ def debit_entry(
     within: tuple[str, ...],
     asked: Cause = NO_SQL,
 ) -> Entry:
-    """Return a debit that is not yet linked to the entry before."""
+    """Return a debit that is not yet linked to the entry before.
+
+    Args:
+        seq: number of the entry, one above the last.
+        cost: at the Renyi order of the whole budget.
+        plan_hash: fingerprint of the plan that may be measured for it.
+        data_version: of the sources that may be measured.
+        within: nested budgets that are charged too.
+        asked: statements that it is charged for, of which the beginning is kept.
+    """
     return Entry(
         seq=seq,
         kind="debit",
@@ -507,7 +537,13 @@ def _asked_for(asked: Cause, delta: Fraction) -> str:
 
 
 def curator_entry(seq: int, kind: Kind, detail: str) -> Entry:
-    """Return a curator's act that is not yet linked to the entry before."""
+    """Return a curator's act that is not yet linked to the entry before.
+
+    Args:
+        seq: number of the entry, one above the last.
+        kind: act, such as "policy" or "adopted".
+        detail: JSON with the terms in force after it.
+    """
     return Entry(
         seq=seq,
         kind=kind,

@@ -112,7 +112,16 @@ class Ledger:
     ) -> Ledger:
         """Create a ledger where none is or was; ``nested`` names smaller budgets inside it.
 
-        ``parts`` are hashes of what is declared. Raises: LedgerError E_LEDGER_EXISTS, E_LEDGER_IO.
+        Args:
+            path: file of the ledger, in a folder of this machine.
+            anchor_dir: folder of anchors, kept elsewhere than the ledger, so that an old copy of it
+                is seen.
+            policy: of the whole budget; its Renyi order stays for ever.
+            policy_hash: of the catalog's declarations.
+            nested: epsilons of smaller budgets inside it, by name.
+            parts: hashes of what is declared.
+
+        Raises: LedgerError E_LEDGER_EXISTS, E_LEDGER_IO.
         """
         ledger = cls._at(path, anchor_dir)
         terms = terms_for(policy, policy_hash, nested or {}, parts=parts)
@@ -141,7 +150,15 @@ class Ledger:
         """Open a ledger, verifying its chain, its anchor and the catalog it belongs to.
 
         The chain is followed from its newest checkpoint; ``verify`` begins with the first entry.
-        What another handle of this process has ``verified`` of the same file is not read again.
+
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            policy: that the catalog declares, which has to be the one in force.
+            policy_hash: of the catalog's declarations.
+            verified: another handle of this process on the same file, whose entries are not read
+                again.
+
         Raises: LedgerError E_LEDGER_MISSING, E_LEDGER_MISMATCH, E_LEDGER_VERSION,
         E_LEDGER_TAMPERED, E_LEDGER_ROLLBACK, E_LEDGER_IO, E_POLICY_CHANGED.
         """
@@ -186,6 +203,16 @@ class Ledger:
     ) -> Ledger:
         """Open a ledger; create it only when neither it nor an anchor for its path exists.
 
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            policy: of the whole budget, as the catalog declares it.
+            policy_hash: of the catalog's declarations.
+            nested: epsilons of smaller budgets inside it, by name; for a new ledger alone.
+            parts: hashes of what is declared; for a new ledger alone.
+            verified: another handle of this process on the same file, whose entries are not read
+                again.
+
         Raises: LedgerError as ``open`` and ``create`` do.
         """
         ledger = cls._at(path, anchor_dir)
@@ -206,6 +233,12 @@ class Ledger:
         cls, path: Path, anchor_dir: Path, verified: Ledger | None = None
     ) -> BudgetTerms:
         """Verify a ledger and return the budgets and the catalog's hash that it goes by.
+
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            verified: another handle of this process on the same file, whose entries are not read
+                again.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """
@@ -228,6 +261,16 @@ class Ledger:
 
         The Renyi order stays as it was at creation, so the past transcript counts in full, and
         a budget cannot be set below what is spent. A curator's act, never a query's.
+
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            policy: of the whole budget, as the changed catalog has it.
+            policy_hash: of the changed catalog's declarations.
+            nested: epsilons of smaller budgets by name; None leaves them as they are.
+            note: reason, kept in the ledger.
+            parts: hashes of what is declared.
+
         Raises: LedgerError, with E_POLICY_CHANGED when the past does not fit the new budget.
         """
         ledger = cls._at(path, anchor_dir)
@@ -245,6 +288,13 @@ class Ledger:
         cls, path: Path, anchor_dir: Path, terms: BudgetTerms, verified: Ledger | None = None
     ) -> bool:
         """Go by another catalog from now on if nothing was charged; say whether it does.
+
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            terms: of the catalog to go by.
+            verified: another handle of this process on the same file, whose entries are not read
+                again.
 
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         Guarantee: once there is a debit, nothing but ``migrate`` changes what it is held against.
@@ -264,6 +314,13 @@ class Ledger:
     ) -> LedgerError | None:
         """The refusal of ``migrate`` to other terms; None where it would not refuse.
 
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            wanted: terms of the changed catalog.
+            verified: another handle of this process on the same file, whose entries are not read
+                again.
+
         Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """
         nested = {name: each.epsilon for name, each in wanted.budgets.items() if name != WHOLE}
@@ -280,7 +337,14 @@ class Ledger:
     def adopt(cls, path: Path, anchor_dir: Path, note: str = "") -> Ledger:
         """Accept a verified ledger that was moved, or whose anchor is lost or damaged, and log it.
 
-        A curator's act: it vouches that this is the newest copy. Raises: LedgerError.
+        A curator's act: it vouches that this is the newest copy.
+
+        Args:
+            path: file of the ledger where it is now.
+            anchor_dir: folder in which its anchor will be.
+            note: reason, kept in the ledger.
+
+        Raises: LedgerError.
         """
         ledger = cls._at(path, anchor_dir)
         with ledger._exclusive() as db:
@@ -295,7 +359,15 @@ class Ledger:
     def recover(cls, path: Path, anchor_dir: Path, note: str = "") -> Ledger | None:
         """Charge an old copy of a ledger up to the sums in its anchor; None where it is none.
 
-        A curator's act. Raises: LedgerError, E_LEDGER_ROLLBACK where there is any doubt.
+        A curator's act.
+
+        Args:
+            path: file of the old copy.
+            anchor_dir: folder of the anchor of the ledger that was lost.
+            note: reason, kept in the ledger.
+
+        Raises: LedgerError, E_LEDGER_ROLLBACK where there is any doubt.
+
         Guarantee: afterwards no sum of a budget is below what it was in the ledger that was lost,
         and the terms in force are those that it went by.
         """
@@ -322,7 +394,14 @@ class Ledger:
     def backup(cls, path: Path, anchor_dir: Path, folder: Path) -> Status:
         """Copy a ledger with its anchor, as they stand together, into a folder; verify the copy.
 
-        Whoever writes waits meanwhile. Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
+        Whoever writes waits meanwhile.
+
+        Args:
+            path: file of the ledger.
+            anchor_dir: folder of its anchor.
+            folder: gets the copy, and its anchor in a folder below.
+
+        Raises: LedgerError as ``open`` does, save E_POLICY_CHANGED.
         """
         ledger, copy = cls._at(path, anchor_dir), folder / path.name
         with ledger._exclusive() as db:
@@ -347,10 +426,18 @@ class Ledger:
     ) -> Receipt:
         """Charge a cost for good and return the receipt, after both are on disk.
 
-        ``within`` names the nested budgets to charge too; ``asked`` are the statements that it is
-        charged for, of which the entry keeps the beginning. Every budget computes the cost anew at
-        its own Renyi order. Raises: BudgetExceeded (nothing was charged), LedgerError, DataError
-        E_EPSILON for a malformed cost.
+        Every budget computes the cost anew at its own Renyi order.
+
+        Args:
+            cost: of everything that is measured for it.
+            plan_hash: fingerprint of the plan that may be measured for it.
+            data_version: of the sources that may be measured.
+            within: nested budgets to charge too.
+            asked: statements that it is charged for, of which the entry keeps the beginning.
+
+        Raises: BudgetExceeded (nothing was charged), LedgerError, DataError E_EPSILON for a
+        malformed cost.
+
         Guarantee: over all processes, admitted debits satisfy a rule of the policy at each step.
         """
         check_request(cost, plan_hash, data_version, *within)

@@ -102,6 +102,12 @@ def is_damage(path: Path, error: sqlite3.Error, mode: str = "rw") -> bool:
     """Say whether SQLite fails by what is in a file, though it says that it may not, or cannot.
 
     A flipped bit of the header makes a file that may be written one of a format that is only read.
+
+    Args:
+        path: file of the ledger.
+        error: raised by SQLite, or by Python's module for a text that is none.
+        mode: in which the file was opened, "ro" or "rw": only a file that may be written is damaged
+            when it says that it may not.
     """
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_READONLY"):
@@ -120,7 +126,16 @@ def _settle_settings(db: sqlite3.Connection) -> None:
 
 
 def create(path: Path, first: Entry, budgets: Mapping[str, BudgetSums], salt: bytes) -> None:
-    """Write a new file at once and whole. Raises: OSError, FileExistsError, LedgerError."""
+    """Write a new file at once and whole.
+
+    Args:
+        path: where no file is yet.
+        first: entry of creation.
+        budgets: sums after it, by name.
+        salt: random bytes by which rows of this ledger's tables are put in order.
+
+    Raises: OSError, FileExistsError, LedgerError.
+    """
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, journal_of(fresh), journal_of(path)):
         leftover.unlink(missing_ok=True)
@@ -172,7 +187,13 @@ def check_format(db: sqlite3.Connection) -> None:
 
 
 def append(db: sqlite3.Connection, entry: Entry, budgets: Mapping[str, BudgetSums]) -> None:
-    """Add an entry and write the sums and the head that follow from it."""
+    """Add an entry and write the sums and the head that follow from it.
+
+    Args:
+        db: connection within a transaction, which whoever calls commits.
+        entry: linked to the one before by its hash.
+        budgets: sums after it, by name; they replace those that are written.
+    """
     marks = ", ".join("?" * len(COLUMNS))
     db.execute(f"INSERT INTO entry VALUES ({marks})", [getattr(entry, c) for c in COLUMNS])
     db.execute("DELETE FROM budget")
@@ -214,7 +235,14 @@ def totals(db: sqlite3.Connection) -> tuple[dict[str, BudgetSums], tuple[int, st
 
 
 def set_state(db: sqlite3.Connection, seq: int, entry_hash: str, state: str) -> bool:
-    """Record what became of a reserved debit; say whether there was one."""
+    """Record what became of a reserved debit; say whether there was one.
+
+    Args:
+        db: connection that may write.
+        seq, entry_hash: both have to be those of the debit, so that another ledger's is never
+            meant.
+        state: "released" or "failed".
+    """
     done = db.execute(
         "UPDATE entry SET state = ? WHERE seq = ? AND hash = ? AND state = 'reserved'",
         (state, seq, entry_hash),

@@ -62,6 +62,11 @@ class Receipt:
     def redeem(self, plan_hash: str, data_version: str, noise: Noise | None = None) -> None:
         """Use the receipt up; after this, or after a wrong attempt, it is worthless.
 
+        Args:
+            plan_hash: fingerprint of the plan that is to be measured.
+            data_version: of the sources as they are now.
+            noise: of the plan; None where only plan and data are compared.
+
         Raises: LedgerError E_RECEIPT when used before or not for this measurement, E_FORK in
         another process than the one that paid.
         """
@@ -89,5 +94,13 @@ class Receipt:
 def issue(
     ledger_id: str, seq: int, head: str, plan_hash: str, data_version: str, cost: Cost
 ) -> Receipt:
-    """Make a receipt; for Ledger.debit alone, after its commit is durable."""
+    """Make a receipt; for Ledger.debit alone, after its commit is durable.
+
+    Args:
+        ledger_id: of the ledger that was charged.
+        seq, head: number and hash of the debit, by which a receipt is used once.
+        plan_hash: fingerprint of the plan that was paid for.
+        data_version: of the sources that may be measured.
+        cost: that was charged.
+    """
     return Receipt(ledger_id, seq, head, plan_hash, data_version, cost, _TOKEN)

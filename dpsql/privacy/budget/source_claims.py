@@ -59,6 +59,13 @@ def claim_sources(
 
     The first of the folders holds the ledger's anchor. A claim lapses when both its ledger and the
     ledger's anchor are gone.
+
+    Args:
+        folders: places of claims, all of which are read and written under one lock.
+        sources: names of files and tables as the catalog has them, found by their real paths.
+        ledger: real path that they are charged to.
+        ledger_id: of that ledger, so that another one in its place is not taken for it.
+
     Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     wanted = Claim(str(ledger), ledger_id, anchors=os.path.realpath(folders[0]))
@@ -83,7 +90,15 @@ PUBLIC = Claim("", "")
 def refuse_claimed(folders: Sequence[Path], sources: Iterable[str], wanted: Claim = PUBLIC) -> None:
     """Refuse what is charged to another ledger, or to take for public what is charged to any.
 
-    Nothing is noted. Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
+    Nothing is noted.
+
+    Args:
+        folders: places of claims, of which those that are there are read.
+        sources: names of files and tables as the catalog has them, found by their real paths.
+        wanted: claim that is about to be made; by default that of public tables, which have no
+            ledger.
+
+    Raises: LedgerError E_LEDGER_MISMATCH, E_LEDGER_IO.
     """
     there = [folder for folder in folders if folder.is_dir()]
     closed = any(is_read_only(each / "sources.lock") for each in there)

@@ -480,7 +480,11 @@ FORMS: dict[str, Form] = {
 def remedy_for(column: Column, family: str, value: str, written: Delimited = PLAIN_CSV) -> str:
     """Remedies for a value that a column leaves out, in the words to type.
 
-    ``family`` is that of the stored column, ``value`` the value as text, as it is ``written``.
+    Args:
+        column: as the catalog declares it.
+        family: of the stored column, such as "text".
+        value: left out, as text; the curator alone sees it.
+        written: notation of a CSV file, which says what a number in it looks like.
     """
     text = value.strip()
     if family == "text" and text.casefold() in MISSING_WORDS:

@@ -111,10 +111,16 @@ def working_shape(rows: KronRows) -> tuple[int, ...] | None:
 def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) -> Values:
     """Multiply counts by integer rows; int64, exact modulo 2^64.
 
-    ``counts`` has one axis per attribute of the rows, and no entry counts for more than ``most``;
-    they may be at the beginning of each axis of an array of the shape ``working_shape``. The
-    array may be used up. Returns the rows, flat. Floating point multiplication is used only where
-    every partial sum of any counts is below 2^53, hence exact.
+    Floating point multiplication is used only where every partial sum of any counts is below 2^53,
+    hence exact.
+
+    Args:
+        rows: integer rows, as a Kronecker product or as orbits.
+        counts: one axis per attribute of the rows; counts may be at the beginning of each axis of
+            an array of the shape ``working_shape``. The array may be used up.
+        most: bound on the magnitude of every count.
+
+    Returns: the answers of the rows, flat.
     """
     match rows:
         case KronRows(matrices):
@@ -126,8 +132,12 @@ def apply_rows(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) ->
 def apply_rows_unbounded(rows: IntegerRows, counts: NDArray[np.int64], most: int = ANY) -> Values:
     """Multiply as ``apply_rows`` does, but exactly: Python integers where int64 could wrap.
 
-    ``counts`` has an axis per attribute; ``most`` bounds the magnitude of every count. The result
-    is flat, in the order of the rows.
+    Args:
+        rows: integer rows, as a Kronecker product or as orbits.
+        counts: one axis per attribute of the rows.
+        most: bound on the magnitude of every count; it decides where int64 could wrap.
+
+    Returns: the answers of the rows, flat.
     """
     match rows:
         case KronRows(matrices):
@@ -173,7 +183,8 @@ def wrap_int64(drawn: Values) -> NDArray[np.int64]:
 def largest_row_sum(matrices: Iterable[Matrix]) -> int:
     """The largest sum of the magnitudes of a row of a Kronecker product; at least 1.
 
-    Each matrix has shape (rows, cells) of its attribute; None is the identity.
+    Args:
+        matrices: (rows, cells) of each attribute; None is the identity, whose row sums are 1.
     """
     return math.prod(max(1, _row_norm(rows)) for rows in matrices if rows is not None)
 

@@ -35,6 +35,11 @@ Counts = NDArray[np.int64]
 def find_keys(asked: Discovery, receipt: Receipt, vaults: Vaults) -> tuple[Key, ...]:
     """Use a receipt up and return the keys of a column that are released, sorted.
 
+    Args:
+        asked: column, declaration and amount of the release, which the receipt pays for.
+        receipt: used up, whatever becomes of the release.
+        vaults: of the catalog; that of the table reads the keys.
+
     Raises: LedgerError (E_RECEIPT, E_FORK) unless the receipt is unused and for this release on the
     present data; InternalError when it paid less, or for whatever goes wrong afterwards.
     Guarantee: (amount, delta)-DP, respectively amount-zCDP but for a chance of delta, for one
@@ -47,6 +52,11 @@ def find_keys(asked: Discovery, receipt: Receipt, vaults: Vaults) -> tuple[Key, 
 
 def count_keys(asked: CountedDiscovery, receipt: Receipt, vaults: Vaults) -> KeyCounts:
     """Use a receipt up and return the keys that reach a threshold, with their noisy counts.
+
+    Args:
+        asked: column, declaration, threshold and amount of the release, which the receipt pays for.
+        receipt: used up, whatever becomes of the release.
+        vaults: of the catalog; that of the table reads the keys.
 
     Raises: as ``find_keys``.
     Guarantee: (paid, delta)-DP, respectively paid-zCDP but for a chance of delta, for one privacy
@@ -71,6 +81,13 @@ def _redeem(asked: Discovery, receipt: Receipt, vaults: Vaults) -> None:
 def choose_counted(bits: Bits, counts: Sequence[int], epsilon: Fraction, delta: Fraction) -> Counts:
     """Return the places of the keys that are released, given the number of units that have each.
 
+    Args:
+        bits: randomness, of which each key takes the same number of bits.
+        counts: (keys,), units that have each key.
+        epsilon, delta: for a unit in one of the counts.
+
+    Returns: sorted places among ``counts``.
+
     Guarantee: (epsilon, delta)-DP for a unit in one of the counts, k times that for one in k: every
     key has a coin of its own, whose chance is exactly that of its count.
     """
@@ -90,7 +107,13 @@ def choose_weighed(
 ) -> Counts:
     """Return the places of the keys that are released, given the weights that units add to each.
 
-    ``weights`` has shape (keys,), in whole units as ``weight`` gives them; the places are sorted.
+    Args:
+        bits: randomness of the noise.
+        weights: (keys,), in whole units as ``weight`` gives them.
+        rho, delta: of the whole release, for one unit.
+        most: keys of one unit that count, by which the threshold is set.
+
+    Returns: sorted places among ``weights``.
 
     Guarantee: rho-zCDP but for a chance of delta: the noise on keys of others is Gaussian, with the
     squares of what a unit adds summing to at most one, and keys that it alone has are below the

@@ -50,6 +50,11 @@ T = TypeVar("T")
 def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> TableHandle:
     """Use a receipt up and return the handle that it paid for.
 
+    Args:
+        run: tables, amount and noise, which the receipt pays for.
+        receipt: used up, whatever becomes of the run.
+        vaults: of the catalog.
+
     Raises: LedgerError (E_RECEIPT, E_FORK) unless the receipt is unused and for this run on the
     present data; InternalError when it paid less than the run may spend.
     Guarantee: all looks through the handle together are amount-DP, respectively amount-zCDP, for
@@ -61,6 +66,11 @@ def open_handle(run: Run, receipt: Receipt, vaults: Vaults) -> TableHandle:
 
 def open_sums(run: Run, receipt: Receipt, vaults: Vaults) -> BinSumHandle:
     """Use a receipt up and return the handle on bins with public values that it paid for.
+
+    Args:
+        run: tables, amount, noise, and the public values of its bins in increasing order.
+        receipt: used up, whatever becomes of the run.
+        vaults: of the catalog.
 
     Raises and guarantee: as ``open_handle``; InternalError unless values do not decrease, are not
     negative and belong to the classes of one attribute.
@@ -213,6 +223,15 @@ class TableHandle(_Looker):
         The score of candidate i is weight_i (||true_i - round(answers_i)||_1 - penalty_i), with
         weights and penalties rounded to integers, and changes by at most weight_i times the L1
         norm of the candidate's columns for each row.
+
+        Args:
+            candidates: queries to choose from, each in integer rows.
+            answers: (rows,) of each candidate, of a model; public, since made of what was released.
+            penalties: per candidate, in rows of data; None for 0.
+            weights: per candidate, None for 1 each.
+            count: distinct candidates that are drawn; each gets an equal part of the amount.
+            amount: epsilon or rho, by the noise of the run; taken off what the run may spend.
+
         Guarantee: each draw is an exponential mechanism of epsilon = amount / count, or of
         epsilon^2 / 8 <= amount / count: together amount-DP, respectively amount-zCDP.
         """
@@ -257,6 +276,12 @@ class BinSumHandle(_Looker):
     ) -> int | None:
         """Return the first index where noisily at most ``count`` rows are above, by SVT.
 
+        Args:
+            thresholds: (looks,), whole and public, in the order in which they are tried.
+            count: rows that may be above.
+            amount: epsilon or rho of the whole search, however many thresholds it tries.
+            upto: clips the values of bins; None leaves them as they are.
+
         Guarantee: one row moves every ``count - above`` by an amount in [-1, 0].
         """
         levels, k = self._levels(thresholds, upto), checked_integer(count)
@@ -272,6 +297,12 @@ class BinSumHandle(_Looker):
         self, thresholds: Sequence[int], ratio: Fraction, amount: Fraction, upto: int | None = None
     ) -> int | None:
         """Return the first index where noisily a ``ratio`` of the rows is not above, by SVT.
+
+        Args:
+            thresholds: (looks,), whole and public, in the order in which they are tried.
+            ratio: part of the rows, 0 to 1, as an exact fraction.
+            amount: epsilon or rho of the whole search, however many thresholds it tries.
+            upto: only bins with values of at most this count; None for all.
 
         Guarantee: with ratio p/q, one row moves every q (n - above) - p n by an amount in
         [-p, q - p]; the private n costs nothing more.
@@ -293,6 +324,11 @@ class BinSumHandle(_Looker):
         self, thresholds: Sequence[int], amount: Fraction, upto: int | None = None
     ) -> int:
         """Return, with noise, the least i such that at most i rows are above thresholds[i].
+
+        Args:
+            thresholds: (looks,), whole, public and not decreasing.
+            amount: epsilon or rho of the look.
+            upto: only bins with values of at most this count; None for all.
 
         Guarantee: thresholds do not decrease, so one row more leaves it or raises it by one.
         Source: Chen and Zhou 2013.
@@ -320,7 +356,13 @@ class BinSumHandle(_Looker):
     ) -> int:
         """Return an index with about ``count`` rows above, by the exponential mechanism.
 
-        Chances fall with the power ``falling`` of thresholds, which are positive unless it is 0.
+        Args:
+            thresholds: (looks,), whole and public; positive unless ``falling`` is 0.
+            count: rows that should be above.
+            amount: epsilon or rho of the look.
+            upto: only bins with values of at most this count; None for all.
+            falling: power of the thresholds by which chances fall.
+
         Guarantee: one row moves every -abs(above - count) by at most 1; what is taken off it is a
         whole number that public facts decide.
         """
@@ -362,6 +404,12 @@ class BinSumHandle(_Looker):
         """Return noisy answers of integer rows over nodes of the column, shape (r, nodes).
 
         Answers are in rows of data, of which each adds one in total to its nodes.
+
+        Args:
+            nodes: resolution of the column, whose nodes each row of data is split between.
+            rows: (r, nodes), integers.
+            amount: epsilon or rho of the measurement.
+
         Guarantee: the weights of a row are a convex combination of ``block_unit`` cells, so noise
         from the exact largest column norm times the unit: amount-DP or amount-zCDP.
         """

@@ -88,6 +88,11 @@ def certify(plan: Plan, vaults: Vaults) -> None:
 def measure(plan: Plan, receipt: Receipt, vaults: Vaults) -> tuple[Measurement, ...]:
     """Measure every part of a plan, once, with fresh noise.
 
+    Args:
+        plan: parts with their integer strategies, noise and amounts.
+        receipt: pays for exactly this plan; used up before a row is touched.
+        vaults: of the catalog; each part reads the rows of its view.
+
     Raises: LedgerError (E_RECEIPT) if the receipt does not pay for exactly this plan on exactly
     this data; InternalError (E_INTERNAL, constant text) for any failure after that.
     Guarantee: the tuple is (epsilon)-DP, or rho-zCDP, for one privacy unit, with the amount the

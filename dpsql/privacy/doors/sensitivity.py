@@ -63,9 +63,14 @@ def integer_penalties(penalties: Sequence[float] | None, size: int) -> list[int]
 
 
 def integer_answers(answers: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Round public numbers to whole ones, flat. Raises: InternalError unless they are finite.
+    """Round public numbers to whole ones, flat.
 
-    Any shape; the result is (size,), cut off at a public magnitude.
+    Args:
+        answers: any shape, finite.
+
+    Returns: (size,), cut off at a public magnitude.
+
+    Raises: InternalError unless they are finite.
 
     >>> integer_answers(np.array([1.4, -2.6])).tolist()
     [1, -3]
@@ -79,9 +84,13 @@ def integer_answers(answers: NDArray[np.float64]) -> NDArray[np.int64]:
 def integer_lists(
     answers: Sequence[NDArray[np.float64]], sizes: Sequence[int]
 ) -> list[NDArray[np.int64]]:
-    """Round lists of public numbers to whole ones. Raises: InternalError unless sizes are right.
+    """Round lists of public numbers to whole ones.
 
-    ``sizes`` are the lengths that are due.
+    Args:
+        answers: lists of any length, all finite.
+        sizes: lengths that are due.
+
+    Raises: InternalError unless sizes are right and numbers finite.
 
     >>> [each.tolist() for each in integer_lists([np.array([0.6]), np.array([1.0, 2.4])], [1, 2])]
     [[1], [1, 2]]
@@ -263,7 +272,11 @@ def _only_cell(rows: NDArray[np.int64] | None) -> int | None:
 def column_norms(rows: NDArray[np.int64], norm: Norm) -> Integers:
     """Return the L1 or squared L2 norm of every column; Python integers where int64 could wrap.
 
-    ``rows`` has shape (r, n), the result (n,).
+    Args:
+        rows: (r, n), integers.
+        norm: 1 for the sum of magnitudes, 2 for the sum of squares.
+
+    Returns: (n,).
     """
     largest = max(abs(int(rows.max())), abs(int(rows.min())))
     # A norm that wrapped would be too small, and noise with it: Python integers near the end.
@@ -279,6 +292,12 @@ def joint_norm(
 
     Exact when products of a candidate touch different cells and all attributes whose columns
     differ have at most LISTED cells together.
+
+    Args:
+        candidates: products of rows of each query that is measured together.
+        domain: cells of each attribute.
+        norm: 1 for L1, 2 for squared L2.
+
     Guarantee: never less than what one row of data can change, in the L1 norm (1) or the squared
     L2 norm (2), computed in integers from the rows that are measured.
     """

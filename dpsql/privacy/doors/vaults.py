@@ -72,9 +72,15 @@ class Vaults:
     ) -> Iterator[Vaults]:
         """Some of them for one statement, whose rows stay as they are, with columns that are read.
 
-        Columns are named for each table, None for all, and ``sought`` are the keys of a table and a
-        column: a bad source fails before any charge. Who counts the same table waits for its turn,
-        unless this is long; nobody waits for others, nor for columns that they do not ask for.
+        A bad source fails before any charge. Who counts the same table waits for its turn, unless
+        this is long; nobody waits for others, nor for columns that they do not ask for.
+
+        Args:
+            tables: names of those whose rows are read.
+            reads: columns to load, by table; None for all of a table.
+            sought: table, column and declaration of keys to find; None where none are sought.
+            is_long: True for a run of many looks, which takes a session of its own on a server.
+
         Raises: DataUnavailable if a source has gone or changed since it was opened.
         """
         stored = self._catalog.tables.values()
@@ -103,6 +109,11 @@ class Vaults:
 
     def check_cells(self, table: str, resolutions: Sequence[AnyResolution], units: bool) -> None:
         """Refuse cells or nodes that are not of the columns that the catalog declares.
+
+        Args:
+            table: name in the catalog.
+            resolutions: cells or nodes of its columns, one for each axis of the counts.
+            units: True where privacy units are counted, which have cells alone.
 
         Raises: ProgrammingError (E_WORKLOAD).
         """

@@ -88,7 +88,7 @@ class File:
         closed = reads and is_read_only(self.path, journal_of(self.path))
         if not closed:
             keep_private(self.path)
-        name = self.path.absolute().as_uri() + ("?mode=ro" if closed else "")
+        name = self.path.absolute().as_uri()
         with (
             InterruptibleLock(self.lock),
             closing(

@@ -134,6 +134,21 @@ def test_single_queries_are_fitted_to_within_their_noise() -> None:
         assert np.abs(model.answer(m.candidate) - m.values).max() <= m.stddev
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_of_a_descent_grow_as_they_are_accepted(seed: int) -> None:
+    """With steps of one size it takes 500 to 1,700 of them."""
+    x, rng = table(1, DOMAIN), np.random.default_rng(seed)
+    ms = []
+    for _ in range(12):
+        of = rng.choice(list(DOMAIN), 2, replace=False)
+        rows = {a: Dense((rng.random((1, DOMAIN[a])) < 0.5).astype(float)) for a in of}
+        ms.append(measured(x, DOMAIN, (Product(rows),), 20.0, rng))
+    losses: list[float] = []
+    model = fit(DOMAIN, ms, 10_000.0, progress=lambda _, loss: losses.append(loss))
+    assert model.loss <= model.explained
+    assert len(losses) <= 120
+
+
 def test_marginals_agree_on_shared_attributes() -> None:
     x, rng = table(3, DOMAIN), np.random.default_rng(4)
     ms = [

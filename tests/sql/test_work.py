@@ -155,6 +155,38 @@ def test_twice_the_text_takes_about_twice_the_calls(connection: Connection, kind
     assert many < MORE * few
 
 
+MULTIPLIED = {
+    "summands": "({})".format(" + ".join(f"c{{0}}_{k}" for k in range(5))),
+    "branches": "CASE WHEN g = 1 THEN c{0}_0 WHEN g = 2 THEN c{0}_1 ELSE c{0}_2 END",
+    "least": "LEAST(c{0}_0, 2)",
+}
+
+
+@pytest.mark.parametrize("kind", MULTIPLIED)
+def test_factors_with_columns_of_their_own_are_counted_before_they_multiply(
+    kind: str, tmp_path: Path
+) -> None:
+    path = world(tmp_path, "t")
+    names = [f"c{k}_{j}" for k in range(8) for j in range(5)]
+    lines = [f'{each} = {{ type = "integer", bounds = [0, 3] }}' for each in names]
+    path.write_text(
+        "\n".join([path.read_text(), 'g = { type = "integer", domain = [0, 3] }', *lines])
+    )
+    with duckdb.connect() as scribe:
+        data = path.with_suffix(".parquet")
+        scribe.execute(f"CREATE TABLE t AS SELECT *, 1 AS g FROM '{data}'")
+        for each in names:
+            scribe.execute(f"ALTER TABLE t ADD COLUMN {each} INTEGER DEFAULT 1")
+        scribe.execute(f"COPY t TO '{data}'")
+
+    def text(size: int) -> str:
+        return f"SELECT SUM({' * '.join(map(MULTIPLIED[kind].format, range(size)))}) FROM t"
+
+    with dpsql.connect(path, epsilon=1) as opened:
+        few, many = work_of(opened, text, 3)
+    assert many < MORE * few
+
+
 TWICE = {
     "IN": "SELECT who, age FROM {0} WHERE who IN (SELECT who FROM {0} WHERE age = 1)",
     "UNION ALL": "SELECT * FROM {0} UNION ALL SELECT * FROM {0}",

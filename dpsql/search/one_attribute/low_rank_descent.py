@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsql.algebra.operator import Floats
-from dpsql.records import dataclass
+from dpsql.records import dataclass, replace
 from dpsql.search.one_attribute.distinct_queries import LowRank
 from dpsql.search.one_attribute.opt0 import minimise
 from dpsql.search.work_limit import EIGEN, may_go_on
@@ -23,10 +23,10 @@ WORK = 4e10
 FEWEST_STEPS, MOST_STEPS = 10, 150
 """Steps of one descent for each rounding of the corners."""
 
-STARTS, FIRST, FINISHED = 2, 2, 2
+STARTS, FIRST, FINISHED = 4, 2, 2
 """Starts for effort 1, the stages that each of them has, and how many of them have all.
 
-With eight a mean and its spread took half as long again to plan, for nothing: that is effort 4.
+With two, sums of one attribute in 24 had 1.8 % more error, and five others up to .5 %.
 """
 
 CHANGES = (0.03, 0.1, 0.3)
@@ -130,10 +130,12 @@ def descend(
         most: steps of a stage.
         bounds: limits of mean variances at a unit budget; they may be missed.
     """
+    few, scale = _conditioned(few)
     cost = descent_cost(few, len(start))
     steps = int(np.clip(effort * WORK / (len(stages) * cost), FEWEST_STEPS, most))
     # The loss does not depend on scale; a unit norm keeps tolerances meaningful.
-    matrix: Floats = start / np.abs(start @ few.basis).sum(axis=0).max()
+    matrix: Floats = start @ scale
+    matrix = matrix / np.abs(matrix @ few.basis).sum(axis=0).max()
     for smooth, power in stages:
         loss = _Loss(few, matrix, smooth, power, bounds)
         _, flat = minimise(
@@ -148,7 +150,22 @@ def descend(
         )
         found = flat.reshape(matrix.shape)
         matrix = found / np.abs(found @ few.basis).sum(axis=0).max()
-    return matrix
+    return np.asarray(np.linalg.solve(scale.T, matrix.T).T)
+
+
+def _conditioned(few: LowRank) -> tuple[LowRank, Floats]:
+    """Return the queries over orthogonal rows, and their basis over these rows, (rank, rank).
+
+    Squares of large numbers beside counts would be a valley so narrow that a descent, which starts
+    as if all directions were alike, ended on its slope: errors of moments were half as much again.
+    A sparse basis has rows of one length instead, which leaves it sparse.
+    """
+    if few.is_sparse:
+        scale = np.diag(np.linalg.norm(few.basis, axis=1))
+    else:
+        scale = np.linalg.qr(few.basis.T, mode="r").T
+    basis = np.linalg.solve(scale, few.basis)
+    return replace(few, basis=basis, coefficients=few.coefficients @ scale), scale
 
 
 def _multiplied(few: LowRank) -> tuple[Any, Any]:

@@ -32,7 +32,7 @@ from dpsql.workload.workload import Workload
 if TYPE_CHECKING:
     from dpsql.search.neighbourhood import Neighbourhood
 
-SCHEMA = 40
+SCHEMA = 41
 """Part of every key; a change of the templates or of the file layout raises it."""
 
 WORTH_SECONDS = 0.05

@@ -163,8 +163,8 @@ def _conditioned(few: LowRank) -> tuple[LowRank, Floats]:
     if few.is_sparse:
         scale = np.diag(np.linalg.norm(few.basis, axis=1))
     else:
-        scale = np.linalg.qr(few.basis.T, mode="r").T
-    basis = np.linalg.solve(scale, few.basis)
+        scale = np.transpose(np.linalg.qr(few.basis.T).R)
+    basis = np.asarray(np.linalg.solve(scale, few.basis), dtype=np.float64)
     return replace(few, basis=basis, coefficients=few.coefficients @ scale), scale
 
 

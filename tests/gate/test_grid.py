@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.gate.grid import MORE, combinations, outcomes, read_holes
+from tests.gate.grid import GROUPS, MORE, combinations, outcomes, read_holes
 from tests.support.effort import SHIFT, one_in
 
 EVERY = one_in(30)
-LEAST = {"cross": 239, "single": 36, "pair": 470, "more": 518}
-"""How many statements of each kind are answered as DuckDB answers them: this may only rise."""
+LEAST = {"cross": 254, "single": 36, "pair": 477, "more": 556}
+"""How many statements of each kind are answered rightly: this may only rise."""
+SHOWN = 59
+"""How many of them have other rows than DuckDB's, by the groups alone: this may only fall."""
 DUCKDB = {"cross": 280, "single": 36, "pair": 481, "more": 623}
 """How many DuckDB answers."""
 
@@ -20,7 +22,7 @@ def test_forms_work_together_but_for_those_that_are_listed() -> None:
     worse = [
         f"{each.name} {why}\n    {each.sql}"
         for each, why in found
-        if why and each.name not in known
+        if why and (each.name not in known or (known[each.name] == GROUPS) > (why == GROUPS))
     ]
     better = [each.name for each, why in found if not why and each.name in known]
     assert not worse, "\n".join(worse)
@@ -30,6 +32,8 @@ def test_forms_work_together_but_for_those_that_are_listed() -> None:
 
 def test_the_holes_are_no_more_than_they_were() -> None:
     kinds = {each.name: each.kind for each in combinations()}
-    holes = Counter(kinds[name] for name in read_holes())
+    holes = Counter(kinds[name] for name, why in read_holes().items() if why != GROUPS)
+    shown = sum(why == GROUPS for why in read_holes().values())
     assert {kind: DUCKDB[kind] - holes[kind] for kind in DUCKDB} == LEAST
+    assert shown == SHOWN
     assert Counter(kinds.values())["more"] == MORE

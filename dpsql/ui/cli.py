@@ -238,7 +238,7 @@ def init(
 
     options = {key: value for key, _, value in (each.partition("=") for each in given)}
     drafting = partial(draft_catalog, *data, blind=blind, codebook=codebook, **options)
-    if output is None:
+    if output in (None, "-"):
         print(drafting(), end="")
         return OK
     from dpsql.catalog.draft import COUNTED, SEEN

@@ -46,7 +46,7 @@ def set_output(session: Session, argument: str) -> None:
     """Write results to a file from now on, or to the screen again."""
     words = split_words(argument)
     force = "--force" in words
-    names = [word for word in words if word != "--force"]
+    names = [word for word in words if word not in ("--force", "-")]
     if len(names) > 1:
         raise UsageError("E_COMMAND", ".output takes one file")
     refuse_draft(session.scratch and bool(names), force)
@@ -70,7 +70,7 @@ def set_output(session: Session, argument: str) -> None:
 def set_once(session: Session, argument: str) -> None:
     """Write the next result alone to a file."""
     words = split_words(argument)
-    names = [word for word in words if word != "--force"]
+    names = [word for word in words if word not in ("--force", "-")]
     if len(names) > 1:
         raise UsageError("E_COMMAND", ".once takes one file")
     refuse_draft(session.scratch and bool(names), "--force" in words)

@@ -99,6 +99,8 @@ def _refuse(path: Path, problem: str, hint: str | None = None) -> UsageError:
 def _check_place(path: Path, force: bool, is_folder: bool) -> None:
     if "\0" in str(path):
         raise _refuse(path, "a name cannot hold a null character")
+    if str(path) == "-":
+        raise _refuse(path, "that is no file", hint="name one; what is shown goes to stdout")
     try:
         parent_exists, exists = path.parent.is_dir(), os.path.lexists(path)
     except OSError as error:

@@ -289,6 +289,24 @@ def test_echoed_text_cannot_drive_the_terminal(dpsql: Run, adult: Path) -> None:
         assert not any(c in done.out + done.err for c in "\x1b\x07\x9b"), arguments
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["init", "adult.parquet", "-o", "-"],
+        ["run", "few.sql", "--catalog", "adult.toml", "-e", "1", "--out", "-"],
+        ["run", "few.sql", "--catalog", "adult.toml", "-e", "1", "--report", "-"],
+        ["ledger", "adult.toml", "--html", "-"],
+        ["adult.toml", "-e", "1", "-c", ".output -", "-c", BY_SEX],
+    ],
+    ids=lambda arguments: " ".join(arguments[:1]),
+)
+def test_no_file_is_called_a_dash(dpsql: Run, adult: Path, arguments: list[str]) -> None:
+    (adult.parent / "few.sql").write_text(f"{BY_SEX};\n")
+    done = dpsql(*arguments)
+    assert not (adult.parent / "-").exists()
+    assert done.out if done.status == 0 else "E_OUTPUT" in done.err
+
+
 def test_init_drafts_a_catalog_and_does_not_overwrite(dpsql: Run, adult: Path) -> None:
     draft = dpsql("init", "adult.parquet")
     assert draft.status == 0

@@ -45,6 +45,8 @@ least = { type = "integer" }
 GROUPS = "SELECT b, a, COUNT(*) AS n FROM t GROUP BY ALL HAVING n > 1"
 BESIDE = "FROM t JOIN (SELECT b, COUNT(*) AS n FROM t GROUP BY b) s ON s.b = t.b"
 
+SPREADS = ["STDDEV(m)", "VAR_POP(m + 1)", "VARIANCE(m) FILTER (WHERE a > 2)"]
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -76,7 +78,8 @@ def draw_comparison(draw: random.Random) -> str:
     test = f"{side} {sign} {query}" if draw.random() < 0.7 else f"{query} {sign} {side}"
     rest = draw.choice(["", " AND b IN ('x', 'z')", " AND a > 2"])
     key = draw.choice(["", "b", "a % 3"])
-    sums = draw.sample(["COUNT(*)", "SUM(m)", "AVG(m)", "COUNT(*) FILTER (WHERE b = 'x')"], 2)
+    sums = ["COUNT(*)", "SUM(m)", "AVG(m)", "COUNT(*) FILTER (WHERE b = 'x')", *SPREADS]
+    sums = draw.sample(sums, 2)
     items = [*([f"{key} AS k"] if key else []), *(f"{s} AS s{i}" for i, s in enumerate(sums))]
     source, where = "t", f"{test}{rest}"
     if draw.random() < 0.3 and "t." not in query:
@@ -103,6 +106,7 @@ def draw_beside(draw: random.Random) -> str:
     sums = ["COUNT(*)", "SUM(m)", "AVG(t.m)", "COUNT(*) FILTER (WHERE t.b = 'x')", "SUM(v)"]
     sums += ["SUM(t.m * v) / 1000", "SUM(m / v)", "AVG(v)", "MAX(s.v)", "COUNT(*) / MIN(v)"]
     sums += ["SUM(CASE WHEN s.v > 40 THEN t.a ELSE 1 END)", "COUNT(*) FILTER (WHERE v > 40)"]
+    sums += SPREADS
     shown = draw.choice([mine, other.replace("d", "t.d")])
     items = [f"{shown} AS k", *(f"{s} AS s{i}" for i, s in enumerate(draw.sample(sums, 2)))]
     where = draw.choice(

@@ -8,11 +8,13 @@ outer shell joins, filters and adds up: no row meets a noisy number.
 
 from __future__ import annotations
 
+import math
+
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
 from dpsql.logical.bind.subqueries import SubqueryBinder
-from dpsql.logical.functions import SETS, has_aggregates
+from dpsql.logical.functions import SETS, has, has_aggregates
 from dpsql.records import dataclass, field
 from dpsql.sql.groups.key_sets import has_sets, keys_of
 from dpsql.sql.names import find_alias, written_key
@@ -26,6 +28,7 @@ from dpsql.sql.rewrites.tree_parts import (
     is_of_existence,
 )
 from dpsql.sql.shell.expressions import name_of
+from dpsql.sql.shell.guarded_values import clipped, where_positive
 from dpsql.sql.shell.language import split_test
 from dpsql.sql.subqueries.optional_terms import OptionalTerms
 from dpsql.sql.subqueries.rows_and_answers import NotExpressible, RowsAndAnswers, choosing, outwards
@@ -336,7 +339,23 @@ class EagerAggregation:
             return divided(
                 *(self.total(aggregate_like(node, kind)) for kind in (exp.Sum, exp.Count))
             )
+        if has(called, "spread"):
+            return self.spread(node, called)
         raise NotExpressible
+
+    def spread(self, node: exp.Expr, called: exp.Expr) -> exp.Expr:
+        """A variance of the rows, or the root of one, as totals of their numbers and squares."""
+        rows, total = (self.total(aggregate_like(node, kind)) for kind in (exp.Count, exp.Sum))
+        value = exp.paren(called.this.copy())
+        square = exp.Mul(this=value, expression=value.copy())
+        squared = aggregate_like(node, exp.Sum)
+        squared = squared.transform(lambda x: exp.Sum(this=square) if isinstance(x, exp.Sum) else x)
+        least = int(has(called, "sample"))
+        mean = exp.Div(this=exp.Mul(this=total.copy(), expression=total), expression=rows.copy())
+        apart = clipped(exp.Sub(this=self.total(squared), expression=mean), (0, math.inf))
+        less = exp.Sub(this=rows.copy(), expression=exp.Literal.number(least))
+        found = exp.Div(this=apart, expression=exp.paren(less))
+        return where_positive(rows, exp.Sqrt(this=found) if has(called, "root") else found, least)
 
     def total(self, node: exp.Expr) -> exp.Expr:
         """A sum of the rows as one of counted rows."""

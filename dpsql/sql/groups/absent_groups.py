@@ -20,8 +20,8 @@ from dpsql.logical.rules import ruled
 from dpsql.sql.rewrites.tree_parts import ERRORS, all_of, with_rows
 
 NOTE = (
-    f"where it matters which groups exist, those do whose noisy number of rows is over {ERRORS} "
-    "standard errors, or a half where no error is known: HAVING COUNT(*) > ... says otherwise"
+    "where it matters which groups exist, those do whose noisy number of rows is over half a row "
+    f"and {ERRORS} standard errors: HAVING COUNT(*) > ... says otherwise"
 )
 
 

@@ -141,10 +141,10 @@ def left_out(
     >>> visits = Table("visits", "v.parquet", Unit("patient_id", 20), {"severity": severity})
     >>> print(left_out(visits, RowView(("severity",))))
     visits: at most 20 rows of each patient_id count, none without one; rows with undeclared \
-    severity are left out
+severity are left out
     >>> print(left_out(visits, RowView((), (("severity", 5, b"P"),))))
     visits: at most 20 rows of each patient_id count, among those that conditions on severity \
-    admit, none without one
+admit, none without one
     """
     if table.public or table.synthetic:
         return None

@@ -9,8 +9,11 @@ from tests.logical.levelled import levelled, read_unlike
 from tests.support.effort import SHIFT, one_in
 
 EVERY = one_in(24)
-MOST = {"lax": 154, "code": 11, "caret": 12, "lost": 1}
-"""Numbers of statements that differ in each way: this may only shrink."""
+MOST = {"lax": 151, "code": 9, "caret": 11, "lost": 4}
+"""Numbers of statements that differ in each way: this may only shrink.
+
+Three of those that are lost have constants alone, and are answered before there is a plan.
+"""
 
 
 def test_levels_say_what_the_front_says_but_for_what_is_listed() -> None:

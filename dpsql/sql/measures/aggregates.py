@@ -6,7 +6,6 @@ MODE are read off the counts of every value.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,7 +23,7 @@ from dpsql.sql.measures.sum_clips import within
 from dpsql.sql.query import Aggregate, Condition, Rank, RunningSum, Summand
 from dpsql.sql.rewrites.lists import rank_parts
 from dpsql.sql.scope import Scope, condition, conjunction
-from dpsql.sql.shell.guarded_values import clipped, where_known, where_positive
+from dpsql.sql.shell.guarded_values import clipped, spread_from, where_known, where_positive
 from dpsql.sql.shell.language import check_scalar, split_test, written_name
 from dpsql.sql.shell.whole_numbers import is_integer, marked
 
@@ -255,34 +254,7 @@ class Aggregates:
         first = self.column(replace(shape, summands=once.summands))
         second = self.column(replace(shape, summands=twice.summands))
         count = self.column(replace(shape, summands=once.counted))
-        return self.spread_from(node, self.bounds(node.this), (first, second, count))
-
-    def spread_from(
-        self,
-        node: exp.Expr,
-        bounds: tuple[float, float] | None,
-        sums: tuple[exp.Column, exp.Column, exp.Column],
-    ) -> exp.Expr:
-        """A variance or its root, from a sum of values, that of their squares and their number."""
-        first, second, count = sums
-        mean = exp.paren(exp.Div(this=first, expression=count.copy()))
-        variance: exp.Expr = exp.Sub(
-            this=exp.Div(this=second, expression=count.copy()),
-            expression=exp.Mul(this=mean, expression=mean.copy()),
-        )
-        most = None if bounds is None else ((bounds[1] - bounds[0]) / 2) ** 2
-        variance = clipped(variance, (0.0, math.inf if most is None else most))
-        least = 0
-        if has(node, "sample"):
-            least = 1
-            one = exp.Literal.number(1)
-            rest = exp.paren(exp.Sub(this=count.copy(), expression=one))
-            variance = exp.Div(
-                this=exp.Mul(this=variance, expression=count.copy()), expression=rest
-            )
-        if has(node, "root"):
-            variance = exp.Sqrt(this=variance)
-        return where_positive(count, variance, least)
+        return spread_from(node, (first, second, count), self.bounds(node.this))
 
     def bounds(self, node: exp.Expr) -> tuple[float, float] | None:
         """The declared bounds of a bare number column that is private."""

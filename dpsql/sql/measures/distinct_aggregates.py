@@ -17,7 +17,7 @@ from dpsql.sql.measures.aggregates import Aggregates, Builder
 from dpsql.sql.measures.centred_moments import centred, moved
 from dpsql.sql.query import Aggregate, Expression
 from dpsql.sql.scope import Scope, conjunction
-from dpsql.sql.shell.guarded_values import clipped, where_positive
+from dpsql.sql.shell.guarded_values import clipped, spread_from, where_positive
 from dpsql.sql.shell.language import check_scalar, split_test
 from dpsql.sql.shell.whole_numbers import is_integer, marked
 
@@ -111,7 +111,7 @@ def spread(aggregates: Aggregates, node: exp.Expr, shape: Aggregate) -> exp.Expr
         aggregates.column(replace(shape, distinct=found, counts=each)) for each in numbers
     )
     count = aggregates.column(replace(shape, distinct=found))
-    return aggregates.spread_from(node, aggregates.bounds(value), (first, second, count))
+    return spread_from(node, (first, second, count), aggregates.bounds(value))
 
 
 def _value(

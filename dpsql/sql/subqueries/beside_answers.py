@@ -8,8 +8,6 @@ outer shell joins, filters and adds up: no row meets a noisy number.
 
 from __future__ import annotations
 
-import math
-
 from sqlglot import exp
 
 from dpsql.errors import ProgrammingError
@@ -28,7 +26,7 @@ from dpsql.sql.rewrites.tree_parts import (
     is_of_existence,
 )
 from dpsql.sql.shell.expressions import name_of
-from dpsql.sql.shell.guarded_values import clipped, where_positive
+from dpsql.sql.shell.guarded_values import spread_from
 from dpsql.sql.shell.language import split_test
 from dpsql.sql.subqueries.optional_terms import OptionalTerms
 from dpsql.sql.subqueries.rows_and_answers import NotExpressible, RowsAndAnswers, choosing, outwards
@@ -345,17 +343,12 @@ class EagerAggregation:
 
     def spread(self, node: exp.Expr, called: exp.Expr) -> exp.Expr:
         """A variance of the rows, or the root of one, as totals of their numbers and squares."""
-        rows, total = (self.total(aggregate_like(node, kind)) for kind in (exp.Count, exp.Sum))
         value = exp.paren(called.this.copy())
         square = exp.Mul(this=value, expression=value.copy())
-        squared = aggregate_like(node, exp.Sum)
-        squared = squared.transform(lambda x: exp.Sum(this=square) if isinstance(x, exp.Sum) else x)
-        least = int(has(called, "sample"))
-        mean = exp.Div(this=exp.Mul(this=total.copy(), expression=total), expression=rows.copy())
-        apart = clipped(exp.Sub(this=self.total(squared), expression=mean), (0, math.inf))
-        less = exp.Sub(this=rows.copy(), expression=exp.Literal.number(least))
-        found = exp.Div(this=apart, expression=exp.paren(less))
-        return where_positive(rows, exp.Sqrt(this=found) if has(called, "root") else found, least)
+        one = aggregate_like(node, exp.Sum)
+        two = one.copy().transform(lambda x: exp.Sum(this=square) if isinstance(x, exp.Sum) else x)
+        first, second, rows = map(self.total, (one, two, aggregate_like(node, exp.Count)))
+        return spread_from(called, (first, second, rows))
 
     def total(self, node: exp.Expr) -> exp.Expr:
         """A sum of the rows as one of counted rows."""
